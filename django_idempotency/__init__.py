@@ -1,0 +1,1 @@
+"""Idempotency for Django: safe retries of requests, functions and messages."""

@@ -1,0 +1,12 @@
+"""The app."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class IdempotencyConfig(AppConfig):
+    """Registers the system checks."""
+
+    name = "django_idempotency"
+    verbose_name = _("Idempotency")
+    default_auto_field = "django.db.models.BigAutoField"

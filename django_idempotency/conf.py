@@ -1,0 +1,89 @@
+"""The project's settings, typed and read live: no copy is kept, so `override_settings` simply works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings as django_settings
+
+from .core.policy import FIELD_NAMES, Policy
+from .core.records import Guarantee
+
+NAME = "IDEMPOTENCY"
+
+#: Every key of `settings.IDEMPOTENCY` and its default. A key that is a field of `Policy` is the default of that field.
+DEFAULTS: dict[str, Any] = {
+    # Where records live: alias → {"BACKEND": dotted path, "OPTIONS": keyword arguments}, like CACHES.
+    "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}},
+    # The request header that carries the key.
+    "HEADER": "Idempotency-Key",
+    # `atomic` only: seconds between claim and row lock. After it a dead worker's key may be taken over.
+    "CLAIM_LEASE": 1,
+    # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.
+    "DERIVE_SECRET": None,
+    "DERIVE_SECRET_FALLBACKS": [],
+    # Where the `type` of a problem document points: this, and the code as its fragment.
+    "PROBLEM_DOCS": "https://django-idempotency.readthedocs.io/en/stable/reference/problems/",
+    # The fields of Policy.
+    "REQUIRED": False,
+    "TTL": 86400,
+    "LEASE": 30,
+    "GUARANTEE": "atomic",
+    "STORE": "default",
+    "SCOPE": None,
+    "ANONYMOUS": "refuse",
+    "FINGERPRINT": "request",
+    "KEEP": None,
+    "HEADERS": None,
+    "MAX_BODY": 64 * 1024,
+    "BUFFER_STREAM": False,
+    "ON_BUSY": "reject",
+    "WAIT": 5,
+    "ON_FAILURE": "free",
+    "ON_STORE_FAILURE": "closed",
+    "AUTHORIZE_REPLAY": None,
+    "METHODS": ("POST", "PUT", "PATCH", "DELETE"),
+}
+
+#: Settings whose callables may be given as a dotted path.
+IMPORTED = ("SCOPE", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY")
+
+
+def declared() -> Mapping[str, Any]:
+    """Return `settings.IDEMPOTENCY` as the project wrote it."""
+    return getattr(django_settings, NAME, None) or {}
+
+
+def get(name: str) -> Any:
+    """Return one setting, or its default. Raises `KeyError` for a name that is no setting."""
+    return declared().get(name, DEFAULTS[name])
+
+
+def resolve(policy: Policy) -> Policy:
+    """Fill what a policy leaves out from the settings. Raises `ValueError` when the two together make no sense."""
+    base = {name: _imported(name.upper()) for name in FIELD_NAMES}
+    return Policy(**{**base, **policy.given()})
+
+
+def lease_of(policy: Policy) -> Any:
+    """Return the lease of a resolved policy's claim: in `atomic` it only covers the way from claim to lock."""
+    return get("CLAIM_LEASE") if policy.guarantee == Guarantee.ATOMIC else policy.lease
+
+
+def derive_secrets() -> list[bytes]:
+    """Return the secret of new operations, then those of earlier ones."""
+    current = get("DERIVE_SECRET") or django_settings.SECRET_KEY
+    earlier = [*get("DERIVE_SECRET_FALLBACKS"), django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
+    return [secret.encode() if isinstance(secret, str) else bytes(secret) for secret in [current, *earlier]]
+
+
+def _imported(name: str) -> Any:
+    value = get(name)
+    if name in IMPORTED and isinstance(value, str) and "." in value:
+        from django.utils.module_loading import import_string
+
+        return import_string(value)
+    return value
+
+

@@ -1,0 +1,145 @@
+"""What one route asks for. A `Policy` holds callables and never calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from .records import MISSING, Guarantee
+
+#: A duration: seconds, or a `timedelta`.
+Duration = float | timedelta
+
+#: The default of every field below: "as the project's settings say".
+FROM_SETTINGS: Any = MISSING
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
+
+
+def seconds(value: Duration) -> float:
+    """Return a duration in seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One route's terms. A field that is left out follows the settings, read live.
+
+    Raises `ValueError` with a sentence that says what to type, when a field's value makes no sense.
+    """
+
+    #: Is a request without a key refused (400), or does it run unguarded?
+    required: bool = FROM_SETTINGS
+    #: How long a finished answer is replayed, counted from the claim.
+    ttl: Duration = FROM_SETTINGS
+    #: `lease` only: how long an owner may be silent before another may take over.
+    lease: Duration = FROM_SETTINGS
+    #: "atomic" or "lease".
+    guarantee: Guarantee | str = FROM_SETTINGS
+    #: An alias of `IDEMPOTENCY["STORES"]`.
+    store: str = FROM_SETTINGS
+    #: `scope(request)` names the principal that keys belong to; `None` or "" falls back to the authenticated user.
+    scope: Callable[[Any], str | None] | None = FROM_SETTINGS
+    #: What happens to a key without a principal: "refuse", or "shared" by everybody (long keys only).
+    anonymous: str = FROM_SETTINGS
+    #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), or `fingerprint(request)` → bytes.
+    fingerprint: str | Callable[[Any], bytes | str] = FROM_SETTINGS
+    #: Refusals to remember all the same (a set of statuses), or `keep(response)` → True, False or None (by the table).
+    keep: Collection[int] | Callable[[Any], bool | None] | None = FROM_SETTINGS
+    #: The response headers to keep: of the safe ones all (`None`), only these, or those for which `headers(name)` is true.
+    headers: Collection[str] | Callable[[str], bool] | None = FROM_SETTINGS
+    #: The longest body that is stored (bytes). A longer answer is completed without its body.
+    max_body: int = FROM_SETTINGS
+    #: Is a StreamingHttpResponse read into memory and stored?
+    buffer_stream: bool = FROM_SETTINGS
+    #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds for the replay.
+    on_busy: str = FROM_SETTINGS
+    wait: Duration = FROM_SETTINGS
+    #: After a failure the key is "free" again, or "hold" until the lease ends (`lease` only).
+    on_failure: str = FROM_SETTINGS
+    #: When the store cannot be reached before the work: "closed" (503), or "open" (run it, unguarded and marked).
+    on_store_failure: str = FROM_SETTINGS
+    #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
+    authorize_replay: Callable[[Any, Any], bool] | None = FROM_SETTINGS
+    #: The methods that a key works on.
+    methods: Collection[str] = FROM_SETTINGS
+
+    def __post_init__(self) -> None:
+        for name, (accepts, expected) in _FIELDS.items():
+            value = getattr(self, name)
+            if value is not MISSING and not accepts(value):
+                raise ValueError(f"Policy({name}={value!r}): {name} is {expected}.")
+        if MISSING not in (self.lease, self.ttl) and seconds(self.lease) >= seconds(self.ttl):
+            raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
+
+    def given(self) -> Mapping[str, Any]:
+        """Return the fields that were not left out."""
+        return {name: value for name in FIELD_NAMES if (value := getattr(self, name)) is not MISSING}
+
+
+FIELD_NAMES = tuple(field.name for field in fields(Policy))
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _duration(value: Any) -> bool:
+    if isinstance(value, timedelta):
+        return timedelta(0) < value <= timedelta(days=3650)
+    return isinstance(value, (int, float)) and not _flag(value) and 0 < value <= 3650 * 86400
+
+
+def _one_of(*names: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in names
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, (str, bytes)) and all(isinstance(n, str) for n in value)
+
+
+def _statuses(value: Any) -> bool:
+    return (
+        isinstance(value, Collection)
+        and not isinstance(value, (str, bytes))
+        and all(isinstance(status, int) and 100 <= status < 500 for status in value)
+    )
+
+
+_POSITIVE = "a positive number of seconds (or a timedelta), ten years at most"
+
+#: Field → (what it accepts, in words what to type).
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "required": (_flag, "True or False"),
+    "ttl": (_duration, _POSITIVE),
+    "lease": (_duration, _POSITIVE),
+    "guarantee": (_one_of("atomic", "lease"), '"atomic" or "lease"'),
+    "store": (lambda value: isinstance(value, str) and value != "", "an alias of STORES"),
+    "scope": (lambda value: value is None or callable(value), "a function of the request, or None"),
+    "anonymous": (_one_of("refuse", "shared"), '"refuse" or "shared"'),
+    "fingerprint": (
+        lambda value: callable(value) or value in ("request", "raw", "headers"),
+        '"request", "raw", "headers" or a function of the request that returns bytes',
+    ),
+    "keep": (
+        lambda value: value is None or callable(value) or _statuses(value),
+        "a set of statuses below 500, a function of the response, or None",
+    ),
+    "headers": (
+        lambda value: value is None or callable(value) or _names(value),
+        "a list of header names, a function of a name, or None",
+    ),
+    "max_body": (lambda value: isinstance(value, int) and not _flag(value) and value >= 0, "a number of bytes, 0 or more"),
+    "buffer_stream": (_flag, "True or False"),
+    "on_busy": (_one_of("reject", "wait"), '"reject" or "wait"'),
+    "wait": (_duration, _POSITIVE),
+    "on_failure": (_one_of("free", "hold"), '"free" or "hold"'),
+    "on_store_failure": (_one_of("closed", "open"), '"closed" or "open"'),
+    "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
+    "methods": (
+        lambda value: _names(value) and not SAFE_METHODS & {name.upper() for name in value},
+        'a list of unsafe methods, such as ("POST", "PATCH")',
+    ),
+}

@@ -1,0 +1,121 @@
+"""The facts that travel between a door, the rules and a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, IntEnum
+from typing import Final, final
+from uuid import UUID
+
+
+@final
+class Missing(Enum):
+    """The type of `MISSING`; an Enum, so that type checkers narrow `is MISSING`."""
+
+    MISSING = "MISSING"
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        raise TypeError("MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are answers.")
+
+
+#: "There is none", where `None`, `0`, `""` and `b""` are answers. Test for it with `is`.
+MISSING: Final = Missing.MISSING
+
+
+class Guarantee(str, Enum):
+    """What a route promises (design: "Guarantees")."""
+
+    ATOMIC = "atomic"  # the response is remembered and its writes are committed, or neither happened
+    LEASE = "lease"  # runs at least once, the last owner's answer is remembered
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Status(IntEnum):
+    """What a record says of its key. "Expired" is no status: it is read from the deadlines."""
+
+    FREE = 0  # released: the next claim runs the work, as the next attempt
+    RUNNING = 1  # claimed by an owner, until its lease lapses
+    COMPLETED = 2  # settled: replayed until it expires
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What is remembered of a finished run: an HTTP response as status, headers and bytes.
+
+    `body` is `MISSING` when the work is done but its answer was not kept (too large, a stream, `no-store`);
+    `b""` is an empty answer.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | Missing = MISSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """One call's wish to run: computed once, then never changed.
+
+    `now` is for stores that have no clock of their own. `lease` and `ttl` are seconds.
+    """
+
+    id: UUID
+    scope: str
+    key: str
+    digest: bytes
+    owner: UUID
+    now: datetime
+    lease: float
+    ttl: float
+    guarantee: Guarantee
+    secret_id: str = ""
+    method: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A row as it stands. `read_at` is the store's own clock at this read: compare deadlines with it only.
+
+    `digest` is `b""` on a released record that another request body may replace.
+    """
+
+    id: UUID
+    scope: str
+    key: str
+    digest: bytes
+    status: Status
+    owner: UUID
+    attempt: int
+    guarantee: Guarantee
+    lease_until: datetime
+    created_at: datetime
+    completed_at: datetime | None
+    expires_at: datetime
+    read_at: datetime
+    secret_id: str = ""
+    method: str = ""
+    path: str = ""
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What a store writes when the work is over, if the row is still owned by `fence`.
+
+    `status` is `COMPLETED` (with `outcome`) or `FREE` (released). `expires_in` is seconds from the store's now, and
+    `None` where the deadline that the claim fixed stays. `new_life`: the row had expired, so it starts again.
+    """
+
+    status: Status
+    fence: UUID
+    attempt: int
+    digest: bytes
+    outcome: Outcome | None = None
+    expires_in: float | None = None
+    new_life: bool = False

@@ -1,0 +1,221 @@
+"""Every decision of django-idempotency. Start reading here.
+
+Two rules about the rules:
+
+1. Everything that decides lives in this file. A store knows one predicate of it, `takeable`, and never judges; the
+   doors translate the verdicts and never judge either.
+2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
+   the store put beside the row, so both come from one clock.
+
+The life of a record
+--------------------
+
+A record is born RUNNING, with its owner's token, a lease and an expiry. The work ends and settles it:
+
+    (none) --claim--> RUNNING --settle--> COMPLETED --expires--> (as if none)
+                       |   ^
+             release   |   | claim or takeover, attempt + 1
+                       v   |
+                       FREE
+
+A claim that meets a record reads it in this order:
+
+1. Another scope or key under the same id: a collision of digests, so `Mismatch`.
+2. Our own token on a running record: `Execute`. We claimed it a moment ago.
+3. Another request under the same key: `Mismatch`, also while the first one runs. The digest binds until the record
+   expires, but for a release that said otherwise (a refused request may be corrected under the same key).
+4. `takeable`: free, or expired, or the lease lapsed. `Execute` where the store leaves the takeover to the guard's row
+   lock (`atomic`); elsewhere the store has taken what it could in the claim itself, and what it left is `Busy`.
+5. Completed: `Replay`. Running: `Busy` until the lease ends.
+
+A live lease is never taken, not even when the record has expired meanwhile: its work still runs.
+
+How a call ends
+---------------
+
+Two questions that do not depend on each other: is the answer remembered, and is what the work wrote committed? They
+are the table `CONCLUSIONS`. We never take away a write that the project would have kept without us, except for 5xx.
+A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+
+from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
+
+# ---------------------------------------------------------------------------------------------------------- verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execute:
+    """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it."""
+
+    attempt: int
+    takeover: bool = False
+    new_life: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Answer with what is remembered; the work does not run."""
+
+    outcome: Outcome
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """The work runs elsewhere. Ask again in `retry_after` whole seconds, at least one."""
+
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """The key is known, with another request under it."""
+
+
+Verdict = Execute | Replay | Busy | Mismatch
+
+
+def expired(record: Record) -> bool:
+    """Is the record beyond its retention, with no work under way? The deadline itself is already beyond."""
+    return record.expires_at <= record.read_at and not leased(record)
+
+
+def leased(record: Record) -> bool:
+    """Does an owner's lease still protect the record?"""
+    return record.status is Status.RUNNING and record.read_at < record.lease_until
+
+
+def binds(record: Record, digest: bytes) -> bool:
+    """Does the record insist on another request than the one with this digest?"""
+    return record.digest not in (b"", digest)
+
+
+def takeable(record: Record, ticket: Ticket) -> bool:
+    """May this ticket become the record's owner? The one predicate that stores know (see "The life of a record")."""
+    if (record.scope, record.key) != (ticket.scope, ticket.key):
+        return False
+    if expired(record):
+        return True
+    return record.status is not Status.COMPLETED and not leased(record) and not binds(record, ticket.digest)
+
+
+def succession(record: Record) -> Execute:
+    """Say which attempt the next owner of a takeable record is."""
+    if expired(record):
+        return Execute(attempt=1, new_life=True)
+    return Execute(attempt=record.attempt + 1, takeover=record.status is Status.RUNNING)
+
+
+def read(record: Record, ticket: Ticket) -> Execute | Replay | Busy | Mismatch:
+    """Judge a record for the ticket that claimed it."""
+    if (record.scope, record.key) != (ticket.scope, ticket.key):
+        return Mismatch()
+    if record.status is Status.RUNNING and record.owner == ticket.owner:
+        return Execute(attempt=record.attempt)
+    if not expired(record) and binds(record, ticket.digest):
+        return Mismatch()
+    if takeable(record, ticket):
+        return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
+    if record.status is Status.COMPLETED and record.outcome is not None:
+        return Replay(outcome=record.outcome, attempt=record.attempt)
+    return busy(record)
+
+
+def busy(record: Record) -> Busy:
+    """Say when to ask again: when the lease ends, rounded up; at least a second, since zero invites a storm."""
+    left = (record.lease_until - record.read_at) / timedelta(seconds=1)
+    return Busy(retry_after=max(1, math.ceil(left)))
+
+
+# -------------------------------------------------------------------------------------------------------- conclusion
+
+
+class Ending(Enum):
+    """How a call ended."""
+
+    KEPT = "kept"  # an answer of the kind that is remembered
+    DROPPED = "dropped"  # a refusal that the client may correct and send again under the same key
+    FAILED = "failed"  # 5xx, or an exception that leaves the work
+    CUT = "cut"  # cancellation, SystemExit: the work may still be running somewhere
+
+
+#: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can be corrected, 401
+#: and 403 authorised, 408, 425 and 429 repeated, 409 resolved (IETF draft section 2.6, RFC 9110 section 15.5).
+DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 415, 425, 429})
+
+
+def ending(status: int, kept: Collection[int] | None = None) -> Ending:
+    """Classify an HTTP status. `kept` names statuses below 500 to remember although they are refusals."""
+    if status >= 500:
+        return Ending.FAILED
+    if status in DROPPED_STATUSES and (kept is None or status not in kept):
+        return Ending.DROPPED
+    return Ending.KEPT
+
+
+class Leave(Enum):
+    """What becomes of the record."""
+
+    COMPLETED = "completed"  # the answer is remembered
+    FREE = "free"  # released; another body may come
+    BOUND = "bound"  # released; the same body must come again
+    HELD = "held"  # not touched: the lease ends by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What to do with the record, and whether the work's writes are committed with it."""
+
+    leave: Leave
+    commit: bool
+
+
+#: (how the call ended, is its transaction marked for rollback?) → what is remembered, what is committed.
+CONCLUSIONS: dict[tuple[Ending, bool], Conclusion] = {
+    (Ending.KEPT, False): Conclusion(leave=Leave.COMPLETED, commit=True),  # in one transaction: the promise
+    (Ending.KEPT, True): Conclusion(leave=Leave.COMPLETED, commit=False),  # the view gave its writes up, not its answer
+    (Ending.DROPPED, False): Conclusion(leave=Leave.FREE, commit=True),  # a counted PIN stays counted
+    (Ending.DROPPED, True): Conclusion(leave=Leave.FREE, commit=False),
+    (Ending.FAILED, False): Conclusion(leave=Leave.BOUND, commit=False),  # as if the call had never been
+    (Ending.FAILED, True): Conclusion(leave=Leave.BOUND, commit=False),
+    (Ending.CUT, False): Conclusion(leave=Leave.HELD, commit=False),  # nobody knows what still runs
+    (Ending.CUT, True): Conclusion(leave=Leave.HELD, commit=False),
+}
+
+
+def conclude(ended: Ending, *, doomed: bool, hold_failures: bool = False) -> Conclusion:
+    """Read the table. `hold_failures` (`on_failure="hold"`) leaves a failed call's key busy until its lease ends."""
+    conclusion = CONCLUSIONS[ended, doomed]
+    if hold_failures and conclusion.leave is Leave.BOUND:
+        return Conclusion(leave=Leave.HELD, commit=conclusion.commit)
+    return conclusion
+
+
+def settlement(
+    leave: Leave, ticket: Ticket, run: Execute, *, fence: Record | None, outcome: Outcome | None, ttl: float | None
+) -> Settlement | None:
+    """Say what the store writes, or `None` for nothing.
+
+    `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
+    until now. A takeover starts the retention anew; otherwise only a response's own `ttl` (seconds) moves it.
+    """
+    if leave is Leave.HELD:
+        return None
+    taken = fence is not None and fence.owner != ticket.owner
+    return Settlement(
+        status=Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
+        fence=fence.owner if fence is not None else ticket.owner,
+        attempt=run.attempt,
+        digest=b"" if leave is Leave.FREE else ticket.digest,
+        outcome=outcome if leave is Leave.COMPLETED else None,
+        expires_in=ttl if ttl is not None else (ticket.ttl if taken else None),
+        new_life=run.new_life,
+    )

@@ -1,0 +1,195 @@
+"""One call under a key: open, execute, settle. Ring 2: it drives a store by the rules and knows no Django."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Protocol
+
+from .core import rules
+from .core.records import Outcome, Record, Settlement, Ticket
+from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
+from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost
+from .stores.base import BaseStore, Hold
+
+#: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
+ROUNDS = 3
+
+
+class Observer(Protocol):
+    """Who is told what happened. `event` is one of `EVENTS`."""
+
+    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
+
+
+#: claimed (first run), taken_over, replayed, busy, mismatched, then completed, released, or lost: it was no longer ours.
+EVENTS = ("claimed", "replayed", "busy", "mismatched", "taken_over", "completed", "released", "lost")
+
+
+class Operation:
+    """A call that wants to run under a ticket: `open()` it, run the work if the verdict says so, then `settle()` it.
+
+    It lives in one thread (or task), and serves one call.
+    """
+
+    def __init__(self, store: BaseStore, ticket: Ticket, observer: Observer, *, hold_failures: bool = False) -> None:
+        self.store = store
+        self.ticket = ticket
+        self.run: Execute | None = None
+        #: The record as the claim or the guard found it.
+        self.record: Record | None = None
+        self._tell = observer
+        self._hold_failures = hold_failures
+        self._hold = Hold()
+        self._guard = ExitStack()
+
+    @property
+    def attempt(self) -> int:
+        """Which run of this key it is: above 1, an earlier one failed, was refused or crashed."""
+        return self.run.attempt if self.run else 0
+
+    # --------------------------------------------------------------------------------------------------------- open
+
+    def open(self) -> Verdict:
+        """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
+
+        Raises `StoreUnavailable`; nothing has run then.
+        """
+        verdict: Verdict = Busy(retry_after=1)
+        for _ in range(ROUNDS):
+            try:
+                self.record = self.store.claim(self.ticket)
+                verdict = rules.read(self.record, self.ticket)
+                if not isinstance(verdict, Execute):
+                    break
+                if (run := self._enter_guard(verdict)) is not None:
+                    verdict = run
+                    break
+            except LostRace:
+                pass
+            verdict = Busy(retry_after=1)
+        return self._opened(verdict)
+
+    async def aopen(self) -> Verdict:
+        """See open()."""
+        verdict: Verdict = Busy(retry_after=1)
+        try:
+            self.record = await self.store.aclaim(self.ticket)
+            verdict = rules.read(self.record, self.ticket)
+        except LostRace:
+            pass
+        return self._opened(verdict)
+
+    def _enter_guard(self, claimed: Execute) -> Verdict | None:
+        """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
+        assert self.record is not None
+        with ExitStack() as guard:
+            takeover = self.record.owner != self.ticket.owner
+            self._hold = guard.enter_context(self.store.guard(self.ticket, takeover=takeover))
+            if not self._hold.joins:
+                verdict: Verdict | None = claimed
+            elif self._hold.record is None:
+                verdict = None
+            else:
+                self.record = self._hold.record
+                verdict = rules.read(self.record, self.ticket)
+            if isinstance(verdict, Execute):
+                self._guard = guard.pop_all()
+            else:
+                self._hold.give_up()
+            return verdict
+
+    def _opened(self, verdict: Verdict) -> Verdict:
+        match verdict:
+            case Execute():
+                self.run = verdict
+                self._tell("taken_over" if verdict.takeover else "claimed", self)
+            case Replay():
+                self._tell("replayed", self)
+            case Busy():
+                self._tell("busy", self)
+            case Mismatch():
+                self._tell("mismatched", self)
+        return verdict
+
+    # ------------------------------------------------------------------------------------------------------- settle
+
+    def settle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
+        """Settle or release the record and end the guard, as the table in `core.rules` says.
+
+        Raises `OwnershipLost` when another owns the record and our writes were rolled back, what COMMIT raised (the
+        writes are gone), `OutcomeUnknown` (nobody knows), and what an `on_commit` callback raised (all is committed).
+        """
+        hold = self._hold
+        if not hold.joins:
+            self._settle_apart(rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave, outcome, ttl)
+            return
+        conclusion = rules.conclude(ended, doomed=hold.doomed(), hold_failures=self._hold_failures)
+        committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
+        if not committing:
+            hold.give_up()
+        try:
+            self._guard.close()
+        except Exception as error:
+            if hold.committed:  # an on_commit callback failed, after COMMIT: all of it stands
+                self._told(conclusion.leave)
+            elif isinstance(error, OutcomeUnknown):
+                self._tell("lost", self, error)
+            else:
+                self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+            raise
+        if hold.committed and committing:
+            self._told(conclusion.leave)
+        else:  # rolled back: as the table says, or since the transaction was marked for rollback late
+            self._settle_apart(conclusion.leave, outcome, ttl)
+
+    async def asettle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
+        """See settle(). No transaction is held in an async call."""
+        leave = rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave
+        settlement = self._settlement(leave, outcome, ttl)
+        if settlement is None:
+            return
+        try:
+            settled = await self.store.asettle(self.ticket, settlement)
+        except IdempotencyError as error:
+            self._tell("lost", self, error)
+        else:
+            self._told(leave if settled else None)
+
+    def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
+        """Settle inside the work's transaction. `False`: that transaction is broken, and nobody had said so yet."""
+        settlement = self._settlement(leave, outcome, ttl)
+        assert settlement is not None
+        try:
+            settled = self.store.settle(self.ticket, settlement)
+        except IdempotencyError:
+            return False
+        if not settled:
+            self._hold.give_up()
+            self._guard.close()
+            self._told(None)
+            raise OwnershipLost
+        return not self._hold.doomed()
+
+    def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+        """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""
+        settlement = self._settlement(leave, outcome, ttl)
+        if settlement is None:
+            return
+        try:
+            with self.store.guard(self.ticket) as hold:
+                free = not hold.joins or hold.record is not None
+                settled = free and self.store.settle(self.ticket, settlement)
+        except Exception as error:  # the answer stands; the record is taken over after its lease
+            self._tell("lost", self, error)
+        else:
+            self._told(leave if settled else None)
+
+    def _settlement(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
+        assert self.run is not None, "settle() follows an open() that said Execute"
+        return rules.settlement(leave, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
+
+    def _told(self, leave: Leave | None) -> None:
+        self._tell(_EVENT_OF[leave], self)
+
+
+_EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}

@@ -1,0 +1,120 @@
+"""Every exception, split by blame: the caller's, the operator's, or a lost race.
+
+An error's docstring is its message. Those that a client can meet carry the `status` and the stable `code` of their
+problem document (RFC 9457); no message ever holds a key, a stored body or a secret.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class IdempotencyError(Exception):
+    """Something about idempotency went wrong."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
+
+
+class Problem(IdempotencyError):
+    """An error with an answer of its own over HTTP."""
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+    title: ClassVar[str]
+
+    def __init__(self, message: str = "", *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.headers = dict(headers or {})
+
+
+# --------------------------------------------------------------------------------------------------- the caller's
+
+
+class KeyMissing(Problem):
+    """This request needs an idempotency key. Send one, made anew for each operation and kept for its retries."""
+
+    status, code, title = 400, "key-missing", "Idempotency key is missing"
+
+
+class KeyMalformed(Problem):
+    """The idempotency key is malformed. Send one header of 1 to 255 printable ASCII characters, such as a UUID."""
+
+    status, code, title = 400, "key-malformed", "Idempotency key is malformed"
+
+
+class KeyTooShort(KeyMalformed):
+    """Without authentication a key is shared by everybody, so it must be hard to guess: send 20 characters or more."""
+
+    code, title = "key-too-short", "Idempotency key is too short"
+
+
+class ScopeRequired(Problem):
+    """An idempotency key belongs to somebody. Authenticate, or send the request without a key."""
+
+    status, code, title = 400, "scope-required", "Idempotency key without a principal"
+
+
+class RequestMismatch(Problem):
+    """This idempotency key was used for another request. Send that request again, or use a new key."""
+
+    status, code, title = 422, "request-mismatch", "Idempotency key is used for another request"
+
+
+class InProgress(Problem):
+    """The first request with this idempotency key is still running. Ask again after the time in Retry-After."""
+
+    status, code, title = 409, "in-progress", "A request with this idempotency key is running"
+
+
+class ResponseNotStored(Problem):
+    """The request was carried out, but its answer was not stored. It is not carried out again: look up its result."""
+
+    status, code, title = 409, "response-not-stored", "The answer was not stored"
+
+
+class ReplayRefused(Problem):
+    """You may not see the answer to this request any more."""
+
+    status, code, title = 403, "replay-refused", "Replay is refused"
+
+
+# ------------------------------------------------------------------------------------------------- the operator's
+
+
+class StoreUnavailable(Problem):
+    """The idempotency store cannot be reached. The request was not carried out; send it again."""
+
+    status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
+
+
+class OutcomeUnknown(Problem):
+    """The connection broke while the result was committed. Send the request again with the same key to find out."""
+
+    status, code, title = 503, "outcome-unknown", "The outcome is unknown"
+
+
+class ConfigurationError(IdempotencyError):
+    """The project asks django-idempotency for something that it cannot have."""
+
+
+class DurableInsideGuard(ConfigurationError):
+    """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use guarantee="lease"."""
+
+
+class SecretUnknown(ConfigurationError):
+    """The secret of this operation's first attempt is gone. Put it back among IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"]
+    (or SECRET_KEY_FALLBACKS): another downstream key could repeat an effect that has happened."""
+
+
+# ---------------------------------------------------------------------------------------------------- a lost race
+
+
+class LostRace(IdempotencyError):
+    """Another transaction was faster; nothing of ours was written."""
+
+
+class OwnershipLost(LostRace, InProgress):
+    """This request was overtaken by another with the same idempotency key, and changed nothing. Ask again."""

@@ -1,0 +1,85 @@
+"""The ORM store's table: one row per idempotency key."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.utils import timezone as django_timezone
+from django.utils.translation import gettext_lazy as _
+
+from .core.records import Guarantee, Status
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
+    """Return what a driver read of an `InstantField`, or of the database's own clock, as an aware UTC datetime."""
+    if isinstance(value, str):  # SQLite, for an expression
+        value = datetime.fromisoformat(value)
+    if not connection.features.supports_timezones:
+        return value.replace(tzinfo=timezone.utc)
+    if value.tzinfo is None:  # PostgreSQL under USE_TZ=False
+        value = value.replace(tzinfo=django_timezone.get_default_timezone())
+    return value.astimezone(timezone.utc)
+
+
+class InstantField(models.DateTimeField):  # type: ignore[type-arg]
+    """A point in time that is UTC in Python and in the database, whatever USE_TZ and the alias's TIME_ZONE say.
+
+    A naive local time repeats an hour each autumn; a deadline must not.
+    """
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+        value = value if prepared else self.get_prep_value(value)
+        if isinstance(value, datetime) and value.tzinfo is not None and not connection.features.supports_timezones:
+            value = value.astimezone(timezone.utc).replace(tzinfo=None)
+        return connection.ops.adapt_datetimefield_value(value)
+
+    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> datetime | None:
+        return None if value is None else instant(value, connection)
+
+
+class IdempotencyRecord(models.Model):
+    """What is known of one idempotency key. Written by `stores.orm` only; everybody else reads."""
+
+    #: The first 16 bytes of SHA-256(scope ‖ 0 ‖ key): no collation, padding or truncation, no sequence.
+    id = models.UUIDField(_("id"), primary_key=True, editable=False)
+    scope = models.CharField(_("scope"), max_length=255, help_text=_("The principal that the key belongs to."))
+    key = models.CharField(_("key"), max_length=255)
+    method = models.CharField(_("method"), max_length=16)
+    path = models.CharField(_("path"), max_length=255)
+    guarantee = models.CharField(_("guarantee"), max_length=8, choices=[(g.value, g.value) for g in Guarantee])
+    digest = models.BinaryField(_("request digest"), max_length=32)
+    status = models.SmallIntegerField(
+        _("status"),
+        choices=[(Status.FREE.value, _("free")), (Status.RUNNING.value, _("running")), (Status.COMPLETED.value, _("completed"))],
+    )
+    owner = models.UUIDField(_("owner token"))
+    attempt = models.PositiveIntegerField(_("attempt"))
+    lease_until = InstantField(_("leased until"))
+    created_at = InstantField(_("created"))
+    completed_at = InstantField(_("completed"), null=True)
+    #: Fixed at the claim, so that completing a row moves no index entry. The only index beside the primary key.
+    expires_at = InstantField(_("expires"), db_index=True)
+    secret_id = models.CharField(_("derive-secret id"), max_length=8)
+    response_status = models.SmallIntegerField(_("response status"), null=True)
+    response_headers = models.TextField(_("response headers"))
+    #: NULL: the answer was not stored. Empty: the answer was empty.
+    response_body = models.BinaryField(_("response body"), null=True)
+
+    class Meta:
+        db_table = "django_idempotency_record"
+        verbose_name = _("idempotency record")
+        verbose_name_plural = _("idempotency records")
+        default_permissions = ("view",)
+        permissions = [
+            ("view_response", _("Can see stored response bodies")),
+            ("release_record", _("Can release idempotency keys")),
+            ("expire_record", _("Can expire idempotency records")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.scope} {self.key[:8]}… ({self.get_status_display()})"

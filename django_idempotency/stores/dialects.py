@@ -1,0 +1,154 @@
+"""What each database needs so that a claim never waits for an owner. Measured; see the docs' "Statements and trips"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+class Dialect:
+    """The shapes that all databases share. `%s` of `later` takes what `delay` returns."""
+
+    #: Is the key looked up before it is inserted?
+    reads_first = False
+    #: Does INSERT return the row?
+    returns = True
+    #: The database's clock at this statement (not at the transaction's start).
+    clock: str
+    #: The clock plus a number of seconds.
+    later: str
+    insert_verb = "INSERT INTO"
+    insert_tail = "ON CONFLICT DO NOTHING"
+    #: Put before a SELECT that reads what an INSERT met, inside a caller's transaction; and behind it.
+    joined_read = ("", "")
+    #: Put before an UPDATE by primary key.
+    update_head = ""
+    #: Behind the SELECT that locks a record, its own owner's or any.
+    lock_own: str
+    lock: str
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        if connection.features.has_select_for_update:
+            skips = connection.features.has_select_for_update_skip_locked
+            self.lock = self.lock_own = connection.ops.for_update_sql(skip_locked=skips, nowait=not skips)
+
+    def delay(self, seconds: float) -> float | str:
+        """Return the parameter of `later`."""
+        return seconds
+
+    def placeholder(self, db_type: str) -> str:
+        """Return `%s`, with a cast where a parameter would have no type."""
+        return "%s"
+
+    def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
+        """Return the INSERT that answers at once. `joined`: inside a caller's transaction. `durable`: the row is on
+        disk before the answer."""
+        return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
+
+    @contextmanager
+    def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        """Bound what a claim waits for inside a caller's transaction, and do not break that when it was in vain."""
+        with transaction.atomic(using=connection.alias):
+            yield
+
+    @contextmanager
+    def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        """Do not wait for a lock until the guard has begun."""
+        yield
+
+
+class PostgreSQL(Dialect):
+    """Insert first: the settings of one autocommit statement end with it.
+
+    The asynchronous commit is safe for `atomic` only: the business COMMIT, later in the same log, flushes it too.
+    """
+
+    clock = "statement_timestamp()"
+    later = "statement_timestamp() + %s * interval '1 second'"
+
+    def placeholder(self, db_type: str) -> str:
+        return f"%s::{db_type.partition('(')[0]}"
+
+    def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
+        if joined:
+            return super().insert(table, columns, values, joined=joined, durable=durable)
+        settings = "set_config('lock_timeout', '50ms', true) AS a"
+        if not durable:
+            settings += ", set_config('synchronous_commit', 'off', true) AS b"
+        return f"{self.insert_verb} {table} ({columns}) SELECT {values} FROM {settings} {self.insert_tail}"
+
+    @contextmanager
+    def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        with super().joining(connection), connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', '1s', true)")
+            before = cursor.fetchone()[0]
+            yield
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+
+
+class MariaDB(Dialect):
+    """Insert first, without waiting for a row lock. A duplicate is an error: IGNORE would also swallow a bad value."""
+
+    clock = "UTC_TIMESTAMP(6)"
+    later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
+    insert_verb = "SET STATEMENT innodb_lock_wait_timeout=0 FOR INSERT INTO"
+    insert_tail = ""
+    joined_read = ("SET STATEMENT innodb_lock_wait_timeout=1 FOR ", " LOCK IN SHARE MODE")
+    update_head = "SET STATEMENT innodb_lock_wait_timeout=1 FOR "
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(connection)
+        # A duplicate's INSERT share-locks the row for an instant; skipping it then would leave the key to nobody.
+        self.lock_own = "FOR UPDATE WAIT 1"
+
+
+class MySQL(Dialect):
+    """Read first, since it has no SET STATEMENT and its INSERT waits for the owner's row lock."""
+
+    reads_first = True
+    returns = False
+    clock = MariaDB.clock
+    later = MariaDB.later
+    insert_tail = ""
+    joined_read = ("", " LOCK IN SHARE MODE")
+
+
+class SQLite(Dialect):
+    """Read first: a reader never waits, an insert queues behind any writer."""
+
+    reads_first = True
+    clock = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
+    later = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', %s)"
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(connection)
+        self.returns = connection.features.can_return_columns_from_insert
+
+    def delay(self, seconds: float) -> str:
+        return f"{seconds:+.3f} seconds"
+
+    @contextmanager
+    def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout")
+            patience = cursor.fetchone()[0]
+            cursor.execute("PRAGMA busy_timeout=20")
+        try:
+            yield
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout={int(patience)}")
+
+
+def dialect(connection: BaseDatabaseWrapper) -> Dialect:
+    """Choose by what the connection is, forks included."""
+    if connection.vendor == "mysql":
+        return (MariaDB if getattr(connection, "mysql_is_mariadb", False) else MySQL)(connection)
+    dialects = {"postgresql": PostgreSQL, "sqlite": SQLite}
+    return dialects[connection.vendor](connection)

@@ -1,0 +1,47 @@
+"""What a database error means, known by its sqlstate or errno and not by its class."""
+
+from __future__ import annotations
+
+from django.db import Error, InterfaceError, OperationalError
+
+#: Serialisation, deadlock, lock timeout, idle-in-transaction timeout: another transaction was in the way.
+LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03", "25P03"})
+#: InnoDB: lock wait timeout, deadlock, record changed since last read.
+LOST_ERRNOS = frozenset({1205, 1213, 1020})
+#: InnoDB: these end the whole transaction, not just the statement.
+DEADLOCK_ERRNOS = frozenset({1213, 1020})
+#: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
+GONE_ERRNOS = frozenset({0, 1053, 1927, 2006, 2013, 2055})
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """Return PostgreSQL's sqlstate (psycopg 3 or 2), if there is one."""
+    cause = error.__cause__
+    return getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+
+
+def errno(error: BaseException) -> int | None:
+    """Return MySQL's error number, if there is one."""
+    code = error.args[0] if error.args else None
+    return code if isinstance(code, int) else None
+
+
+def lost_race(error: Error) -> bool:
+    """Did another transaction stand in the way?"""
+    return (
+        sqlstate(error) in LOST_SQLSTATES
+        or errno(error) in LOST_ERRNOS
+        or (isinstance(error, OperationalError) and "is locked" in str(error))  # SQLite: database, database table
+    )
+
+
+def connection_lost(error: BaseException) -> bool:
+    """Did the connection break, so that nobody knows what became of the statement?"""
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return False
+    if errno(error) is not None:
+        return errno(error) in GONE_ERRNOS
+    state = sqlstate(error)
+    if state is not None:
+        return state.startswith("08") or state in ("57P01", "57P02", "57P03")
+    return type(error.__cause__).__module__.partition(".")[0] != "sqlite3"

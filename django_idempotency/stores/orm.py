@@ -1,0 +1,205 @@
+"""Records in a Django database: the default store, and the one that can keep `atomic`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
+
+from ..core import rules
+from ..core.records import Guarantee, Record, Settlement, Ticket
+from ..errors import LostRace, OutcomeUnknown, StoreUnavailable
+from . import faults
+from .base import BaseStore, Hold, Purged
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .statements import Bound, Statements
+
+#: The records that this thread or task holds. A row lock does not stop its own transaction.
+_HELD: ContextVar[frozenset[tuple[str, UUID]]] = ContextVar("django_idempotency_held", default=frozenset())
+
+
+class ORMStore(BaseStore):
+    """Records in the database `using`.
+
+    `atomic` covers the writes on that database and no other. Claims on PostgreSQL are committed asynchronously, which
+    the work's own COMMIT flushes. On SQLite there is one writer: requests with different keys queue for it.
+    """
+
+    supports_atomic = True
+
+    def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
+        self.using = using
+
+    # -------------------------------------------------------------------------------------------------------- claim
+
+    def claim(self, ticket: Ticket) -> Record:
+        connection = self._connection
+        joined = connection.in_atomic_block
+        with self._translated(), self._statements.dialect.joining(connection) if joined else nullcontext():
+            for _ in range(3):
+                record = self._insert_or_read(connection, ticket, joined=joined)
+                if record is None:
+                    continue  # purged between two statements: ask again
+                if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
+                    return record
+                # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
+                #                                          we                        |--- lease ---|
+                run = rules.succession(record)
+                self._write(connection, self._statements.take(ticket, record, attempt=run.attempt, new_life=run.new_life))
+        raise LostRace
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        return await sync_to_async(self.claim)(ticket)
+
+    def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
+        sql = self._statements
+        record = self._read(connection, sql.select(ticket)) if sql.dialect.reads_first else None
+        if record is not None:
+            return record
+        try:
+            if sql.dialect.returns:
+                record = self._read(connection, sql.insert(ticket, joined=joined))
+            else:
+                self._write(connection, sql.insert(ticket, joined=joined))
+        except IntegrityError:  # MySQL's way to say that the key is known
+            pass
+        except Error as error:
+            # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
+            if joined or not faults.lost_race(error):
+                raise
+            record = self._read(connection, sql.select(ticket))
+            if record is None:
+                raise
+        return record or self._read(connection, sql.select(ticket, joined=joined))
+
+    # -------------------------------------------------------------------------------------------------------- guard
+
+    @contextmanager
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+        """See BaseStore.guard(). Raises `OutcomeUnknown` when the connection broke in COMMIT."""
+        if ticket.guarantee is not Guarantee.ATOMIC:
+            yield Hold()
+            return
+        held, mine = _HELD.get(), (self.using, ticket.id)
+        if mine in held:
+            yield Hold(joins=True)  # our own caller holds it
+            return
+        connection = self._connection
+        hold = TransactionHold(connection)
+        try:
+            with ExitStack() as transaction_ends:
+                with self._translated(), self._statements.dialect.impatient(connection) if takeover else nullcontext():
+                    transaction_ends.enter_context(transaction.atomic(using=self.using))
+                    hold.record = self._lock(connection, ticket, takeover=takeover)
+                transaction_ends.enter_context(hold.watch())
+                _HELD.set(held | {mine})
+                try:
+                    yield hold
+                finally:
+                    _HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
+        except Error as error:
+            if not hold.committed and faults.connection_lost(error):
+                raise OutcomeUnknown from error
+            raise
+
+    def _lock(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool) -> Record | None:
+        if connection.features.has_select_for_update:
+            return self._read(connection, self._statements.lock(ticket, takeover=takeover))
+        self._write(connection, self._statements.touch(ticket))
+        return self._read(connection, self._statements.select(ticket))
+
+    # ----------------------------------------------------------------------------------------------- settle, purge
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        with self._translated():
+            return self._write(self._connection, self._statements.settle(ticket, settlement)) == 1
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        return await sync_to_async(self.settle)(ticket, settlement)
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        from .purging import purge  # not above: loads the model
+
+        with self._translated():
+            return purge(self._connection, limit=limit, since=since)
+
+    # ------------------------------------------------------------------------------------------------------ plumbing
+
+    @property
+    def _connection(self) -> BaseDatabaseWrapper:
+        return connections[self.using]
+
+    @cached_property
+    def _statements(self) -> Statements:
+        from .statements import Statements  # not above: loads the model, and settings may name this class earlier
+
+        with self._translated():
+            return Statements(self._connection)
+
+    def _read(self, connection: BaseDatabaseWrapper, bound: Bound) -> Record | None:
+        with connection.cursor() as cursor:
+            cursor.execute(*bound)
+            row = cursor.fetchone()
+        return None if row is None else self._statements.record(row, connection)
+
+    def _write(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(*bound)
+            return cursor.rowcount
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            raise (LostRace() if faults.lost_race(error) else StoreUnavailable()) from error
+
+
+class TransactionHold(Hold):
+    """A locked row inside the work's own transaction."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(joins=True)
+        self._connection = connection
+        self._joined = connection.in_atomic_block
+        self._deadlocked = False
+
+    def doomed(self) -> bool:
+        return self._deadlocked or self._connection.needs_rollback
+
+    def give_up(self) -> None:
+        transaction.set_rollback(True, using=self._connection.alias)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Notice what becomes of the transaction. In a caller's transaction, its savepoint is what we can see."""
+        if not self._joined:
+            transaction.on_commit(self._mark_committed, using=self._connection.alias)
+        # InnoDB rolls the whole transaction back at a deadlock, and says so once, to whoever met it.
+        watching = self._connection.vendor == "mysql"
+        with self._connection.execute_wrapper(self._notice) if watching else nullcontext():
+            yield
+        if self._joined:
+            self.committed = not self.doomed()
+
+    def _mark_committed(self) -> None:
+        self.committed = True
+
+    def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        try:
+            return execute(sql, params, many, context)
+        except Error as error:
+            self._deadlocked |= faults.errno(error) in faults.DEADLOCK_ERRNOS
+            raise

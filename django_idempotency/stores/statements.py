@@ -1,0 +1,169 @@
+"""The hot path's SQL, built once per alias from the model's `_meta`: compiling costs three times the round trip."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ..core.records import MISSING, Guarantee, Outcome, Record, Settlement, Status, Ticket
+from ..models import IdempotencyRecord, instant
+from .dialects import dialect
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+#: A statement and its parameters.
+Bound = tuple[str, list[Any]]
+
+_FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
+_NAMES = (*(field.name for field in _FIELDS), "read_at")
+
+
+class Statements:
+    """Every statement on records of one database, and how its rows read."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.dialect = dialect(connection)
+        quote = connection.ops.quote_name
+        self._table = quote(IdempotencyRecord._meta.db_table)
+        self._columns = ", ".join(quote(field.column) for field in _FIELDS)
+        # lru_cache on the instance: a few variants each
+        self._insert = lru_cache(maxsize=None)(self._build_insert)
+        self._update = lru_cache(maxsize=None)(self._build_update)
+        self._quote = quote
+        self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
+        self._where_id = f"WHERE {quote('id')} = %s"
+        self._select = f"SELECT {self._columns}, {self.dialect.clock} FROM {self._table} {self._where_id}"
+        self._native_uuid = connection.features.has_native_uuid_field
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    def select(self, ticket: Ticket, *, joined: bool = False) -> Bound:
+        head, tail = self.dialect.joined_read if joined else ("", "")
+        return f"{head}{self._select}{tail}", [self.uuid(ticket.id)]
+
+    def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
+        tail = self.dialect.lock if takeover else self.dialect.lock_own
+        return f"{self._select} {tail}", [self.uuid(ticket.id)]
+
+    def touch(self, ticket: Ticket) -> Bound:
+        """Take SQLite's write lock, before any read makes a snapshot."""
+        attempt = self._quote("attempt")
+        return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}", [self.uuid(ticket.id)]
+
+    def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
+        """Read a row of `select`, `lock` or `insert`."""
+        value = dict(zip(_NAMES, row, strict=True))
+        status = Status(value["status"])
+        outcome = None
+        if status is Status.COMPLETED:
+            body = value["response_body"]
+            outcome = Outcome(
+                status=value["response_status"],
+                headers=tuple((name, text) for name, text in json.loads(value["response_headers"])),
+                body=MISSING if body is None else bytes(body),
+            )
+        completed_at = value["completed_at"]
+        return Record(
+            id=_uuid(value["id"]),
+            scope=value["scope"],
+            key=value["key"],
+            method=value["method"],
+            path=value["path"],
+            guarantee=Guarantee(value["guarantee"]),
+            digest=bytes(value["digest"]),
+            status=status,
+            owner=_uuid(value["owner"]),
+            attempt=value["attempt"],
+            lease_until=instant(value["lease_until"], connection),
+            created_at=instant(value["created_at"], connection),
+            completed_at=None if completed_at is None else instant(completed_at, connection),
+            expires_at=instant(value["expires_at"], connection),
+            read_at=instant(value["read_at"], connection),
+            secret_id=value["secret_id"],
+            outcome=outcome,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def insert(self, ticket: Ticket, *, joined: bool) -> Bound:
+        sql = self._insert(joined, ticket.guarantee is not Guarantee.ATOMIC)
+        delay = self.dialect.delay
+        return sql, [
+            *(self.uuid(ticket.id), ticket.scope, ticket.key, ticket.method, ticket.path, ticket.guarantee.value),
+            *(ticket.digest, Status.RUNNING.value, self.uuid(ticket.owner), 1),
+            *(delay(ticket.lease), delay(ticket.ttl), ticket.secret_id),
+        ]
+
+    def _build_insert(self, joined: bool, durable: bool) -> str:
+        given = {
+            "lease_until": self.dialect.later,
+            "created_at": self.dialect.clock,
+            "completed_at": "NULL",
+            "expires_at": self.dialect.later,
+            "response_status": "NULL",
+            "response_headers": "''",
+            "response_body": "NULL",
+        }
+        values = ", ".join(
+            given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in _FIELDS
+        )
+        sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
+        return f"{sql} RETURNING {self._columns}, {self.dialect.clock}" if self.dialect.returns else sql
+
+    def take(self, ticket: Ticket, seen: Record, *, attempt: int, new_life: bool) -> Bound:
+        """Make the ticket the owner of a takeable record, if nobody has been faster."""
+        delay = self.dialect.delay
+        columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at"]
+        values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), attempt, ticket.digest]
+        values += [delay(ticket.lease), delay(ticket.ttl)]
+        return self._bind(ticket, columns, values, new_life, (seen.owner, seen.status, seen.attempt))
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
+        outcome = settlement.outcome
+        columns = ["status", "owner", "attempt", "digest", "completed_at"]
+        values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
+        columns += ["response_status", "response_headers", "response_body"]
+        if outcome is None:
+            values += [None, "", None]
+        else:
+            body = None if outcome.body is MISSING else outcome.body
+            values += [outcome.status, json.dumps(outcome.headers), body]
+        if settlement.expires_in is not None:
+            columns.append("expires_at")
+            values.append(self.dialect.delay(settlement.expires_in))
+        return self._bind(ticket, columns, values, settlement.new_life, (settlement.fence, None, None))
+
+    def _bind(
+        self,
+        ticket: Ticket,
+        columns: list[str],
+        values: list[Any],
+        new_life: bool,
+        fence: tuple[UUID, Status | None, int | None],
+    ) -> Bound:
+        if new_life:  # nothing of the expired operation stays
+            columns += ["created_at", "method", "path", "guarantee", "secret_id"]
+            values += [ticket.method, ticket.path, ticket.guarantee.value, ticket.secret_id]
+        owner, status, attempt = fence
+        expected: list[Any] = [self.uuid(owner)]
+        if status is not None:
+            expected += [status.value, attempt]
+        return self._update(tuple(columns), status is not None), [*values, self.uuid(ticket.id), *expected]
+
+    def _build_update(self, columns: tuple[str, ...], compare: bool) -> str:
+        given = {"created_at": self.dialect.clock, "completed_at": self.dialect.clock}
+        given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
+        assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
+        fenced = ("owner", "status", "attempt") if compare else ("owner",)
+        fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)
+        return f"{self.dialect.update_head}UPDATE {self._table} SET {assignments} {self._where_id} AND {fence}"
+
+    def uuid(self, value: UUID) -> UUID | str:
+        return value if self._native_uuid else value.hex
+
+
+def _uuid(value: UUID | str) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
