@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings as django_settings
 
 from .core.policy import FIELD_NAMES, Policy
-from .core.records import Guarantee
+from .core.records import MISSING, Guarantee
 
 NAME = "IDEMPOTENCY"
 
@@ -58,6 +58,12 @@ def declared() -> Mapping[str, Any]:
 def get(name: str) -> Any:
     """Return one setting, or its default. Raises `KeyError` for a name that is no setting."""
     return declared().get(name, DEFAULTS[name])
+
+
+def field(policy: Policy, name: str) -> Any:
+    """Return one field of a policy, or what the settings say of it."""
+    value = getattr(policy, name)
+    return get(name.upper()) if value is MISSING else value
 
 
 def resolve(policy: Policy) -> Policy:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from .core import rules
@@ -11,6 +15,8 @@ from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
 from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost
 from .stores.base import BaseStore, Hold
 
+#: Seconds between two looks at a busy record.
+PAUSE = 0.05
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
 ROUNDS = 3
 
@@ -49,35 +55,49 @@ class Operation:
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def open(self) -> Verdict:
+    def open(self, *, wait: float = 0.0) -> Verdict:
         """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
 
-        Raises `StoreUnavailable`; nothing has run then.
+        Raises `StoreUnavailable`; nothing has run then. A busy record is asked again for up to `wait` seconds, unless
+        a quarter of the process's threads wait already.
         """
-        verdict: Verdict = Busy(retry_after=1)
+        verdict = self._try()
+        if isinstance(verdict, Busy) and wait > 0:
+            with _waiting() as admitted:
+                deadline = time.monotonic() + wait
+                while admitted and isinstance(verdict, Busy) and time.monotonic() < deadline:
+                    time.sleep(PAUSE)
+                    verdict = self._try()
+        return self._opened(verdict)
+
+    async def aopen(self, *, wait: float = 0.0) -> Verdict:
+        """See open(). Waiting holds no thread."""
+        verdict = await self._atry()
+        deadline = time.monotonic() + wait
+        while isinstance(verdict, Busy) and time.monotonic() < deadline:
+            await asyncio.sleep(PAUSE)
+            verdict = await self._atry()
+        return self._opened(verdict)
+
+    def _try(self) -> Verdict:
         for _ in range(ROUNDS):
             try:
                 self.record = self.store.claim(self.ticket)
                 verdict = rules.read(self.record, self.ticket)
                 if not isinstance(verdict, Execute):
-                    break
-                if (run := self._enter_guard(verdict)) is not None:
-                    verdict = run
-                    break
+                    return verdict
+                if (held := self._enter_guard(verdict)) is not None:
+                    return held
             except LostRace:
-                pass
-            verdict = Busy(retry_after=1)
-        return self._opened(verdict)
+                continue
+        return Busy(retry_after=1)
 
-    async def aopen(self) -> Verdict:
-        """See open()."""
-        verdict: Verdict = Busy(retry_after=1)
+    async def _atry(self) -> Verdict:
         try:
             self.record = await self.store.aclaim(self.ticket)
-            verdict = rules.read(self.record, self.ticket)
         except LostRace:
-            pass
-        return self._opened(verdict)
+            return Busy(retry_after=1)
+        return rules.read(self.record, self.ticket)
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
         """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
@@ -113,11 +133,16 @@ class Operation:
 
     # ------------------------------------------------------------------------------------------------------- settle
 
+    def give_up(self) -> None:
+        """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
+        self._hold.give_up()
+
     def settle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
         """Settle or release the record and end the guard, as the table in `core.rules` says.
 
-        Raises `OwnershipLost` when another owns the record and our writes were rolled back, what COMMIT raised (the
-        writes are gone), `OutcomeUnknown` (nobody knows), and what an `on_commit` callback raised (all is committed).
+        Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
+        writes were rolled back), what COMMIT raised (the writes are gone), `OutcomeUnknown` (nobody knows), and what an
+        `on_commit` callback raised (all is committed).
         """
         hold = self._hold
         if not hold.joins:
@@ -156,13 +181,22 @@ class Operation:
             self._told(leave if settled else None)
 
     def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
-        """Settle inside the work's transaction. `False`: that transaction is broken, and nobody had said so yet."""
+        """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
+
+        Raises `OwnershipLost` or `StoreUnavailable` after all of it was rolled back. Then the work had not given up
+        its writes: it was our statement that failed, so its answer must not stay without them.
+        """
         settlement = self._settlement(leave, outcome, ttl)
         assert settlement is not None
         try:
             settled = self.store.settle(self.ticket, settlement)
-        except IdempotencyError:
-            return False
+        except IdempotencyError as error:
+            self._hold.give_up()
+            self._guard.close()
+            self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+            if isinstance(error, LostRace):
+                raise OwnershipLost from error
+            raise
         if not settled:
             self._hold.give_up()
             self._guard.close()
@@ -193,3 +227,20 @@ class Operation:
 
 
 _EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}
+
+_counting = threading.Lock()
+_waiters = 0
+
+
+@contextmanager
+def _waiting() -> Iterator[bool]:
+    """Say whether one thread more may wait. Those who work must not be starved by those who wait for them."""
+    global _waiters  # noqa: PLW0603 - one count a process
+    with _counting:
+        admitted = _waiters < threading.active_count() // 4
+        _waiters += admitted
+    try:
+        yield admitted
+    finally:
+        with _counting:
+            _waiters -= admitted

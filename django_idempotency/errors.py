@@ -24,10 +24,17 @@ class Problem(IdempotencyError):
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
+    #: Sent with the answer where nothing more precise is known.
+    retry_after: ClassVar[str | None] = None
 
-    def __init__(self, message: str = "", *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, headers: Mapping[str, str] | None = None, extensions: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__(message)
-        self.headers = dict(headers or {})
+        #: Sent with the answer, such as Retry-After.
+        self.headers = {**({"Retry-After": self.retry_after} if self.retry_after else {}), **(headers or {})}
+        #: Further members of the problem document (RFC 9457 section 3.2).
+        self.extensions = dict(extensions or {})
 
 
 # --------------------------------------------------------------------------------------------------- the caller's
@@ -67,6 +74,7 @@ class InProgress(Problem):
     """The first request with this idempotency key is still running. Ask again after the time in Retry-After."""
 
     status, code, title = 409, "in-progress", "A request with this idempotency key is running"
+    retry_after = "1"
 
 
 class ResponseNotStored(Problem):
@@ -88,12 +96,14 @@ class StoreUnavailable(Problem):
     """The idempotency store cannot be reached. The request was not carried out; send it again."""
 
     status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
+    retry_after = "1"
 
 
 class OutcomeUnknown(Problem):
     """The connection broke while the result was committed. Send the request again with the same key to find out."""
 
     status, code, title = 503, "outcome-unknown", "The outcome is unknown"
+    retry_after = "1"
 
 
 class ConfigurationError(IdempotencyError):

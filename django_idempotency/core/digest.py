@@ -50,8 +50,8 @@ def secret_id(secret: bytes) -> str:
 def canonical_json(body: bytes) -> bytes | None:
     """Return JSON by value (order and spacing do not matter), or `None` where only its bytes are safe to compare.
 
-    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for what is no JSON, has a
-    duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
+    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for what is no JSON in UTF-8, has
+    a duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
     """
     if len(body) > MAX_CANONICAL:
         return None
@@ -62,7 +62,8 @@ def canonical_json(body: bytes) -> bytes | None:
         return _NAN
 
     try:
-        value = json.loads(body, parse_float=_Decimal, parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_unique)
+        # Decoded here: loads() would guess UTF-16 and 32, drop a byte order mark and let lone surrogates pass.
+        value = json.loads(body.decode(), parse_float=_Decimal, parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_unique)
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=decimal)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         return None

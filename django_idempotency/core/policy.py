@@ -40,7 +40,7 @@ class Policy:
     guarantee: Guarantee | str = FROM_SETTINGS
     #: An alias of `IDEMPOTENCY["STORES"]`.
     store: str = FROM_SETTINGS
-    #: `scope(request)` names the principal that keys belong to; `None` or "" falls back to the authenticated user.
+    #: `scope(request)` names the principal of a request that no authenticated user sends; `None`: nobody.
     scope: Callable[[Any], str | None] | None = FROM_SETTINGS
     #: What happens to a key without a principal: "refuse", or "shared" by everybody (long keys only).
     anonymous: str = FROM_SETTINGS

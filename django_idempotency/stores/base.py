@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from ..core.records import Record, Settlement, Ticket
 
@@ -30,7 +30,8 @@ class Hold:
         """Roll the work's transaction back when the guard ends."""
 
 
-class Purged(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
     """One batch of a purge: how many rows went, and the deadline to resume from (`None`: nothing is left)."""
 
     count: int

@@ -22,10 +22,15 @@ from .base import BaseStore, Hold, Purged
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+    from .operating import Audit, Intervention
     from .statements import Bound, Statements
 
 #: The records that this thread or task holds. A row lock does not stop its own transaction.
 _HELD: ContextVar[frozenset[tuple[str, UUID]]] = ContextVar("django_idempotency_held", default=frozenset())
+
+
+#: libpq's name for a transaction in which a statement has failed; psycopg 3 and 2 hand it through.
+_INERROR = 3
 
 
 class ORMStore(BaseStore):
@@ -135,6 +140,29 @@ class ORMStore(BaseStore):
         with self._translated():
             return purge(self._connection, limit=limit, since=since)
 
+    # ----------------------------------------------------------------------------------------------- for an operator
+
+    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Make a key free by hand, if nobody holds it. `audit` is called in the same transaction."""
+        from .operating import release  # not above: loads the model
+
+        with self._translated():
+            return release(self, record_id, audit)
+
+    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Take a record as expired from now on, if nobody holds it. `audit` is called in the same transaction."""
+        from .operating import expire  # not above: loads the model
+
+        with self._translated():
+            return expire(self, record_id, audit)
+
+    def count_due(self, *, limit: int) -> int:
+        """Count what a purge would delete, up to `limit`."""
+        from .operating import count_due  # not above: loads the model
+
+        with self._translated():
+            return count_due(self._connection, limit)
+
     # ------------------------------------------------------------------------------------------------------ plumbing
 
     @property
@@ -177,7 +205,13 @@ class TransactionHold(Hold):
         self._deadlocked = False
 
     def doomed(self) -> bool:
-        return self._deadlocked or self._connection.needs_rollback
+        return self._deadlocked or self._connection.needs_rollback or self._aborted()
+
+    def _aborted(self) -> bool:
+        """Did the work swallow an error that PostgreSQL has not forgotten (25P02)? The driver knows without asking."""
+        if self._connection.vendor != "postgresql" or self._connection.connection is None:
+            return False
+        return bool(self._connection.connection.info.transaction_status == _INERROR)
 
     def give_up(self) -> None:
         transaction.set_rollback(True, using=self._connection.alias)

@@ -20,6 +20,9 @@ Bound = tuple[str, list[Any]]
 _FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 _NAMES = (*(field.name for field in _FIELDS), "read_at")
 
+#: What a record says that has no answer.
+_UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
+
 
 class Statements:
     """Every statement on records of one database, and how its rows read."""
@@ -119,22 +122,24 @@ class Statements:
         columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at"]
         values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), attempt, ticket.digest]
         values += [delay(ticket.lease), delay(ticket.ttl)]
+        if new_life:
+            columns += _UNANSWERED
+            values += _UNANSWERED.values()
         return self._bind(ticket, columns, values, new_life, (seen.owner, seen.status, seen.attempt))
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
-        columns = ["status", "owner", "attempt", "digest", "completed_at"]
+        columns = ["status", "owner", "attempt", "digest", *_UNANSWERED]
         values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
-        columns += ["response_status", "response_headers", "response_body"]
         if outcome is None:
-            values += [None, "", None]
+            values += _UNANSWERED.values()
         else:
             body = None if outcome.body is MISSING else outcome.body
-            values += [outcome.status, json.dumps(outcome.headers), body]
+            values += [outcome.status, json.dumps(outcome.headers), body]  # completed_at is the clock
         if settlement.expires_in is not None:
             columns.append("expires_at")
             values.append(self.dialect.delay(settlement.expires_in))
-        return self._bind(ticket, columns, values, settlement.new_life, (settlement.fence, None, None))
+        return self._bind(ticket, columns, values, settlement.new_life, (settlement.fence, None, None), completes=outcome is not None)
 
     def _bind(
         self,
@@ -143,6 +148,8 @@ class Statements:
         values: list[Any],
         new_life: bool,
         fence: tuple[UUID, Status | None, int | None],
+        *,
+        completes: bool = False,
     ) -> Bound:
         if new_life:  # nothing of the expired operation stays
             columns += ["created_at", "method", "path", "guarantee", "secret_id"]
@@ -151,10 +158,10 @@ class Statements:
         expected: list[Any] = [self.uuid(owner)]
         if status is not None:
             expected += [status.value, attempt]
-        return self._update(tuple(columns), status is not None), [*values, self.uuid(ticket.id), *expected]
+        return self._update(tuple(columns), status is not None, completes), [*values, self.uuid(ticket.id), *expected]
 
-    def _build_update(self, columns: tuple[str, ...], compare: bool) -> str:
-        given = {"created_at": self.dialect.clock, "completed_at": self.dialect.clock}
+    def _build_update(self, columns: tuple[str, ...], compare: bool, completes: bool) -> str:
+        given = dict.fromkeys(("created_at", "completed_at") if completes else ("created_at",), self.dialect.clock)
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
         assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
         fenced = ("owner", "status", "attempt") if compare else ("owner",)

@@ -1,0 +1,42 @@
+"""Import every module of the installed wheel where no extra is installed. Run by .ci/run in an empty environment."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+
+import django
+from django.conf import settings
+
+import django_idempotency
+
+#: What the extras bring. Only a module that is a door to one may ask for it.
+EXTRAS = {"boto3", "botocore", "hypothesis", "pytest", "redis", "rest_framework"}
+
+assert not [name for name in sys.modules if name.startswith(("django.db.models", "django_idempotency.models"))]
+if here := sorted(extra for extra in EXTRAS if importlib.util.find_spec(extra)):
+    sys.exit(f"This environment is not empty: {', '.join(here)}.")
+
+settings.configure(
+    INSTALLED_APPS=[
+        *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages", "sessions")),
+        "django_idempotency",
+    ],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    SECRET_KEY="nobody's",
+)
+django.setup()
+
+imported, wanting = [], []
+for module in pkgutil.walk_packages(django_idempotency.__path__, "django_idempotency.", onerror=lambda _: None):
+    try:
+        importlib.import_module(module.name)
+        imported.append(module.name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in EXTRAS:
+            raise
+        wanting.append(f"{module.name} ({error.name})")
+
+print(f"{len(imported)} modules imported; these want an extra: {', '.join(wanting) or 'none'}.")

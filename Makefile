@@ -1,0 +1,35 @@
+# Each recipe works from a bare clone: it builds .venv first, with whatever Python 3.10 or newer PYTHON names.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := test
+.PHONY: test lint format demo bench docs
+
+test: .venv/dev
+	$(BIN)/python tests/run.py
+
+lint: .venv/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+demo: .venv/demo
+	$(BIN)/python -m testproject.demo
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks
+
+docs: .venv/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# One stamp an extra: rebuilt when pyproject.toml changes, light for the demo, complete for development.
+.venv/%: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer, please: make PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing .[$*] into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,166 @@
+"""The decorator's door: any view, sync or async, function, method or class."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.views import View
+
+from . import conf
+from .core.policy import Policy
+from .core.records import Guarantee
+from .http.running import arun, run
+from .marks import EXEMPT, POLICY, UNSAFE_HANDLERS
+from .transactions import atomic_requests, declared_non_atomic, leave_atomic_requests
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def idempotency_exempt(view: Decorated) -> Decorated:
+    """Keep the middleware away from a view: login, signup, tokens, whose answers must not be stored."""
+    setattr(view, EXEMPT, True)
+    return view
+
+
+def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]:
+    """Make a view safe to retry. Takes the fields of `Policy`.
+
+    On a function it goes below `login_required` and its like, on a DRF function above `@api_view`; on a class it
+    guards the handlers of unsafe methods. Raises `ValueError` for a field that makes no sense, and
+    `ImproperlyConfigured` where it cannot keep what it promises.
+    """
+    policy = Policy(**fields)
+
+    def decorate(view: Any) -> Any:
+        if inspect.isclass(view):
+            return _on_class(view, policy)
+        _refuse_what_cannot_work(view)
+        if hasattr(view, "cls"):
+            from .rest_framework.lending import lend
+
+            return lend(view, policy)
+        if _is_method(view):
+            return _Method(view, policy)
+        return _guarded(view, policy, declared=declared_non_atomic(view))
+
+    return decorate
+
+
+def _refuse_what_cannot_work(view: Any) -> None:
+    name = getattr(view, "__qualname__", repr(view))
+    if not callable(view):
+        raise ImproperlyConfigured(f"@idempotent() needs a view, not {name}.")
+    if view.__module__ == "django.utils.decorators" or isinstance(view, functools.partial):
+        raise ImproperlyConfigured("method_decorator(idempotent()) cannot work. Put @idempotent() on the method itself.")
+    if hasattr(view, "view_class") and not hasattr(view, "cls"):
+        raise ImproperlyConfigured(
+            f"@idempotent() around {view.view_class.__name__}.as_view() would answer before the class has checked "
+            "anything. Put @idempotent() on the class."
+        )
+    if hasattr(view, "login_url"):  # what user_passes_test leaves on a view
+        raise ImproperlyConfigured(
+            f"@idempotent() above the access decorator of {name} would answer before it. Swap the two lines."
+        )
+
+
+def _guarded(view: Callable[..., Any], policy: Policy, *, declared: set[str]) -> Callable[..., Any]:
+    if iscoroutinefunction(view):
+        return _guarded_async(view, policy)
+
+    @functools.wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        source = _request_in(args, kwargs)
+        call = functools.partial(view, *args, **kwargs)
+        if hasattr(source, "_request"):
+            from .rest_framework.functions import run_inside
+
+            return run_inside(source, policy, call)
+        return run(source, policy, call, source=source, declared=declared)
+
+    setattr(guarded, POLICY, policy)
+    return leave_atomic_requests(guarded)
+
+
+def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
+    if conf.field(policy, "guarantee") != Guarantee.LEASE:
+        raise ImproperlyConfigured(
+            f"{view.__qualname__} is async, and no transaction can cover it. "
+            'Type @idempotent(guarantee="lease"), or make it a sync view.'
+        )
+
+    @functools.wraps(view)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        return await arun(_request_in(args, kwargs), policy, functools.partial(view, *args, **kwargs))
+
+    setattr(guarded, POLICY, policy)
+    return markcoroutinefunction(guarded)
+
+
+def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Find the request of a function (first) or a method (second); Django's, or DRF's."""
+    for value in (*args[:2], kwargs.get("request")):
+        if isinstance(value, HttpRequest) or hasattr(value, "_request"):
+            return value
+    raise TypeError("@idempotent() guards views: the first argument must be a request.")
+
+
+# ----------------------------------------------------------------------------------------------------------- classes
+
+
+def _is_method(view: Any) -> bool:
+    return "." in getattr(view, "__qualname__", "").rpartition("<locals>.")[2]
+
+
+class _Method:
+    """Stands for a decorated method until its class exists, and then guards it there."""
+
+    def __init__(self, method: Callable[..., Any], policy: Policy) -> None:
+        self.method = method
+        self.policy = policy
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        setattr(owner, name, self.method)
+        if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
+            raise ImproperlyConfigured(
+                f"@idempotent() on {owner.__name__}.{name}: methods are guarded in Django's class-based views. "
+                "In DRF mix IdempotentViewMixin into the class; get_idempotency_policy() says what each action asks for."
+            )
+        if name not in UNSAFE_HANDLERS:
+            raise ImproperlyConfigured(f"@idempotent() on {owner.__name__}.{name}: it is no handler of {UNSAFE_HANDLERS}.")
+        _guard_handlers(owner, [name], self.policy)
+
+
+def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
+    if not issubclass(cls, View):
+        raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is no View.")
+    if hasattr(cls, "initialize_request"):  # DRF's, told apart without importing DRF
+        from .rest_framework.lending import lent_class
+
+        return lent_class(cls, policy)
+    _guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
+    return cls
+
+
+def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
+    """Guard a class's handlers, so that its mixins (LoginRequiredMixin) come first, and leave ATOMIC_REQUESTS."""
+    dispatch = cls.dispatch
+    declared = declared_non_atomic(dispatch)
+    for name in names:
+        setattr(cls, name, _guarded(getattr(cls, name), policy, declared=declared))
+    if any(iscoroutinefunction(getattr(cls, name)) for name in names):
+        return  # Django itself refuses ATOMIC_REQUESTS for async views
+
+    @functools.wraps(dispatch)
+    def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        handler = getattr(self, (request.method or "").lower(), None)
+        with nullcontext() if hasattr(handler, POLICY) else atomic_requests(declared):
+            return dispatch(self, request, *args, **kwargs)
+
+    cls.dispatch = leave_atomic_requests(leaving)

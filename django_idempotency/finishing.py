@@ -1,0 +1,31 @@
+"""Finishing what was begun, when the client has gone away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` until it is done, also when this task is cancelled meanwhile; then raise the cancellation.
+
+    A shield alone would let the task go on, and leave `work` behind to run in an event loop that is closing.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception:  # noqa: BLE001, S110 - the task keeps it for result()
+            pass
+    if cancelled is None:
+        return task.result()
+    task.exception()  # seen; the cancellation goes first
+    raise cancelled

@@ -1,0 +1,1 @@
+"""Ring 4: HttpRequest → Ticket, verdict → HttpResponse. What the doors share."""

@@ -1,0 +1,91 @@
+"""The request's idempotency key, and whose it is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from .. import conf
+from ..core.policy import Policy
+from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+MAX_KEY = 255
+#: Without a principal a key is the only secret there is.
+MIN_SHARED_KEY = 20
+ANONYMOUS = "anonymous"
+
+# A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two headers with one.
+_BARE = re.compile(r'[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?')
+# RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, only \" and \\ escaped.
+_QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+
+
+def carries_key(request: HttpRequest) -> bool:
+    """Does the request have the header, well formed or not?"""
+    return _meta_name(conf.get("HEADER")) in request.META
+
+
+def _meta_name(header: str) -> str:
+    return "HTTP_" + header.upper().replace("-", "_")
+
+
+def read_key(request: HttpRequest, header: str) -> str | None:
+    """Return the key of a request, or `None` without one. `"k"` and `k` are one key.
+
+    Raises `KeyMalformed`. Official Stripe clients send unquoted keys that are no valid UUIDv4: they are accepted.
+    """
+    raw = request.META.get(_meta_name(header))
+    if raw is None:
+        return None
+    text = str(raw).strip(" \t")
+    if quoted := _QUOTED.fullmatch(text):
+        key = re.sub(r"\\(.)", r"\1", quoted[1])
+    elif _BARE.fullmatch(text):
+        key = text
+    else:
+        raise KeyMalformed
+    if not 0 < len(key) <= MAX_KEY:
+        raise KeyMalformed
+    return key
+
+
+def principal(user: Any) -> str | None:
+    """Name an authenticated user, as `user:<model>:<pk>`; `None` for anybody else."""
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    pk = getattr(user, "pk", None)
+    if pk is None:
+        return None
+    meta = getattr(user, "_meta", None)
+    kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
+    return bounded(f"user:{kind}:{pk}")
+
+
+def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:
+    """Return the scope that a key belongs to, or `None` when nobody answers for it.
+
+    Raises `KeyTooShort` for a guessable key that everybody shares, `ConfigurationError` when `policy.scope` returns
+    what is no name.
+    """
+    if (scope := principal(user)) is not None:
+        return scope
+    if policy.scope is not None and (named := policy.scope(request)):
+        if not isinstance(named, str) or not named.isprintable():
+            raise ConfigurationError(f"Policy.scope must return printable text or None, not {type(named).__name__}.")
+        return bounded(f"scope:{named}")
+    if policy.anonymous == "shared":
+        if len(key) < MIN_SHARED_KEY:
+            raise KeyTooShort
+        return ANONYMOUS
+    return None
+
+
+def bounded(scope: str) -> str:
+    """Return a scope that fits its column, on any database: what is too long or not ASCII is hashed."""
+    if len(scope) <= MAX_KEY and scope.isascii():
+        return scope
+    return f"{scope.partition(':')[0]}:sha256:{hashlib.sha256(scope.encode()).hexdigest()}"

@@ -1,0 +1,155 @@
+"""What must not be read over somebody's shoulder: known by its name, or by its looks.
+
+A stored response holds what the project answered, and that may be a token or a card number. Everything that shows one
+passes through here. Too much hidden is a nuisance, too little is an incident; where the two meet, this hides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+MASK = "[redacted]"
+
+#: Parts of a name, without its punctuation: `client_secret`, `clientSecret`, `X-Client-Secret`.
+_PARTS = (
+    *("password", "passwd", "passphrase", "passcode", "secret", "token", "credential", "authorization", "cookie"),
+    *("apikey", "privatekey", "accesskey", "authkey", "signingkey", "encryptionkey", "sessionid", "sessionkey"),
+    *("cardnumber", "cardno", "ccnumber", "accountnumber", "accountno", "routingnumber", "securitycode"),
+)
+#: Whole words of a name: `pin` but not `shipping`.
+_WORDS = frozenset({"pin", "pan", "cvv", "cvc", "csc", "iban", "otp", "totp", "pwd", "ssn", "jwt", "csrf", "xsrf"})
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+#: Headers whose names do not tell.
+_HEADERS = frozenset({"authentication-info", "www-authenticate", "proxy-authenticate", "x-auth", "x-session"})
+
+_BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
+#: A JSON web token, keys with a telling prefix, a PEM block.
+_TELLING = re.compile(
+    r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"
+    r"|\b(?:[sr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)[\w-]{8,}"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+#: name=value, name: value, "name": "value"; a string may have lost its end.
+_PAIR = re.compile(
+    r"""(?<![\w.-])([A-Za-z][\w.-]{0,63})(["']?\s{0,3}[=:]\s{0,3})("(?:\\.|[^"\\])*"?|'[^'\n]*'?|[^\s"'&;,<>]+)"""
+)
+_ELEMENT = re.compile(r"<([A-Za-z][\w:.-]{0,63})((?:\s[^<>]{0,500})?)>([^<>]+)</")
+_INPUT = re.compile(r"<(?:input|meta)\s[^<>]{1,2000}>", re.IGNORECASE)
+_NAMED = re.compile(r"""\bname\s*=\s*["']?([^\s"'>]+)""", re.IGNORECASE)
+_VALUE = re.compile(r"""\b(value|content)(\s*=\s*)("[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
+_DIGITS = re.compile(r"(?<![\w.])\d(?:[ -]?\d){12,18}(?!\w)")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}")
+
+
+def secret_name(name: str) -> bool:
+    """Does a field or a header of this name hold a secret?"""
+    joined = "".join(filter(str.isalnum, name)).lower()
+    return any(part in joined for part in _PARTS) or any(word.lower() in _WORDS for word in _WORD.findall(name))
+
+
+def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return response headers, the secret ones masked."""
+    return [
+        (name, MASK if name.lower() in _HEADERS or secret_name(name) else text(value)) for name, value in pairs
+    ]
+
+
+def text(value: str) -> str:
+    """Return a text with everything masked that looks like a secret, a card or a bank account."""
+    value = _TELLING.sub(MASK, value)
+    value = _BEARER.sub(rf"\1 {MASK}", value)
+    value = _INPUT.sub(_input, value)
+    value = _ELEMENT.sub(_element, value)
+    value = _PAIR.sub(_pair, value)
+    value = _IBAN.sub(_iban, value)
+    return _DIGITS.sub(_card, value)
+
+
+def _pair(match: re.Match[str]) -> str:
+    name, joint, value = match.groups()
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{name}{joint}{quote}{MASK}{quote}" if secret_name(name) and value.strip("\"'") else match[0]
+
+
+def _element(match: re.Match[str]) -> str:
+    name, attributes, value = match.groups()
+    return f"<{name}{attributes}>{MASK}</" if secret_name(name) and value.strip() else match[0]
+
+
+def _input(match: re.Match[str]) -> str:
+    named = _NAMED.search(match[0])
+    return _VALUE.sub(rf'\1\2"{MASK}"', match[0]) if named and secret_name(named[1]) else match[0]
+
+
+def _card(match: re.Match[str]) -> str:
+    """Mask a number that passes the check of card numbers (Luhn); UnionPay's, which begin with 62, need not pass."""
+    digits = [int(digit) for digit in match[0] if digit.isdigit()]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+    if (sum(digits[-1::-2]) + sum(doubled)) % 10 and digits[:2] != [6, 2]:
+        return match[0]
+    return "[redacted …{}{}{}{}]".format(*digits[-4:])
+
+
+def _iban(match: re.Match[str]) -> str:
+    """Mask a bank account (ISO 13616: the whole, turned, is 1 modulo 97); capitals may follow it."""
+    for end in range(len(match[0]), 14, -1):
+        compact = match[0][:end].replace(" ", "")
+        if int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1:
+            return f"{MASK}{match[0][end:]}"
+    return match[0]
+
+
+# -------------------------------------------------------------------------------------------------------------- JSON
+
+
+class _Number(str):
+    """A number as it was written: as a float, distinct amounts would look the same."""
+
+    __slots__ = ()
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with its duplicate names, which a dict would swallow."""
+
+
+def json_text(value: str) -> str | None:
+    """Return JSON, indented and masked, or `None` for what is no JSON (or nested too deep to show)."""
+    try:
+        parsed = json.loads(
+            value, parse_float=_Number, parse_int=_Number, parse_constant=_Number, object_pairs_hook=_Pairs
+        )
+        return _render(parsed, "\n")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _render(value: Any, margin: str) -> str:
+    inner = margin + "  "
+    match value:
+        case _Number():
+            shown = text(value)
+            return str(value) if shown == value else _quoted(shown)
+        case str():
+            return _quoted(text(value))
+        case _Pairs():
+            members = (f"{_quoted(text(name))}: {_member(name, held, inner)}" for name, held in value)
+            return f"{{{inner}{f',{inner}'.join(members)}{margin}}}" if value else "{}"
+        case list():
+            return f"[{inner}{f',{inner}'.join(_render(held, inner) for held in value)}{margin}]" if value else "[]"
+        case _:
+            return json.dumps(value)  # null, true, false
+
+
+def _member(name: str, value: Any, margin: str) -> str:
+    """Say what a member holds. That a secret is empty, absent or a yes or no may be seen."""
+    hidden = secret_name(name) and value not in ("", None, []) and not isinstance(value, bool)
+    return _quoted(MASK) if hidden else _render(value, margin)
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

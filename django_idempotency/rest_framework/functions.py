@@ -1,0 +1,42 @@
+"""The decorator below `@api_view`: inside a DRF view, where the response is not finished yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.http.response import HttpResponseBase
+
+from ..core.policy import Policy
+from ..errors import Problem
+from ..http.keys import carries_key
+from ..http.running import run
+from ..transactions import EVERYTHING
+from . import problems
+from .problems import IdempotencyException
+
+
+def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """Run a DRF function under guard, exceptions answered and the response finished as its view would."""
+    view = request.parser_context["view"]
+    if carries_key(request._request) and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
+        raise ImproperlyConfigured(
+            "@idempotent() below @api_view stands inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
+        )
+
+    def finished() -> HttpResponseBase:
+        try:
+            response = function()
+        except Exception as error:  # noqa: BLE001 - DRF raises what it does not answer
+            response = view.handle_exception(error)
+        done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
+        return done
+
+    def answer_problem(problem: Problem) -> Any:
+        return problems.answer(view, IdempotencyException(problem))
+
+    return run(
+        request._request, policy, finished, source=request, declared=EVERYTHING, answer_problem=answer_problem
+    )

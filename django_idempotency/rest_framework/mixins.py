@@ -1,0 +1,125 @@
+"""The mixin's door: after DRF's authentication, permissions and throttles, around everything else."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from ..core.policy import SAFE_METHODS, Policy
+from ..errors import Problem
+from ..http.exchange import Exchange, key_of, terms_of
+from ..http.keys import carries_key
+from ..http.responses import render
+from ..transactions import EVERYTHING, atomic_requests, declared_non_atomic, leave_atomic_requests
+from . import problems
+from .problems import IdempotencyException
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
+    from rest_framework.views import APIView as Base
+else:
+    Base = object
+
+
+class IdempotentViewMixin(Base):
+    """Makes the unsafe methods of an APIView or ViewSet safe to retry. It stands before them in the bases.
+
+    The guard opens when DRF calls the handler, so a replay repeats authentication, permissions and throttles, and it
+    closes around the rendered response, so that exceptions which DRF answers are answers.
+    """
+
+    #: The terms of every action; or override `get_idempotency_policy()`.
+    idempotency: Policy = Policy()
+    #: Is a key without a principal refused? The middleware, which lends this mixin, lets such a request through.
+    idempotency_strict = True
+
+    @classmethod
+    def as_view(cls, *args: Any, **kwargs: Any) -> Any:
+        """Leave ATOMIC_REQUESTS: the claim must be committed first. dispatch() opens it where nothing is guarded."""
+        return leave_atomic_requests(super().as_view(*args, **kwargs))
+
+    def get_idempotency_policy(self) -> Policy:
+        """Return the terms of this request; `self.action`, `self.request` and `self.kwargs` are set."""
+        return self.idempotency
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Guard the handler of an unsafe method, if the request carries a key."""
+        declared = declared_non_atomic(type(self).dispatch)
+        name = (request.method or "").lower()
+        handler = getattr(self, name, None) if name in self.http_method_names else None
+        if handler is None or request.method in SAFE_METHODS:
+            with atomic_requests(declared):
+                return super().dispatch(request, *args, **kwargs)
+        guard = _Guard(self, handler, declared)
+        setattr(self, name, functools.wraps(handler)(guard))
+        try:
+            # With a key the handler opens them, inside the guard.
+            with atomic_requests(EVERYTHING if carries_key(request) else declared):
+                response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+            if guard.exchange is not None:
+                render(response)
+        except BaseException as error:
+            if guard.exchange is not None:
+                guard.exchange.fail(error)
+            raise
+        return response if guard.exchange is None else self._settle(guard.exchange, response)
+
+    def _settle(self, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+        try:
+            return exchange.settle(response)
+        except Problem as problem:
+            answer = self.handle_exception(IdempotencyException(problem))
+            answer = self.finalize_response(self.request, answer, *self.args, **self.kwargs)
+            render(answer)
+            return answer
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """Answer our own problems; all else is DRF's."""
+        if isinstance(exc, IdempotencyException):
+            return problems.answer(self, exc)
+        return super().handle_exception(exc)
+
+
+class _Guard:
+    """Stands in for one handler, for one request."""
+
+    def __init__(self, view: IdempotentViewMixin, handler: Any, declared: set[str]) -> None:
+        self._view = view
+        self._handler = handler
+        self._declared = declared
+        self.exchange: Exchange | None = None
+
+    def __call__(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        try:
+            replayed = self._open(request)
+        except Problem as problem:
+            raise IdempotencyException(problem) from problem
+        if replayed is not None:
+            return replayed
+        alias = self.exchange.atomic_alias if self.exchange is not None else None
+        declared = self._declared if carries_key(request._request) else EVERYTHING  # dispatch() has opened them
+        with atomic_requests(declared, but=alias):
+            return self._handler(request, *args, **kwargs)
+
+    def _open(self, request: Request) -> HttpResponseBase | None:
+        http = request._request
+        policy = self._view.get_idempotency_policy()
+        key = key_of(http, policy)
+        if key is None:
+            return None
+        exchange = Exchange.of(
+            http,
+            terms_of(policy),
+            key=key,
+            user=request.user,
+            source=request,
+            strict=self._view.idempotency_strict,
+        )
+        if exchange is None:
+            return None
+        answer = exchange.open()
+        if answer is None:
+            self.exchange = exchange
+        return answer

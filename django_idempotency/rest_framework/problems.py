@@ -1,0 +1,35 @@
+"""Our errors in DRF's terms. A project's own exception handler wins over the problem document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.exceptions import APIException
+from rest_framework.views import exception_handler
+
+from ..errors import Problem
+from ..http import problems
+
+
+class IdempotencyException(APIException):
+    """A problem as DRF raises it."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.status_code = problem.status
+        document = problems.document(problem)
+        super().__init__(document["detail"], problem.code)
+
+
+def answer(view: Any, exception: IdempotencyException) -> Any:
+    """Answer a problem: through the project's exception handler, or as a problem document."""
+    handler = view.get_exception_handler()
+    if handler is exception_handler:
+        return problems.problem_response(exception.problem)
+    response = handler(exception, view.get_exception_handler_context())
+    if response is None:
+        raise exception
+    for name, value in problems.headers(exception.problem).items():
+        response.setdefault(name, value)
+    response.exception = True
+    return response

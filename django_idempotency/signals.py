@@ -1,0 +1,18 @@
+"""What happened to a key, for those who want to know.
+
+Receivers get `operation` (its `ticket`, `record` and `attempt`), `request` (or `None`) and `error` (or `None`). They are
+called in the thread of the request; an exception of theirs is logged and changes nothing. `completed` and `released`
+of an `atomic` operation are sent after COMMIT.
+"""
+
+from django.dispatch import Signal
+
+claimed = Signal()
+replayed = Signal()
+busy = Signal()
+mismatched = Signal()
+taken_over = Signal()
+completed = Signal()
+released = Signal()
+lost = Signal()
+unavailable = Signal()

@@ -1,0 +1,109 @@
+"""What an operator may do to a record by hand: never against an owner who is alive.
+
+Two things say that somebody holds a record, its row lock and a live lease. Both are looked at under our own lock, in
+one short transaction, and a lock is never waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from django.db import connections
+from django.db.models.expressions import RawSQL
+
+from ..core import rules
+from ..core.records import Guarantee, Record, Status, Ticket
+from ..errors import LostRace
+from ..models import IdempotencyRecord, InstantField
+from .dialects import dialect
+from .purging import due
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .orm import ORMStore
+
+#: Called with the record as it was locked, in the same transaction as the change: to write an audit.
+Audit = Callable[[Record], None]
+
+
+class Intervention(Enum):
+    """How an operator's wish ended."""
+
+    DONE = "done"
+    HELD = "held"  # somebody is at work under the key, or has been a moment ago; nothing was changed
+    ALREADY = "already"  # it was so before; nothing was changed
+    GONE = "gone"  # purged meanwhile
+
+
+def release(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
+    """Forget the response, so that the next request runs the work again. Its fingerprint binds as before."""
+
+    def change(record: Record) -> dict[str, Any] | None:
+        if record.status is Status.FREE or rules.expired(record):
+            return None
+        cleared = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
+        return {"status": Status.FREE.value, **cleared}
+
+    return _intervene(store, record_id, change, audit)
+
+
+def expire(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
+    """End the retention now, so that the next request begins anew, whatever its body."""
+    now = clock(connections[store.using])
+    return _intervene(store, record_id, lambda record: None if rules.expired(record) else {"expires_at": now}, audit)
+
+
+def _intervene(
+    store: ORMStore, record_id: UUID, change: Callable[[Record], dict[str, Any] | None], audit: Audit
+) -> Intervention:
+    records = IdempotencyRecord.objects.using(store.using).filter(pk=record_id)
+    try:
+        with store.guard(_ticket(record_id), takeover=True) as hold:
+            record = hold.record
+            if record is None:
+                return Intervention.HELD if records.exists() else Intervention.GONE
+            changes = change(record)
+            if rules.leased(record) or changes is None:
+                hold.give_up()
+                return Intervention.ALREADY if changes is None else Intervention.HELD
+            # A new owner token: whoever lost the record to its lease must not settle it after this.
+            records.filter(owner=record.owner).update(owner=uuid4(), **changes)
+            audit(record)
+    except LostRace:  # SQLite cannot tell whose lock is in the way
+        return Intervention.HELD
+    return Intervention.DONE
+
+
+def _ticket(record_id: UUID) -> Ticket:
+    """Make a ticket that holds a row and runs nothing. `ATOMIC` is what makes a guard lock."""
+    return Ticket(
+        id=record_id,
+        scope="",
+        key="",
+        digest=b"",
+        owner=uuid4(),
+        now=datetime.now(timezone.utc),
+        lease=0,
+        ttl=0,
+        guarantee=Guarantee.ATOMIC,
+    )
+
+
+def clock(connection: BaseDatabaseWrapper) -> RawSQL:
+    """Return the database's own clock, for the ORM."""
+    return RawSQL(dialect(connection).clock, [], output_field=InstantField())  # noqa: S611 - ours, without a parameter
+
+
+def count_due(connection: BaseDatabaseWrapper, limit: int) -> int:
+    """Count what a purge would delete, and stop at `limit`."""
+    start = IdempotencyRecord._meta.get_field("expires_at").get_db_prep_value(
+        datetime(1970, 1, 1, tzinfo=timezone.utc), connection
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT COUNT(*) FROM (SELECT 1 AS one {due(connection)} LIMIT %s) AS due", [start, limit])
+        return int(cursor.fetchone()[0])

@@ -1,0 +1,24 @@
+"""Time that passes when a test says so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import DEFAULT_DB_ALIAS
+
+from ..core.policy import Duration, seconds
+from ..models import IdempotencyRecord
+
+MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at")
+
+
+def elapse(duration: Duration, *, using: str = DEFAULT_DB_ALIAS) -> None:
+    """Let time pass for the records of the ORM store: move all that they remember into the past.
+
+    Its clock is the database's own and cannot be frozen.
+    """
+    passed = timedelta(seconds=seconds(duration))
+    records = IdempotencyRecord.objects.using(using)
+    for record in records.only("pk", *MOMENTS):
+        moments = {name: moment - passed for name in MOMENTS if (moment := getattr(record, name)) is not None}
+        records.filter(pk=record.pk).update(**moments)

@@ -1,0 +1,32 @@
+"""Tickets for tests: valid ones, of which a test names only what it is about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+from uuid import uuid4
+
+from ..core import digest
+from ..core.records import Guarantee, Ticket
+
+NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+def make_ticket(*, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}", **fields: Any) -> Ticket:
+    """Make a ticket of a new owner. The same key, scope and body are the same request."""
+    ticket = Ticket(
+        id=digest.record_id(scope, key),
+        scope=scope,
+        key=key,
+        digest=digest.request_digest(body),
+        owner=uuid4(),
+        now=NOW,
+        lease=30,
+        ttl=86400,
+        guarantee=Guarantee.LEASE,
+        secret_id="5ec4e71d",  # noqa: S106 - names a secret, and is none
+        method="POST",
+        path="/api/charges/",
+    )
+    return replace(ticket, **fields)

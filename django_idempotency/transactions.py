@@ -1,0 +1,55 @@
+"""ATOMIC_REQUESTS and the guard: the claim must be committed before the view's transaction begins.
+
+So a guarded view leaves Django's own wrapping, and opens the same transactions again where it is not guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any, TypeVar
+
+from django.db import connections, transaction
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+class EveryAlias(set[str]):
+    """A set that every alias is in, for `view._non_atomic_requests`: databases may be set up later than views.
+
+    What it was made of, the project's own `@non_atomic_requests`, it still yields.
+    """
+
+    def __contains__(self, alias: object) -> bool:
+        return True
+
+
+#: "Open none of them": for a place where they are open already.
+EVERYTHING = EveryAlias()
+
+
+def declared_non_atomic(view: Any) -> set[str]:
+    """Return the aliases that the project itself has taken out by `@non_atomic_requests`."""
+    return set(getattr(view, "_non_atomic_requests", ()))
+
+
+def leave_atomic_requests(view: View) -> View:
+    """Take a view out of ATOMIC_REQUESTS, on every database."""
+    # The attribute that Django's own decorator sets.
+    view._non_atomic_requests = EveryAlias(declared_non_atomic(view))  # type: ignore[attr-defined]  # noqa: SLF001
+    return view
+
+
+def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Any]:
+    """Open what ATOMIC_REQUESTS asks for, except the aliases that the project took out and the one under guard."""
+    aliases = [
+        alias
+        for alias, settings in connections.settings.items()
+        if settings["ATOMIC_REQUESTS"] and alias != but and alias not in declared
+    ]
+    if not aliases:
+        return nullcontext()
+    with ExitStack() as stack:
+        for alias in aliases:
+            stack.enter_context(transaction.atomic(using=alias))
+        return stack.pop_all()

@@ -1,0 +1,1 @@
+"""Charges, refunds and payouts."""

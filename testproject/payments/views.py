@@ -1,0 +1,157 @@
+"""The same charge as a DRF ViewSet, a DRF class view, a plain view and an async view; and a payout."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.contrib.auth.decorators import login_required
+from django.http import JsonResponse
+from django.views.decorators.http import require_http_methods
+from rest_framework import generics, mixins, status, viewsets
+from rest_framework.decorators import action, api_view
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.permissions import IsAdminUser
+from rest_framework.response import Response
+
+from django_idempotency import Policy, idempotent
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from . import work
+from .forms import ChargeForm
+from .models import Charge, Effect
+from .network import Declined
+from .serializers import ChargeSerializer, EffectSerializer, PayoutSerializer, RefundSerializer
+from .work import Attempt, RefundTooLarge
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+    from rest_framework.request import Request
+    from rest_framework.serializers import BaseSerializer
+
+# ---- Django REST framework -------------------------------------------------------------------------------------------
+
+
+class CardDeclined(APIException):
+    status_code = status.HTTP_402_PAYMENT_REQUIRED
+    default_code = "card_declined"
+    default_detail = str(Declined())
+
+
+class ChargesOfUser(mixins.ListModelMixin, mixins.CreateModelMixin, generics.GenericAPIView):
+    """What the two charge views share: whose charges, and how one is made."""
+
+    serializer_class = ChargeSerializer
+
+    def get_queryset(self) -> QuerySet[Charge]:
+        return Charge.objects.filter(user=self.request.user.pk)
+
+    def perform_create(self, serializer: BaseSerializer) -> None:
+        try:
+            serializer.save(user_id=self.request.user.pk, attempt=Attempt.of(self.request))
+        except Declined:
+            raise CardDeclined from None
+
+
+class ChargeViewSet(IdempotentViewMixin, ChargesOfUser, viewsets.GenericViewSet):
+    """The mixin."""
+
+    idempotency = Policy(required=True, ttl=timedelta(days=1))
+
+    @action(detail=True, methods=["post"], serializer_class=RefundSerializer)
+    def refund(self, request: Request, pk: str) -> Response:
+        serializer = self.get_serializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        try:
+            serializer.save(charge=self.get_object(), attempt=Attempt.of(request))
+        except RefundTooLarge as error:
+            raise ValidationError({"amount": [str(error)]}) from None
+        return Response(serializer.data, status=status.HTTP_201_CREATED)
+
+
+class BareChargeView(ChargesOfUser):
+    """No mixin: the middleware guards it."""
+
+    def get(self, request: Request) -> Response:
+        return self.list(request)
+
+    def post(self, request: Request) -> Response:
+        return self.create(request)
+
+
+@idempotent()
+@api_view(["POST"])
+def payout(request: Request) -> Response:
+    """Answer with the key to send on to the bank: the same one at every attempt."""
+    serializer = PayoutSerializer(data=request.data)
+    serializer.is_valid(raise_exception=True)
+    idempotency = getattr(request, "idempotency", None)
+    effect = work.payout(Attempt.of(request))
+    bank_key = None if idempotency is None else idempotency.derive("bank")
+    return Response({"id": effect.pk, **serializer.data, "bank_key": bank_key}, status=status.HTTP_201_CREATED)
+
+
+class EffectList(generics.ListAPIView):
+    """How often the work ran; `?key=` asks for one idempotency key."""
+
+    serializer_class = EffectSerializer
+    permission_classes = (IsAdminUser,)
+
+    def get_queryset(self) -> QuerySet[Effect]:
+        key = self.request.query_params.get("key")
+        return Effect.objects.all() if key is None else Effect.objects.filter(idempotency_key=key)
+
+
+# ---- Plain Django ----------------------------------------------------------------------------------------------------
+
+
+def shown(charge: Charge) -> dict[str, object]:
+    return {"id": charge.pk, "amount": charge.amount, "currency": charge.currency, "refunded": charge.refunded}
+
+
+def declined(error: Declined) -> JsonResponse:
+    return JsonResponse({"detail": str(error)}, status=402)
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def bare_charges(request: HttpRequest) -> JsonResponse:
+    """No decorator: the middleware guards it."""
+    assert request.user.is_authenticated
+    if request.method == "GET":
+        return JsonResponse([shown(charge) for charge in Charge.objects.filter(user=request.user.pk)], safe=False)
+    form = ChargeForm.of(request)
+    if not form.is_valid():
+        return JsonResponse(form.errors, status=400)
+    try:
+        charge = work.charge(user_id=request.user.pk, attempt=Attempt.of(request), **form.cleaned_data)
+    except Declined as error:
+        return declined(error)
+    return JsonResponse(shown(charge), status=201)
+
+
+@login_required
+@idempotent()
+def plain_charges(request: HttpRequest) -> JsonResponse:
+    """The decorator, below login_required."""
+    return bare_charges(request)
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+@idempotent(guarantee="lease")
+async def async_charges(request: HttpRequest) -> JsonResponse:
+    """The decorator on an async view. No transaction can cover it: the guarantee is a lease."""
+    user = await request.auser()
+    assert user.is_authenticated
+    if request.method == "GET":
+        return JsonResponse([shown(charge) async for charge in Charge.objects.filter(user=user.pk)], safe=False)
+    form = ChargeForm.of(request)
+    if not form.is_valid():
+        return JsonResponse(form.errors, status=400)
+    try:
+        charge = await work.acharge(user_id=user.pk, attempt=Attempt.of(request), **form.cleaned_data)
+    except Declined as error:
+        return declined(error)
+    return JsonResponse(shown(charge), status=201)

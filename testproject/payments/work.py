@@ -1,0 +1,74 @@
+"""The work that must happen once. The views only translate.
+
+Each piece of work leaves its `Effect` first, then talks to the card network, then writes its own row: whatever goes
+wrong on the way shows as an effect without a charge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from .models import Charge, Effect, Refund
+from .network import CARDS, answer
+
+
+class RefundTooLarge(Exception):
+    """More was asked back than is left of the charge."""
+
+    def __str__(self) -> str:
+        return "More than is left of the charge."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What the work wants to know of `request.idempotency`, which is absent without a key."""
+
+    key: str = ""
+    number: int = 0
+
+    @classmethod
+    def of(cls, request: Any) -> Attempt:
+        idempotency = getattr(request, "idempotency", None)
+        return cls() if idempotency is None else cls(key=idempotency.key, number=idempotency.attempt)
+
+    def effect(self, label: str) -> Effect:
+        return Effect(label=label, idempotency_key=self.key, attempt=self.number)
+
+
+def charge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: str) -> Charge:
+    """Charge a card. May raise Declined or NetworkDown."""
+    attempt.effect("charge").save()
+    time.sleep(CARDS[card].seconds)
+    answer(CARDS[card], attempt=attempt.number)
+    return Charge.objects.create(user_id=user_id, amount=amount, currency=currency)
+
+
+async def acharge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: str) -> Charge:
+    """See charge()."""
+    await attempt.effect("charge").asave()
+    await asyncio.sleep(CARDS[card].seconds)
+    answer(CARDS[card], attempt=attempt.number)
+    return await Charge.objects.acreate(user_id=user_id, amount=amount, currency=currency)
+
+
+def refund(*, charge: Charge, attempt: Attempt, amount: int) -> Refund:
+    """Give money back, never more than was charged. May raise RefundTooLarge."""
+    with transaction.atomic():
+        left = Charge.objects.filter(pk=charge.pk, refunded__lte=F("amount") - amount)
+        if not left.update(refunded=F("refunded") + amount):
+            raise RefundTooLarge
+        attempt.effect("refund").save()
+        return Refund.objects.create(charge=charge, amount=amount)
+
+
+def payout(attempt: Attempt) -> Effect:
+    """Send money to a bank: an effect that no database of ours can take back."""
+    effect = attempt.effect("payout")
+    effect.save()
+    return effect

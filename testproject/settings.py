@@ -1,0 +1,150 @@
+"""Settings of the testproject. The environment chooses the database: DATABASE=sqlite, postgresql or mariadb."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+SECRET_KEY = "demo-only: whoever reads this repository knows it"  # noqa: S105 - a demo has no secrets
+DEBUG = os.environ.get("DEBUG") == "1"
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+
+ROOT_URLCONF = "testproject.urls"
+WSGI_APPLICATION = "testproject.wsgi.application"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "rest_framework.authtoken",
+    "django_idempotency",
+    "testproject.payments",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_idempotency.middleware.IdempotencyMiddleware",  # last, behind everything that may refuse a request
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+
+LOGIN_URL = "admin:login"
+
+# ---- The database ----------------------------------------------------------------------------------------------------
+
+DATABASE = os.environ.get("DATABASE", "sqlite")
+
+
+def place(part: str, default: str) -> str:
+    """Return POSTGRESQL_HOST, MARIADB_PORT and their like from the environment."""
+    return os.environ.get(f"{DATABASE.upper()}_{part}", default)
+
+
+def sqlite() -> dict[str, Any]:
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": BASE_DIR / "db.sqlite3",
+        "OPTIONS": {
+            "init_command": "PRAGMA journal_mode=WAL",  # readers never wait for the writer
+            "transaction_mode": "IMMEDIATE",  # queue for the write lock at BEGIN; an upgrade in the middle fails at once
+            "timeout": 20,
+        },
+        # A file: connections of other threads and processes must see the same database, and WAL needs one.
+        "TEST": {"NAME": BASE_DIR / "test_idempotency.sqlite3"},
+    }
+
+
+def postgresql() -> dict[str, Any]:
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": "postgres",
+        "HOST": place("HOST", "127.0.0.1"),
+        "PORT": place("PORT", "5432"),
+        "USER": place("USER", "postgres"),
+        "PASSWORD": place("PASSWORD", ""),
+        "OPTIONS": {"connect_timeout": 5},
+        "TEST": {"NAME": "test_idempotency"},
+    }
+
+
+def mariadb() -> dict[str, Any]:
+    if find_spec("MySQLdb") is None:  # mysqlclient, when it is there; else the pure Python driver under its name
+        import pymysql
+
+        pymysql.install_as_MySQLdb()
+    return {
+        "ENGINE": "django.db.backends.mysql",
+        "NAME": "test",
+        "HOST": place("HOST", "127.0.0.1"),
+        "PORT": place("PORT", "3306"),
+        "USER": place("USER", "root"),
+        "PASSWORD": place("PASSWORD", ""),
+        "OPTIONS": {"charset": "utf8mb4", "connect_timeout": 5},
+        "TEST": {"NAME": "test_idempotency", "CHARSET": "utf8mb4"},
+    }
+
+
+DATABASES = {
+    "default": {
+        **{"sqlite": sqlite, "postgresql": postgresql, "mariadb": mariadb}[DATABASE](),
+        "ATOMIC_REQUESTS": os.environ.get("ATOMIC_REQUESTS") == "1",
+        # wsgi.py keeps connections open: its threads live long. Under ASGI every request has a thread of its own.
+        "CONN_MAX_AGE": int(os.environ.get("CONN_MAX_AGE", "0")),
+        "CONN_HEALTH_CHECKS": True,
+    },
+}
+if "DATABASE_NAME" in os.environ:  # so that a test can start a server on its own test database
+    DATABASES["default"]["NAME"] = os.environ["DATABASE_NAME"]
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# ---- The rest --------------------------------------------------------------------------------------------------------
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "static/"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "WARNING")},
+    # Django's own handlers would print only with DEBUG, or send mail.
+    "loggers": {"django": {"handlers": [], "propagate": True}},
+}

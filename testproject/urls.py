@@ -1,0 +1,28 @@
+"""Every route of the testproject: the same charge behind each door."""
+
+from django.contrib import admin
+from django.contrib.staticfiles.views import serve
+from django.urls import include, path
+from rest_framework.routers import SimpleRouter
+
+from testproject.payments import views
+
+api = SimpleRouter()
+api.register("charges", views.ChargeViewSet, basename="charge")
+
+urlpatterns = [
+    # The mixin: POST and GET /api/charges/, POST /api/charges/<pk>/refund/
+    path("api/", include(api.urls)),
+    # The decorator: on a DRF function view, a plain view, an async view
+    path("api/payouts/", views.payout),
+    path("plain/charges/", views.plain_charges),
+    path("async/charges/", views.async_charges),
+    # The middleware alone: the same views, with nothing on them
+    path("middleware/charges/", views.bare_charges),
+    path("middleware/api/charges/", views.BareChargeView.as_view()),
+    # How often the work really ran, for staff
+    path("api/effects/", views.EffectList.as_view()),
+    path("admin/", admin.site.urls),
+    # The admin's own style sheets, also without DEBUG: no web server stands before the demo
+    path("static/<path:path>", serve, {"insecure": True}),
+]

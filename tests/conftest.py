@@ -1,0 +1,36 @@
+"""Fixtures that every folder may ask for: two people, and clients that speak for the first."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from rest_framework.test import APIClient
+
+from .factories import TokenFactory, UserFactory
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return UserFactory()
+
+
+@pytest.fixture
+def other_user(db: None) -> User:
+    return UserFactory()
+
+
+@pytest.fixture
+def api(user: User) -> APIClient:
+    """Return a DRF client with the user's token."""
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Token {TokenFactory(user=user).key}")
+    return client
+
+
+@pytest.fixture
+def browser(user: User) -> Client:
+    """Return a Django client with the user's session."""
+    client = Client()
+    client.force_login(user)
+    return client

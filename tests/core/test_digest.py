@@ -1,0 +1,206 @@
+"""Canonical bytes: what is the same request, and what is not."""
+
+from __future__ import annotations
+
+import json
+from uuid import RFC_4122, UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_idempotency.core import digest
+
+PARTS = st.lists(st.binary(max_size=12), max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"a": 1, "b": 2}', b'{"b": 2, "a": 1}'),  # order of names
+        (b'{"a":[1,2]}', b' {\r\n\t"a" : [ 1 , 2 ]\n} '),  # spacing
+        (b'"\\u00e9\\ud83d\\ude00\\/"', '"é😀/"'.encode()),  # escapes
+        (b'{"a": {"y": 1.50, "x": 1e2}}', b'{"a": {"x": 1e2, "y": 1.50}}'),  # decimals move with their names
+        (b"[true, null, -3, 0]", b"[true,null,-3,0]"),
+    ],
+)
+def test_same_by_value(one: bytes, other: bytes) -> None:
+    """Two ways to write one value are one request."""
+    assert digest.canonical_json(one) is not None
+    assert digest.canonical_json(one) == digest.canonical_json(other)
+
+
+DISTINCT = [
+    b"1",
+    b"1.0",  # numbers count by their decimal text
+    b"1.00",
+    b"1e0",
+    b'"1"',
+    b"0",
+    b"-0",  # an int would lose the sign
+    b"0.1",
+    b"0.10000000000000000555",  # the same float
+    b"9007199254740993",
+    b"9007199254740993.0",
+    b"9007199254740992.0",  # the same float
+    b"12345678901234567890123",
+    b"12345678901234567890124",
+    b"1e400",  # infinite, as a float
+    b"2e400",
+    b"null",
+    b"false",
+    b"true",
+    b'""',
+    b"[]",
+    b"{}",
+    b"[[]]",
+    b"[null]",
+    b'"NaN"',  # what stands for a decimal inside
+    b"[1.5,2.5]",
+    b"[2.5,1.5]",  # order of a list
+    b'["NaN",1.5]',
+    b'[1.5,"NaN"]',
+    b'{"a":1.5,"b":2.5}',
+    b'{"a":2.5,"b":1.5}',
+    b'{"A":1.5,"b":2.5}',  # case
+    b'{"amount":2499,"currency":"inr"}',
+    b'{"amount":"2499","currency":"inr"}',
+]
+
+
+def test_distinct_by_value() -> None:
+    """No two of these are one request."""
+    canonical = {body: digest.canonical_json(body) for body in DISTINCT}
+    assert None not in canonical.values()
+    merged = [body for body in DISTINCT if list(canonical.values()).count(canonical[body]) > 1]
+    assert merged == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut off"),
+        pytest.param(b"a=1&b=2", id="a form"),
+        pytest.param(b"{} {}", id="two documents"),
+        pytest.param(b'{"a": 1, "a": 2}', id="duplicate name: parsers disagree which one counts"),
+        pytest.param(b'{"a": 1, "\\u0061": 1}', id="duplicate name, escaped"),
+        pytest.param(b'[{"x": {"a": 1, "a": 1}}]', id="duplicate name, inside"),
+        pytest.param(b"[NaN]", id="NaN"),
+        pytest.param(b"Infinity", id="Infinity"),
+        pytest.param(b"-Infinity", id="-Infinity"),
+        pytest.param(b'"\xff"', id="no UTF-8"),
+        pytest.param(b'"\xed\xa0\x80"', id="no UTF-8: a surrogate"),
+        pytest.param(b'\xef\xbb\xbf"a"', id="a byte order mark"),
+        pytest.param('"a"'.encode("utf-16"), id="UTF-16"),
+        pytest.param(b"[" * 100_000 + b"]" * 100_000, id="nested too deep"),
+        pytest.param(b'{"a":' * 100_000 + b"1" + b"}" * 100_000, id="objects nested too deep"),
+        pytest.param(b'"' + b"x" * (digest.MAX_CANONICAL - 1) + b'"', id="a byte too long"),
+    ],
+)
+def test_only_bytes_are_safe(body: bytes) -> None:
+    """What is no plain JSON is left to be compared by its bytes."""
+    assert digest.canonical_json(body) is None
+
+
+def test_the_longest_canonical_body() -> None:
+    """One mebibyte is still read by value."""
+    body = b'"' + b"x" * (digest.MAX_CANONICAL - 2) + b'"'
+    assert len(body) == digest.MAX_CANONICAL
+    assert digest.canonical_json(body) is not None
+
+
+def test_a_number_as_long_as_a_body_is_cheap() -> None:
+    """A million digits are compared as text, not converted (CVE-2020-10735)."""
+    assert digest.canonical_json(b"1" * 1_000_000) != digest.canonical_json(b"1" * 999_999 + b"2")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON)
+def test_canonical_json_is_by_value(one: object, other: object) -> None:
+    """Canonical bytes are equal exactly when the values are written alike, whatever the spacing and the order."""
+    compact = digest.canonical_json(json.dumps(one, sort_keys=True, separators=(",", ":")).encode())
+    spacious = digest.canonical_json(json.dumps(one, indent=2, ensure_ascii=False).encode())
+    assert compact == spacious
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (compact == digest.canonical_json(json.dumps(other).encode())) is same
+
+
+@given(PARTS, PARTS)
+def test_framed_borders_cannot_move(one: list[bytes], other: list[bytes]) -> None:
+    """No two lists of parts share their bytes."""
+    assert (digest.framed(one) == digest.framed(other)) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([b"ab", b""], [b"a", b"b"]),
+        ([b"1:a,"], [b"a"]),  # a part that looks like a frame
+        ([], [b""]),
+        ([b"", b""], [b""]),
+    ],
+)
+def test_framed_examples(one: list[bytes], other: list[bytes]) -> None:
+    """The same, at the lists that naive joins confuse."""
+    assert digest.framed(one) != digest.framed(other)
+    assert digest.request_digest(*one) != digest.request_digest(*other)
+
+
+def test_a_request_digest_is_32_bytes() -> None:
+    """It fits its column, and never looks like "unbound"."""
+    assert len(digest.request_digest()) == 32
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_record_ids_are_uuids(scope: str, key: str) -> None:
+    """Every record's id is a UUID by the RFC, as MariaDB's column wants it."""
+    scope, key = (text.encode(errors="replace").decode() for text in (scope, key))
+    id = digest.record_id(scope, key)
+    assert (id.variant, id.version) == (RFC_4122, 5)
+    assert id == UUID(str(id)) == digest.record_id(scope, key)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("user:1", "k"), ("user:2", "k")),
+        (("user:1", "k"), ("user:1", "K")),  # MySQL's collations merge these two,
+        (("user:1", "k"), ("user:1", "k ")),  # and these
+        (("user:1", "2k"), ("user:12", "k")),  # the border
+        (("user:1", "k" * 300), ("user:1", "k" * 301)),  # nothing is cut
+    ],
+)
+def test_record_ids_are_distinct(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Another scope or key is another record."""
+    assert digest.record_id(*one) != digest.record_id(*other)
+
+
+def test_ids_and_keys_stay_as_they_are() -> None:
+    """A release that changed one of these would charge twice: rows written before it would not be found."""
+    assert str(digest.record_id("user:1", "key-1")) == "34889390-2a58-57e7-a26c-2fe6d7493eaf"
+    assert digest.request_digest(b"POST", b"{}").hex() == "845aca7ab311cf79af9c1bb8836695ccd8d88f954a0cc7983e81fed226cf2034"
+    assert digest.derived_key(b"secret", "user:1", "key-1", "stripe") == "4f7e16acdb9ebaa84fae497cb5ce22735bf80325deefad653c75c5e7de34dbec"
+    assert digest.secret_id(b"secret") == "f87ec820"
+
+
+@pytest.mark.parametrize(
+    "changed", [(b"other", "s", "k", "l"), (b"secret", "sk", "", "l"), (b"secret", "s", "kl", ""), (b"secret", "s", "k", "")]
+)
+def test_derived_keys_depend_on_all_four(changed: tuple[bytes, str, str, str]) -> None:
+    """Secret, scope, key and label each make another downstream key, and their borders cannot move."""
+    key = digest.derived_key(b"secret", "s", "k", "l")
+    assert len(key) == 64
+    assert digest.derived_key(*changed) != key
+
+
+def test_a_secret_is_named_without_being_told() -> None:
+    """The id in the row fits its column, and is no part of what the secret signs."""
+    assert len(digest.secret_id(b"secret")) == 8
+    assert digest.secret_id(b"secret") != digest.secret_id(b"other")

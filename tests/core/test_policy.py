@@ -1,0 +1,120 @@
+"""A policy says at once, and in words, what to type instead."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
+from django_idempotency.core.records import MISSING, Guarantee
+
+#: Field → good values, bad values, and what a refusal says to type.
+FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
+    "required": ([True, False], [None, 1, "yes"], "True or False"),
+    "ttl": (
+        [1, 0.5, 86400, timedelta(days=1), timedelta(days=3650), 3650 * 86400],
+        # no time at all, no number, a flag that is an int, endless
+        [0, -1, None, "60", True, float("nan"), float("inf"), timedelta(0), timedelta(-1), timedelta(days=3651), 3651 * 86400],
+        "a positive number of seconds (or a timedelta), ten years at most",
+    ),
+    "lease": ([30, timedelta(seconds=30)], [0, -1, None, "30", False], "a positive number of seconds"),
+    "guarantee": (["atomic", "lease", Guarantee.LEASE], ["Atomic", "steps", None, ""], '"atomic" or "lease"'),
+    "store": (["default", "redis"], ["", None, 1, b"default"], "an alias of STORES"),
+    "scope": ([None, str], ["user", 1], "a function of the request, or None"),
+    "anonymous": (["refuse", "shared"], ["allow", None, True], '"refuse" or "shared"'),
+    "fingerprint": (["request", "raw", "headers", str], [None, "body", ["raw"], b"raw"], '"request", "raw", "headers" or a function'),
+    "keep": (
+        [None, set(), {409}, [400, 409], lambda response: True],
+        [500, {500}, {"409"}, "409", {99}, True],  # a failure is never kept
+        "a set of statuses below 500",
+    ),
+    "headers": ([None, [], ["ETag"], str.islower], ["ETag", b"ETag", [1], 1], "a list of header names"),
+    "max_body": ([0, 1, 1 << 20], [-1, None, 1.5, "64k", True], "a number of bytes, 0 or more"),
+    "buffer_stream": ([True, False], [None, 0], "True or False"),
+    "on_busy": (["reject", "wait"], ["block", None, True], '"reject" or "wait"'),
+    "wait": ([5, timedelta(seconds=5)], [0, -5, None, True], "a positive number of seconds"),
+    "on_failure": (["free", "hold"], ["release", None], '"free" or "hold"'),
+    "on_store_failure": (["closed", "open"], ["fail", None, False], '"closed" or "open"'),
+    "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
+    "methods": ([["POST"], ("post", "PATCH"), {"DELETE"}], ["POST", [1], None, ["POST", "get"], ["TRACE"]], "a list of unsafe methods"),
+}
+
+
+def rows(which: int) -> list[Any]:
+    return [pytest.param(name, value, id=f"{name}={value!r}") for name, row in FIELDS.items() for value in row[which]]
+
+
+def test_every_field_has_its_row() -> None:
+    """No field is accepted unseen, in the code or here."""
+    assert tuple(FIELDS) == tuple(_FIELDS) == FIELD_NAMES
+
+
+@pytest.mark.parametrize(("name", "value"), rows(0))
+def test_accepted(name: str, value: Any) -> None:
+    """What makes sense is kept as it was given."""
+    policy = Policy(**{name: value})
+    assert dict(policy.given()) == {name: value}
+
+
+@pytest.mark.parametrize(("name", "value"), rows(1))
+def test_refused(name: str, value: Any) -> None:
+    """What makes none is refused with the field's name, the value and what to type."""
+    with pytest.raises(ValueError) as refused:
+        Policy(**{name: value})
+    message = str(refused.value)
+    assert message.startswith(f"Policy({name}={value!r}): {name} is ")
+    assert FIELDS[name][2] in message
+    assert message.endswith(".")
+
+
+def test_an_unknown_field() -> None:
+    """A typo is no silent default."""
+    with pytest.raises(TypeError, match="requird"):
+        Policy(requird=True)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("lease", "ttl", "fits"),
+    [
+        (30, 31, True),
+        (30, 30, False),  # a record must outlive its own work
+        (timedelta(minutes=1), 60, False),
+        (timedelta(seconds=59), timedelta(minutes=1), True),
+        (30, MISSING, True),  # the settings' ttl is compared when the two are put together
+        (MISSING, 1, True),
+    ],
+)
+def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
+    """A lease as long as the retention is refused."""
+    if fits:
+        Policy(lease=lease, ttl=ttl)
+    else:
+        with pytest.raises(ValueError, match="make lease shorter than ttl"):
+            Policy(lease=lease, ttl=ttl)
+
+
+def test_nothing_given() -> None:
+    """A policy that says nothing leaves all to the settings."""
+    assert dict(Policy().given()) == {}
+
+
+def test_falsy_values_are_given() -> None:
+    """False, zero and None were said, and are not "left out"."""
+    said = {"required": False, "max_body": 0, "scope": None, "keep": set()}
+    assert dict(Policy(**said).given()) == said  # type: ignore[arg-type]
+
+
+def test_callables_are_not_called() -> None:
+    """A policy holds functions; asking them is the doors' part."""
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("called")
+
+    Policy(scope=never, fingerprint=never, keep=never, headers=never, authorize_replay=never)
+
+
+def test_seconds() -> None:
+    """A duration is read in seconds, days and fractions included."""
+    assert [seconds(value) for value in (2, 0.5, timedelta(days=1, milliseconds=5))] == [2.0, 0.5, 86400.005]

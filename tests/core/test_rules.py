@@ -1,0 +1,197 @@
+"""Every row of `core/rules.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_idempotency.core import rules
+from django_idempotency.core.records import Guarantee, Outcome, Record, Status
+from django_idempotency.core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay
+from django_idempotency.testing.tickets import NOW, make_ticket
+
+FREE, RUNNING, COMPLETED = Status.FREE, Status.RUNNING, Status.COMPLETED
+ATOMIC, LEASE = Guarantee.ATOMIC, Guarantee.LEASE
+
+OTHER = UUID(int=7)  # who owns a record, unless a row says otherwise
+TICKET = make_ticket()
+SAME, CHANGED, UNBOUND = TICKET.digest, b"another request".ljust(32), b""
+OUTCOME = Outcome(status=201, body=b"")
+TICK = timedelta(microseconds=1)
+
+
+def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(days=1), **fields: Any) -> Record:
+    """Make a record of TICKET's key, owned by another. `lease` and `expiry` count from the moment it is read."""
+    status = fields.get("status", RUNNING)
+    made = Record(
+        id=TICKET.id,
+        scope=TICKET.scope,
+        key=TICKET.key,
+        digest=SAME,
+        status=status,
+        owner=OTHER,
+        attempt=3,
+        guarantee=LEASE,
+        lease_until=NOW + lease,
+        created_at=NOW - timedelta(hours=1),
+        completed_at=NOW if status is COMPLETED else None,
+        expires_at=NOW + expiry,
+        read_at=NOW,
+        outcome=OUTCOME if status is COMPLETED else None,
+    )
+    return replace(made, **fields)
+
+
+ZERO, HOUR = timedelta(0), timedelta(hours=1)
+
+# ------------------------------------------------------------------------------------------------------- deadlines
+
+
+@pytest.mark.parametrize(
+    ("status", "expiry", "lease", "is_expired"),
+    [
+        (COMPLETED, TICK, ZERO, False),  # one microsecond to go
+        (COMPLETED, ZERO, ZERO, True),  # the deadline itself is already beyond
+        (COMPLETED, -TICK, ZERO, True),
+        (COMPLETED, ZERO, HOUR, True),  # a settled record's lease means nothing any more
+        (FREE, ZERO, HOUR, True),  # nor a released one's
+        (RUNNING, ZERO, ZERO, True),  # lapsed and beyond
+        (RUNNING, -HOUR, TICK, False),  # its work still runs
+    ],
+)
+def test_expired(status: Status, expiry: timedelta, lease: timedelta, is_expired: bool) -> None:
+    """A record ends at its deadline, but never under an owner whose lease lives."""
+    assert rules.expired(record(status=status, expiry=expiry, lease=lease)) is is_expired
+
+
+@pytest.mark.parametrize(
+    ("status", "lease", "is_leased"),
+    [
+        (RUNNING, TICK, True),
+        (RUNNING, ZERO, False),  # the lease's end is no part of it
+        (RUNNING, -TICK, False),
+        (FREE, HOUR, False),  # released early: the key is free at once
+        (COMPLETED, HOUR, False),  # settled early: replayed at once
+    ],
+)
+def test_leased(status: Status, lease: timedelta, is_leased: bool) -> None:
+    """Only a running record is leased, and up to its deadline."""
+    assert rules.leased(record(status=status, lease=lease)) is is_leased
+
+
+@pytest.mark.parametrize(("digest", "binds"), [(SAME, False), (CHANGED, True), (UNBOUND, False)])
+def test_binds(digest: bytes, binds: bool) -> None:
+    """A record insists on its own request, unless its release unbound it."""
+    assert rules.binds(record(digest=digest), TICKET.digest) is binds
+
+
+# ---------------------------------------------------------------------------------------------- the life of a record
+
+#: What a claim may meet, whether it may be taken, and what is read of it by a `lease` and by an `atomic` ticket.
+MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
+    ("free", record(status=FREE), True, Busy(retry_after=1), Execute(attempt=4)),
+    ("free, another request, bound", record(status=FREE, digest=CHANGED), False, Mismatch(), Mismatch()),
+    ("free, another request, unbound", record(status=FREE, digest=UNBOUND), True, Busy(retry_after=1), Execute(attempt=4)),
+    ("lapsed", record(), True, Busy(retry_after=1), Execute(attempt=4, takeover=True)),
+    ("lapsed, another request", record(digest=CHANGED), False, Mismatch(), Mismatch()),
+    ("running", record(lease=HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
+    ("running for a microsecond more", record(lease=TICK), False, Busy(retry_after=1), Busy(retry_after=1)),
+    # Mismatch beats busy: waiting would not help this client.
+    ("running, another request", record(lease=HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
+    ("running beyond its expiry", record(lease=HOUR, expiry=-HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
+    ("the same, another request", record(lease=HOUR, expiry=-HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
+    # Our own token: we have claimed it a moment ago, by insert or by takeover.
+    ("ours", record(owner=TICKET.owner, lease=HOUR), False, Execute(attempt=3), Execute(attempt=3)),
+    ("ours, lapsed", record(owner=TICKET.owner), True, Execute(attempt=3), Execute(attempt=3)),
+    (
+        "ours, already settled",  # a door that asks twice does not run twice
+        record(owner=TICKET.owner, status=COMPLETED),
+        False,
+        Replay(outcome=OUTCOME, attempt=3),
+        Replay(outcome=OUTCOME, attempt=3),
+    ),
+    (
+        "completed",
+        record(status=COMPLETED),
+        False,
+        Replay(outcome=OUTCOME, attempt=3),
+        Replay(outcome=OUTCOME, attempt=3),
+    ),
+    ("completed, another request", record(status=COMPLETED, digest=CHANGED), False, Mismatch(), Mismatch()),
+    # Beyond its expiry a record is as if it were not there: a new life, and the old request binds nobody.
+    (
+        "expired",
+        record(status=COMPLETED, expiry=ZERO),
+        True,
+        Busy(retry_after=1),
+        Execute(attempt=1, new_life=True),
+    ),
+    (
+        "expired, another request",
+        record(status=COMPLETED, expiry=ZERO, digest=CHANGED),
+        True,
+        Busy(retry_after=1),
+        Execute(attempt=1, new_life=True),
+    ),
+    ("free, expired", record(status=FREE, expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
+    # Nobody finished it, and nobody asked before it expired: no takeover, since nothing of it counts any more.
+    ("lapsed, expired", record(expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
+    # A collision of digests. The stored columns decide, whatever else the record says.
+    ("another scope", record(scope="user:2", status=FREE), False, Mismatch(), Mismatch()),
+    ("another key", record(key="key-2", status=COMPLETED), False, Mismatch(), Mismatch()),
+    ("another scope, expired", record(scope="user:2", expiry=ZERO), False, Mismatch(), Mismatch()),
+]
+NAMED = [pytest.param(*row[1:], id=row[0]) for row in MEETINGS]
+
+
+@pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
+def test_takeable(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
+    """Takeable is free, or expired, or lapsed; and never another request's, nor another key's."""
+    assert rules.takeable(met, TICKET) is takeable
+
+
+@pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
+def test_read(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
+    """A `lease` store took what it could, so the rest is busy; in `atomic` the guard's lock will decide."""
+    assert rules.read(met, replace(TICKET, guarantee=LEASE)) == by_lease
+    assert rules.read(met, replace(TICKET, guarantee=ATOMIC)) == by_atomic
+
+
+@pytest.mark.parametrize(
+    ("met", "run"),
+    [
+        (record(status=FREE), Execute(attempt=4)),  # released on purpose
+        (record(), Execute(attempt=4, takeover=True)),  # crashed: part of it may be done
+        (record(expiry=ZERO), Execute(attempt=1, new_life=True)),  # forgotten
+        (record(status=COMPLETED, expiry=ZERO), Execute(attempt=1, new_life=True)),
+    ],
+)
+def test_succession(met: Record, run: Execute) -> None:
+    """Attempts count up within one life of a key and start again with the next."""
+    assert rules.succession(met) == run
+
+
+@pytest.mark.parametrize(
+    ("left", "retry_after"),
+    [
+        (timedelta(seconds=-9), 1),  # overdue; zero would invite a storm
+        (ZERO, 1),
+        (timedelta(seconds=1), 1),
+        (timedelta(seconds=1) + TICK, 2),  # rounded up: earlier would be too early
+        (timedelta(days=2), 172800),  # not only the seconds of a timedelta
+    ],
+)
+def test_busy(left: timedelta, retry_after: int) -> None:
+    """A duplicate is told when the lease ends, in whole seconds, at least one."""
+    assert rules.busy(record(lease=left)) == Busy(retry_after=retry_after)
+
+
+def test_only_the_stores_clock_counts() -> None:
+    """A ticket's own `now` decides nothing: clocks of two machines differ."""
+    late = replace(TICKET, now=NOW + timedelta(days=365))
+    assert rules.read(record(lease=HOUR), late) == Busy(retry_after=3600)
+    assert rules.takeable(record(lease=HOUR), late) is False

@@ -1,0 +1,40 @@
+"""The people of the tests."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import factory
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import User
+from rest_framework.authtoken.models import Token
+
+PASSWORD = "correct horse battery staple"
+
+
+@cache
+def hashed_password() -> str:
+    """Hash once: a good hasher is slow on purpose."""
+    return make_password(PASSWORD)
+
+
+class UserFactory(factory.django.DjangoModelFactory[User]):
+    class Meta:
+        model = User
+
+    username = factory.Sequence(lambda n: f"user-{n}")
+    email = factory.LazyAttribute(lambda user: f"{user.username}@example.com")
+    password = factory.LazyFunction(hashed_password)
+
+
+class AdminFactory(UserFactory):
+    username = factory.Sequence(lambda n: f"admin-{n}")
+    is_staff = True
+    is_superuser = True
+
+
+class TokenFactory(factory.django.DjangoModelFactory[Token]):
+    class Meta:
+        model = Token
+
+    user = factory.SubFactory(UserFactory)

@@ -1,0 +1,131 @@
+"""A store that answers as it is told and writes down what happened, COMMIT and ROLLBACK included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_idempotency.core.records import Record, Settlement, Status, Ticket
+from django_idempotency.engine import Operation
+from django_idempotency.stores.base import BaseStore, Hold, Purged
+from django_idempotency.testing.tickets import NOW
+
+
+def record_of(ticket: Ticket, **fields: Any) -> Record:
+    """Make the record that this ticket's claim inserts."""
+    row: dict[str, Any] = {
+        "status": Status.RUNNING,
+        "attempt": 1,
+        "lease_until": NOW + timedelta(seconds=ticket.lease),
+        "expires_at": NOW + timedelta(seconds=ticket.ttl),
+        "created_at": NOW,
+        "completed_at": None,
+        "read_at": NOW,
+    }
+    shared = ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path")
+    return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
+
+
+class FakeHold(Hold):
+    """A transaction that is only words in a trace."""
+
+    def __init__(self, *, doomed: bool = False) -> None:
+        super().__init__(joins=True)
+        self.marked = doomed
+
+    def doomed(self) -> bool:
+        return self.marked
+
+    def give_up(self) -> None:
+        self.marked = True
+
+
+class FakeStore(BaseStore):
+    """Each verb takes its next answer; an answer that is an exception is raised.
+
+    `locks` are the records that guards find (`None`: somebody else holds it); without any, guards join nothing.
+    `commit` is what COMMIT raises, `on_commit` what comes right after it, and `dooms` whether the work marked its
+    transaction for rollback.
+    """
+
+    supports_atomic = True
+
+    def __init__(
+        self,
+        *,
+        claims: list[Any],
+        locks: list[Any] | None = None,
+        settles: list[Any] | None = None,
+        commit: Exception | None = None,
+        on_commit: Exception | None = None,
+    ) -> None:
+        self.claims, self.locks, self.settles = claims, locks, settles if settles is not None else []
+        self.commit, self.on_commit, self.dooms = commit, on_commit, False
+        self.trace: list[str] = []
+        self.settled: list[Settlement] = []
+        self.takeovers: list[bool] = []
+
+    def claim(self, ticket: Ticket) -> Record:
+        self.trace.append("claim")
+        record: Record = answer(self.claims)
+        return record
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        return self.claim(ticket)
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        self.trace.append("settle")
+        self.settled.append(settlement)
+        return bool(answer(self.settles)) if self.settles else True
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        return self.settle(ticket, settlement)
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        raise NotImplementedError
+
+    @contextmanager
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+        if self.locks is None:
+            yield Hold()
+            return
+        self.trace.append("guard")
+        self.takeovers.append(takeover)
+        hold = FakeHold()
+        hold.record = answer(self.locks)
+        yield hold
+        if hold.doomed():
+            self.trace.append("rollback")
+            return
+        if (error := self.commit) is not None:
+            self.commit = None
+            self.trace.append("rollback")
+            raise error
+        self.trace.append("commit")
+        hold.committed = True
+        if self.on_commit is not None:
+            raise self.on_commit
+
+
+def answer(answers: list[Any]) -> Any:
+    """Return the next answer, or raise it."""
+    given = answers.pop(0)
+    if isinstance(given, BaseException):
+        raise given
+    return given
+
+
+class Listener:
+    """An observer that keeps every event."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.errors: list[BaseException | None] = []
+
+    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+        self.events.append(event)
+        self.errors.append(error)

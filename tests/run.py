@@ -1,0 +1,142 @@
+"""Run the suite on every database that can be reached, and say at the end which could not.
+
+    python tests/run.py [sqlite] [postgresql] [mariadb] [-- pytest arguments]
+
+With REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIRED = os.environ.get("REQUIRE_SERVICES") == "1"
+
+DATABASES = ("sqlite", "postgresql", "mariadb")
+#: Folders whose tests touch no database: once is enough.
+PURE = ("tests/core", "tests/docs")
+UNREACHABLE = 3
+#: Says what the database is; ends with UNREACHABLE and the driver's reason when it does not answer.
+PROBE = f"""
+import sys
+from django.db import OperationalError, connection
+try:
+    connection.ensure_connection()
+except OperationalError as error:
+    print(" ".join(str(error).split()))
+    sys.exit({UNREACHABLE})
+print(connection.display_name, ".".join(map(str, connection.get_database_version())))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            passed=self.passed + other.passed,
+            failed=self.failed + other.failed,
+            skipped=self.skipped + other.skipped,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+UNREACHED = Counts(failed=int(REQUIRED))
+
+
+def environment(database: str) -> Mapping[str, str]:
+    return {
+        **os.environ,
+        "DATABASE": database,
+        "DJANGO_SETTINGS_MODULE": "testproject.settings",
+        "PYTHONDEVMODE": "1",
+    }
+
+
+def probe_database(database: str) -> tuple[bool, str]:
+    """Return whether the database answers, and its version or the reason.
+
+    Anything but a refused connection is for pytest to show.
+    """
+    command = [sys.executable, "-c", PROBE]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(database), capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode != UNREACHABLE, done.stdout.strip() or "(the probe failed)"
+
+
+def probe_redis() -> tuple[bool, str]:
+    """Return whether Redis answers a PING, and its answer or the reason."""
+    try:
+        with socket.create_connection(("127.0.0.1", 6379), timeout=5) as connection:
+            connection.sendall(b"PING\r\n")
+            answer = connection.recv(64).decode(errors="replace").strip()
+    except OSError as error:
+        return False, str(error)
+    return answer == "+PONG", f"answers {answer}"
+
+
+def run(database: str, arguments: list[str]) -> Counts:
+    """Run pytest once. A run that dies, or runs nothing, counts as a failure."""
+    print(f"\n=== {database} {'=' * (100 - len(database))}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "junit.xml"
+        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
+        code = subprocess.run(command, cwd=ROOT, env=environment(database), check=False).returncode
+        counts = read(report) if report.exists() else Counts()
+    return counts if code == 0 or counts.failed else counts + Counts(failed=1)
+
+
+def read(report: Path) -> Counts:
+    total = Counts()
+    for suite in ElementTree.parse(report).iter("testsuite"):
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        total += Counts(passed=int(suite.get("tests", 0)) - failed - skipped, failed=failed, skipped=skipped)
+    return total
+
+
+def main(arguments: list[str]) -> int:
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    chosen, for_pytest = arguments[:split] or list(DATABASES), arguments[split + 1 :]
+    if unknown := set(chosen) - set(DATABASES):
+        print(f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(DATABASES)}.", file=sys.stderr)
+        return 2
+
+    total, summary, ran = Counts(), [], False
+    for database in chosen:
+        reached, word = probe_database(database)
+        once = [f"--ignore={folder}" for folder in PURE] if ran else []
+        counts = run(database, [*once, *for_pytest]) if reached else UNREACHED
+        ran = ran or reached
+        summary.append((database, str(counts) if reached else "NOT REACHED", word))
+        total += counts
+    if len(chosen) > 1:
+        reached, word = probe_redis()
+        total += Counts() if reached else UNREACHED
+        summary.append(("redis", "reached" if reached else "NOT REACHED", word))
+
+    print("\n=== Summary " + "=" * 92)
+    for name, result, word in summary:
+        print(f"{name:<12}{result:<40}{word}")
+    if REQUIRED and any(result == "NOT REACHED" for _, result, _ in summary):
+        print("REQUIRE_SERVICES=1: each that was not reached counts as failed.")
+    print(total, flush=True)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,254 @@
+"""One call under a key: what happens, in which order, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_idempotency.core.records import Guarantee, Outcome, Status
+from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.engine import EVENTS, Operation
+from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from django_idempotency.testing.tickets import NOW, make_ticket
+
+from .fakes import FakeHold, FakeStore, Listener, record_of
+
+TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
+LEASED = replace(TICKET, guarantee=Guarantee.LEASE)
+OTHER = UUID(int=7)
+OUTCOME = Outcome(status=201, body=b"")
+
+OURS = record_of(TICKET)
+THEIRS = record_of(TICKET, owner=OTHER)
+LAPSED = record_of(TICKET, owner=OTHER, lease_until=NOW)
+DONE = record_of(TICKET, owner=OTHER, status=Status.COMPLETED, outcome=OUTCOME)
+CHANGED = record_of(TICKET, owner=OTHER, digest=b"other")
+
+
+def operation(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Operation, Listener]:
+    listener = Listener()
+    return Operation(store, LEASED if lease else TICKET, listener, **options), listener
+
+
+def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Operation, Listener]:
+    call, listener = operation(store, lease=lease, **options)
+    assert isinstance(call.open(), Execute)
+    listener.events.clear()
+    return call, listener
+
+
+# -------------------------------------------------------------------------------------------------------------- open
+
+
+@pytest.mark.parametrize(
+    ("claims", "locks", "verdict", "trace", "event"),
+    [
+        ([OURS], [OURS], Execute(attempt=1), ["claim", "guard"], "claimed"),
+        ([DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"], "replayed"),  # one trip to the store
+        ([THEIRS], [], Busy(retry_after=30), ["claim"], "busy"),
+        ([CHANGED], [], Mismatch(), ["claim"], "mismatched"),
+        ([LAPSED], [LAPSED], Execute(attempt=2, takeover=True), ["claim", "guard"], "taken_over"),
+        # The lock says what the record is now: its owner has finished meanwhile.
+        ([LAPSED], [DONE], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback"], "replayed"),
+        ([LAPSED], [CHANGED], Mismatch(), ["claim", "guard", "rollback"], "mismatched"),
+        # Its owner is alive: the row is locked. Look again; each lost round means that somebody else has won.
+        ([LAPSED, DONE], [None], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback", "claim"], "replayed"),
+        ([LAPSED] * 3, [None] * 3, Busy(retry_after=1), ["claim", "guard", "rollback"] * 3, "busy"),
+        ([LostRace(), OURS], [OURS], Execute(attempt=1), ["claim", "claim", "guard"], "claimed"),
+        ([OURS, DONE], [LostRace()], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "claim"], "replayed"),
+        ([LostRace()] * 3, [], Busy(retry_after=1), ["claim"] * 3, "busy"),
+    ],
+)
+def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[str], event: str) -> None:
+    """A call claims, holds what it may run, and tells of it once."""
+    store = FakeStore(claims=list(claims), locks=list(locks))
+    call, listener = operation(store)
+    assert call.open() == verdict
+    assert (store.trace, listener.events) == (trace, [event])
+    assert call.attempt == (verdict.attempt if isinstance(verdict, Execute) else 0)
+
+
+def test_only_a_takeover_is_impatient() -> None:
+    """Our own fresh row may be waited for, another's never."""
+    mine, theirs = FakeStore(claims=[OURS], locks=[OURS]), FakeStore(claims=[LAPSED], locks=[LAPSED])
+    operation(mine)[0].open()
+    operation(theirs)[0].open()
+    assert (mine.takeovers, theirs.takeovers) == ([False], [True])
+
+
+@pytest.mark.parametrize(("claims", "locks"), [([StoreUnavailable()], []), ([OURS], [StoreUnavailable()])])
+def test_open_without_a_store(claims: list[Any], locks: list[Any]) -> None:
+    """A store that does not answer is no verdict; nothing is held and nobody is told that it ran."""
+    call, listener = operation(store := FakeStore(claims=claims, locks=locks))
+    with pytest.raises(StoreUnavailable):
+        call.open()
+    assert (call.attempt, listener.events, "commit" in store.trace) == (0, [], False)
+
+
+# ------------------------------------------------------------------------------------------- settle, in a transaction
+
+KEPT_AT_ONCE = ["claim", "guard", "settle", "commit"]
+APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "doomed", "trace", "status", "bound", "event"),
+    [
+        (Ending.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
+        (Ending.KEPT, True, APART, Status.COMPLETED, True, "completed"),
+        (Ending.DROPPED, False, KEPT_AT_ONCE, Status.FREE, False, "released"),
+        (Ending.DROPPED, True, APART, Status.FREE, False, "released"),
+        (Ending.FAILED, False, APART, Status.FREE, True, "released"),  # released after the rollback
+        (Ending.FAILED, True, APART, Status.FREE, True, "released"),
+    ],
+)
+def test_settle(ended: Ending, doomed: bool, trace: list[str], status: Status, bound: bool, event: str) -> None:
+    """Each ending settles inside the work's transaction, or after its rollback."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS])
+    call, listener = opened(store)
+    assert isinstance(call._hold, FakeHold)
+    call._hold.marked = doomed
+    call.settle(ended, OUTCOME)
+    assert (store.trace, listener.events) == (trace, [event])
+    assert [(made.status, made.digest != b"") for made in store.settled] == [(status, bound)]
+
+
+def test_cut() -> None:
+    """After a cancellation nothing is written: the work may still be running. Its lease ends by itself."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
+    call.settle(Ending.CUT)
+    assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
+
+
+def test_overtaken() -> None:
+    """Who does not own the record any more changes nothing and is told."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[False]))
+    with pytest.raises(OwnershipLost):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
+
+
+@pytest.mark.parametrize(("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), OwnershipLost)])
+def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> None:
+    """The work did not give its writes up: when we lose them, its answer is not remembered either."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
+    with pytest.raises(raised):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
+
+
+def test_a_commit_that_fails() -> None:
+    """Both are forgotten, the key is free, and the error is the caller's to see."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
+    call, listener = opened(store)
+    with pytest.raises(ValueError, match="deferred"):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
+
+
+def test_an_unknown_outcome() -> None:
+    """Nobody knows, so nothing is released: the next claim finds out."""
+    store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
+    call, listener = opened(store)
+    with pytest.raises(OutcomeUnknown):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert (store.trace.count("settle"), listener.events) == (1, ["lost"])
+    assert isinstance(listener.errors[-1], OutcomeUnknown)
+
+
+def test_on_commit_fails() -> None:
+    """An error after COMMIT takes nothing back."""
+    store = FakeStore(claims=[OURS], locks=[OURS], on_commit=ValueError("mail"))
+    call, listener = opened(store)
+    with pytest.raises(ValueError, match="mail"):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert (store.trace, listener.events) == (KEPT_AT_ONCE, ["completed"])
+
+
+@pytest.mark.parametrize(
+    ("locks", "settles"),
+    [
+        ([OURS, None], []),  # another holds it
+        ([OURS, OURS], [False]),  # another has it
+        ([OURS, StoreUnavailable()], []),
+        ([OURS, OURS], [LostRace()]),
+    ],
+)
+def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
+    """The answer stands although the release failed; the loss is told once."""
+    call, listener = opened(FakeStore(claims=[OURS], locks=locks, settles=settles))
+    call.settle(Ending.FAILED)
+    assert listener.events == ["lost"]
+
+
+# ------------------------------------------------------------------------------------------------------------- lease
+
+
+@pytest.mark.parametrize(
+    ("ended", "hold", "settled", "events"),
+    [
+        (Ending.KEPT, False, [Status.COMPLETED], ["completed"]),
+        (Ending.DROPPED, True, [Status.FREE], ["released"]),
+        (Ending.FAILED, False, [Status.FREE], ["released"]),
+        (Ending.FAILED, True, [], []),  # on_failure="hold"
+        (Ending.CUT, False, [], []),
+    ],
+)
+def test_lease(ended: Ending, hold: bool, settled: list[Status], events: list[str]) -> None:
+    """Without a transaction a call is claim and settle, sync and async alike."""
+    store = FakeStore(claims=[record_of(LEASED)])
+    call, listener = opened(store, lease=True, hold_failures=hold)
+    call.settle(ended, OUTCOME)
+    assert (store.trace, listener.events) == (["claim"] + ["settle"] * len(settled), events)
+
+    twin = FakeStore(claims=[record_of(LEASED)])
+    call, twins = operation(twin, lease=True, hold_failures=hold)
+
+    async def run() -> None:
+        assert await call.aopen() == Execute(attempt=1)
+        await call.asettle(ended, OUTCOME)
+
+    asyncio.run(run())
+    assert (twin.trace, twin.settled, twins.events) == (store.trace, store.settled, ["claimed", *events])
+    assert [made.status for made in twin.settled] == settled
+
+
+@pytest.mark.parametrize("answered", [False, LostRace(), StoreUnavailable()])
+def test_a_lease_lost(answered: Any) -> None:
+    """A late owner is told by an event; the answer that it has is its client's all the same."""
+    call, listener = opened(FakeStore(claims=[record_of(LEASED)], settles=[answered]), lease=True)
+    call.settle(Ending.KEPT, OUTCOME)
+    assert listener.events == ["lost"]
+
+    call, twins = operation(FakeStore(claims=[record_of(LEASED)], settles=[answered]), lease=True)
+    asyncio.run(call.aopen())
+    asyncio.run(call.asettle(Ending.KEPT, OUTCOME))
+    assert twins.events == ["claimed", "lost"]
+
+
+def test_aopen_loses_a_race() -> None:
+    """An async claim that lost is busy, not broken."""
+    call, listener = operation(FakeStore(claims=[LostRace()]), lease=True)
+    assert asyncio.run(call.aopen()) == Busy(retry_after=1)
+    assert listener.events == ["busy"]
+
+
+def test_a_takeover_by_claim_is_told() -> None:
+    """A `lease` store takes over in the claim itself; whoever watches should hear of it as in `atomic`."""
+    taken = record_of(LEASED, attempt=2, created_at=NOW - timedelta(minutes=1))
+    call, listener = operation(FakeStore(claims=[taken]), lease=True)
+    verdict = call.open()
+    assert isinstance(verdict, Execute)
+    assert verdict.attempt == 2
+
+
+def test_every_event_has_a_name() -> None:
+    """The list that doors, signals and docs go by."""
+    assert EVENTS == ("claimed", "replayed", "busy", "mismatched", "taken_over", "completed", "released", "lost")
