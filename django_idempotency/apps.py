@@ -10,3 +10,8 @@ class IdempotencyConfig(AppConfig):
     name = "django_idempotency"
     verbose_name = _("Idempotency")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from .checks import register  # not above: imports stores, and DRF's door where a project has it
+
+        register()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 
 from .core.policy import FIELD_NAMES, Policy
 from .core.records import MISSING, Guarantee
@@ -51,8 +52,13 @@ IMPORTED = ("SCOPE", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY")
 
 
 def declared() -> Mapping[str, Any]:
-    """Return `settings.IDEMPOTENCY` as the project wrote it."""
-    return getattr(django_settings, NAME, None) or {}
+    """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` when that is no dict."""
+    found = getattr(django_settings, NAME, None)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ImproperlyConfigured(f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.')
+    return found
 
 
 def get(name: str) -> Any:
@@ -68,7 +74,7 @@ def field(policy: Policy, name: str) -> Any:
 
 def resolve(policy: Policy) -> Policy:
     """Fill what a policy leaves out from the settings. Raises `ValueError` when the two together make no sense."""
-    base = {name: _imported(name.upper()) for name in FIELD_NAMES}
+    base = {name: imported(name.upper()) for name in FIELD_NAMES}
     return Policy(**{**base, **policy.given()})
 
 
@@ -84,12 +90,11 @@ def derive_secrets() -> list[bytes]:
     return [secret.encode() if isinstance(secret, str) else bytes(secret) for secret in [current, *earlier]]
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """Return one setting, or what its dotted path leads to. Raises what importing that raises."""
     value = get(name)
     if name in IMPORTED and isinstance(value, str) and "." in value:
         from django.utils.module_loading import import_string
 
         return import_string(value)
     return value
-
-

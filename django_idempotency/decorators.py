@@ -58,7 +58,9 @@ def _refuse_what_cannot_work(view: Any) -> None:
     if not callable(view):
         raise ImproperlyConfigured(f"@idempotent() needs a view, not {name}.")
     if view.__module__ == "django.utils.decorators" or isinstance(view, functools.partial):
-        raise ImproperlyConfigured("method_decorator(idempotent()) cannot work. Put @idempotent() on the method itself.")
+        raise ImproperlyConfigured(
+            "method_decorator(idempotent()) cannot work. Put @idempotent() on the method itself."
+        )
     if hasattr(view, "view_class") and not hasattr(view, "cls"):
         raise ImproperlyConfigured(
             f"@idempotent() around {view.view_class.__name__}.as_view() would answer before the class has checked "
@@ -133,7 +135,9 @@ class _Method:
                 "In DRF mix IdempotentViewMixin into the class; get_idempotency_policy() says what each action asks for."
             )
         if name not in UNSAFE_HANDLERS:
-            raise ImproperlyConfigured(f"@idempotent() on {owner.__name__}.{name}: it is no handler of {UNSAFE_HANDLERS}.")
+            raise ImproperlyConfigured(
+                f"@idempotent() on {owner.__name__}.{name}: it is no handler of {UNSAFE_HANDLERS}."
+            )
         _guard_handlers(owner, [name], self.policy)
 
 

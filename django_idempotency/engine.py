@@ -146,7 +146,9 @@ class Operation:
         """
         hold = self._hold
         if not hold.joins:
-            self._settle_apart(rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave, outcome, ttl)
+            self._settle_apart(
+                rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave, outcome, ttl
+            )
             return
         conclusion = rules.conclude(ended, doomed=hold.doomed(), hold_failures=self._hold_failures)
         committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
@@ -213,7 +215,7 @@ class Operation:
             with self.store.guard(self.ticket) as hold:
                 free = not hold.joins or hold.record is not None
                 settled = free and self.store.settle(self.ticket, settlement)
-        except Exception as error:  # the answer stands; the record is taken over after its lease
+        except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
             self._tell("lost", self, error)
         else:
             self._told(leave if settled else None)

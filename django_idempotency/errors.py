@@ -28,7 +28,11 @@ class Problem(IdempotencyError):
     retry_after: ClassVar[str | None] = None
 
     def __init__(
-        self, message: str = "", *, headers: Mapping[str, str] | None = None, extensions: Mapping[str, int] | None = None
+        self,
+        message: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        extensions: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(message)
         #: Sent with the answer, such as Retry-After.
@@ -115,8 +119,11 @@ class DurableInsideGuard(ConfigurationError):
 
 
 class SecretUnknown(ConfigurationError):
-    """The secret of this operation's first attempt is gone. Put it back among IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"]
-    (or SECRET_KEY_FALLBACKS): another downstream key could repeat an effect that has happened."""
+    """The secret of this operation's first attempt is gone.
+
+    Put it back among IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"] (or SECRET_KEY_FALLBACKS): another downstream key could
+    repeat an effect that has happened.
+    """
 
 
 # ---------------------------------------------------------------------------------------------------- a lost race

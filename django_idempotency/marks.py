@@ -33,6 +33,12 @@ def has_own_door(callback: Any, method: str) -> bool:
     return hasattr(handler, POLICY) or hasattr(below_api_view(handler), POLICY)
 
 
+def has_handler(callback: Any, method: str) -> bool:
+    """Has the class behind an `as_view()` a handler for a method? DRF's viewsets map theirs to actions."""
+    cls, name = view_class(callback), method.lower()
+    return name in (getattr(callback, "actions", None) or ()) or hasattr(cls, name)
+
+
 def below_api_view(handler: Any) -> Any:
     """Return the function that `@api_view` has wrapped into a handler, or `None`."""
     code = getattr(handler, "__code__", None)

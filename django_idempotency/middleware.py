@@ -23,7 +23,8 @@ from .http.exchange import Exchange, key_of, terms_of
 from .http.keys import carries_key
 from .http.problems import problem_response
 from .http.running import opened
-from .marks import has_own_door, is_exempt
+from .marks import has_handler, has_own_door, is_exempt
+from .transactions import leave_while_held
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not one of a door further in.
@@ -53,9 +54,7 @@ class IdempotencyMiddleware:
 
     # --------------------------------------------------------------------------------------------------- the answer
 
-    def _call(
-        self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]
-    ) -> HttpResponseBase:
+    def _call(self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
         try:
             response = get_response(request)
         except BaseException as error:
@@ -106,13 +105,18 @@ class IdempotencyMiddleware:
         if self._passes(request, callback):
             return None
         if hasattr(callback, "cls"):  # DRF's: the guard belongs behind its authentication and permissions
-            from .rest_framework.lending import lent_to_middleware
+            from .rest_framework.lending import is_bare, lent_to_middleware
 
-            answer: HttpResponseBase = lent_to_middleware(callback)(request, *args, **kwargs)
-            return answer
+            if not has_handler(callback, request.method or "") and not is_bare(callback):
+                return None  # cache_page(…)(ListView.as_view()), say: nothing to guard, it answers 405
+            lent: HttpResponseBase = lent_to_middleware(callback)(request, *args, **kwargs)
+            return lent
         try:
             exchange = self._admit(request, getattr(request, "user", None))
-            return None if exchange is None else self._opened(request, exchange, exchange.open())
+            if exchange is None:
+                return None
+            leave_while_held(callback)
+            return self._opened(request, exchange, exchange.open())
         except Problem as problem:
             return problem_response(problem)
 

@@ -55,7 +55,11 @@ class IdempotencyRecord(models.Model):
     digest = models.BinaryField(_("request digest"), max_length=32)
     status = models.SmallIntegerField(
         _("status"),
-        choices=[(Status.FREE.value, _("free")), (Status.RUNNING.value, _("running")), (Status.COMPLETED.value, _("completed"))],
+        choices=[
+            (Status.FREE.value, _("free")),
+            (Status.RUNNING.value, _("running")),
+            (Status.COMPLETED.value, _("completed")),
+        ],
     )
     owner = models.UUIDField(_("owner token"))
     attempt = models.PositiveIntegerField(_("attempt"))
@@ -75,11 +79,11 @@ class IdempotencyRecord(models.Model):
         verbose_name = _("idempotency record")
         verbose_name_plural = _("idempotency records")
         default_permissions = ("view",)
-        permissions = [
+        permissions = (
             ("view_response", _("Can see stored response bodies")),
             ("release_record", _("Can release idempotency keys")),
             ("expire_record", _("Can expire idempotency records")),
-        ]
+        )
 
     def __str__(self) -> str:
         return f"{self.scope} {self.key[:8]}… ({self.get_status_display()})"

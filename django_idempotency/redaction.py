@@ -54,9 +54,7 @@ def secret_name(name: str) -> bool:
 
 def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return response headers, the secret ones masked."""
-    return [
-        (name, MASK if name.lower() in _HEADERS or secret_name(name) else text(value)) for name, value in pairs
-    ]
+    return [(name, MASK if name.lower() in _HEADERS or secret_name(name) else text(value)) for name, value in pairs]
 
 
 def text(value: str) -> str:

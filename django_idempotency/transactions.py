@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from django.db import connections, transaction
 
+from .stores.holding import held_aliases
+
 View = TypeVar("View", bound=Callable[..., Any])
 
 
@@ -22,6 +24,13 @@ class EveryAlias(set[str]):
 
     def __contains__(self, alias: object) -> bool:
         return True
+
+
+class UnlessHeld(set[str]):
+    """A set that an alias is in while the current request holds a record there: that request alone leaves."""
+
+    def __contains__(self, alias: object) -> bool:
+        return super().__contains__(alias) or alias in held_aliases()
 
 
 #: "Open none of them": for a place where they are open already.
@@ -38,6 +47,12 @@ def leave_atomic_requests(view: View) -> View:
     # The attribute that Django's own decorator sets.
     view._non_atomic_requests = EveryAlias(declared_non_atomic(view))  # type: ignore[attr-defined]  # noqa: SLF001
     return view
+
+
+def leave_while_held(view: Any) -> None:
+    """Take a view out of ATOMIC_REQUESTS for those requests that the middleware guards."""
+    if not isinstance(getattr(view, "_non_atomic_requests", None), (EveryAlias, UnlessHeld)):
+        view._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
 
 
 def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Any]:

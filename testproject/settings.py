@@ -68,6 +68,8 @@ LOGIN_URL = "admin:login"
 # ---- The database ----------------------------------------------------------------------------------------------------
 
 DATABASE = os.environ.get("DATABASE", "sqlite")
+# Two test runs at once need two databases.
+TEST_NAME = "test_idempotency" + os.environ.get("TEST_DATABASE_SUFFIX", "")
 
 
 def place(part: str, default: str) -> str:
@@ -85,7 +87,7 @@ def sqlite() -> dict[str, Any]:
             "timeout": 20,
         },
         # A file: connections of other threads and processes must see the same database, and WAL needs one.
-        "TEST": {"NAME": BASE_DIR / "test_idempotency.sqlite3"},
+        "TEST": {"NAME": BASE_DIR / f"{TEST_NAME}.sqlite3"},
     }
 
 
@@ -98,7 +100,7 @@ def postgresql() -> dict[str, Any]:
         "USER": place("USER", "postgres"),
         "PASSWORD": place("PASSWORD", ""),
         "OPTIONS": {"connect_timeout": 5},
-        "TEST": {"NAME": "test_idempotency"},
+        "TEST": {"NAME": TEST_NAME},
     }
 
 
@@ -115,7 +117,7 @@ def mariadb() -> dict[str, Any]:
         "USER": place("USER", "root"),
         "PASSWORD": place("PASSWORD", ""),
         "OPTIONS": {"charset": "utf8mb4", "connect_timeout": 5},
-        "TEST": {"NAME": "test_idempotency", "CHARSET": "utf8mb4"},
+        "TEST": {"NAME": TEST_NAME, "CHARSET": "utf8mb4"},
     }
 
 

@@ -18,7 +18,6 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone as django_timezone
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
@@ -31,7 +30,7 @@ SCANNED = 20_000
 DEEPEST = 10_000
 
 Records = QuerySet[IdempotencyRecord]
-Choices = list[tuple[str, Promise | str]]
+Choices = list[tuple[str, Any]]
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[IdempotencyRecord]
@@ -83,7 +82,7 @@ class MethodFilter(admin.SimpleListFilter):
         return [(method, method) for method in conf.get("METHODS")]
 
     def queryset(self, request: HttpRequest, queryset: Records) -> Records:
-        return queryset.filter(method=self.value()) if self.value() else queryset
+        return queryset.filter(method=self.value()) if self.value() in conf.get("METHODS") else queryset
 
 
 class ResponseFilter(admin.SimpleListFilter):
@@ -121,10 +120,10 @@ class RecordChangeList(ChangeList):
     #: Did a filter or a search look at part of the window only?
     cut = False
 
-    def get_ordering(self, request: HttpRequest, queryset: Records) -> list[str]:
+    def get_ordering(self, request: HttpRequest, queryset: Records) -> list[Any]:
         return ["-expires_at", "-pk"]  # whatever ?o= says: any other order sorts the table
 
-    def get_queryset(self, request: HttpRequest, exclude_parameters: list[str] | None = None) -> Records:
+    def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Records:
         queryset = super().get_queryset(request, exclude_parameters).defer("response_headers", "response_body")
         term = self.query.strip()
         found = exact(self.root_queryset, term)

@@ -63,7 +63,9 @@ def canonical_json(body: bytes) -> bytes | None:
 
     try:
         # Decoded here: loads() would guess UTF-16 and 32, drop a byte order mark and let lone surrogates pass.
-        value = json.loads(body.decode(), parse_float=_Decimal, parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_unique)
+        value = json.loads(
+            body.decode(), parse_float=_Decimal, parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_unique
+        )
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=decimal)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         return None

@@ -97,7 +97,9 @@ def _one_of(*names: str) -> Callable[[Any], bool]:
 
 
 def _names(value: Any) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, (str, bytes)) and all(isinstance(n, str) for n in value)
+    return (
+        isinstance(value, Collection) and not isinstance(value, (str, bytes)) and all(isinstance(n, str) for n in value)
+    )
 
 
 def _statuses(value: Any) -> bool:
@@ -131,7 +133,10 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value is None or callable(value) or _names(value),
         "a list of header names, a function of a name, or None",
     ),
-    "max_body": (lambda value: isinstance(value, int) and not _flag(value) and value >= 0, "a number of bytes, 0 or more"),
+    "max_body": (
+        lambda value: isinstance(value, int) and not _flag(value) and value >= 0,
+        "a number of bytes, 0 or more",
+    ),
     "buffer_stream": (_flag, "True or False"),
     "on_busy": (_one_of("reject", "wait"), '"reject" or "wait"'),
     "wait": (_duration, _POSITIVE),

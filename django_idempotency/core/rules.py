@@ -98,9 +98,14 @@ def binds(record: Record, digest: bytes) -> bool:
     return record.digest not in (b"", digest)
 
 
+def owned(record: Record, ticket: Ticket) -> bool:
+    """Is the record this ticket's already? A lease shorter than the way back from the store changes nothing."""
+    return record.status is Status.RUNNING and record.owner == ticket.owner
+
+
 def takeable(record: Record, ticket: Ticket) -> bool:
     """May this ticket become the record's owner? The one predicate that stores know (see "The life of a record")."""
-    if (record.scope, record.key) != (ticket.scope, ticket.key):
+    if (record.scope, record.key) != (ticket.scope, ticket.key) or owned(record, ticket):
         return False
     if expired(record):
         return True
@@ -118,7 +123,7 @@ def read(record: Record, ticket: Ticket) -> Execute | Replay | Busy | Mismatch:
     """Judge a record for the ticket that claimed it."""
     if (record.scope, record.key) != (ticket.scope, ticket.key):
         return Mismatch()
-    if record.status is Status.RUNNING and record.owner == ticket.owner:
+    if owned(record, ticket):
         return Execute(attempt=record.attempt)
     if not expired(record) and binds(record, ticket.digest):
         return Mismatch()

@@ -34,8 +34,8 @@ from ..errors import (
 from ..observing import observe
 from ..registry import stores
 from .fingerprint import fingerprint
-from .keys import read_key, scope_of
-from .responses import DEGRADED, capture, ending_of, rebuild, render
+from .keys import carries_key, read_key, scope_of
+from .responses import DEGRADED, capture, ending_of, rebuild
 
 _ATTRIBUTE = "_idempotency_exchange"
 
@@ -49,11 +49,11 @@ def key_of(request: HttpRequest, policy: Policy) -> str | None:
     method = request.method or ""
     if method in SAFE_METHODS or hasattr(request, _ATTRIBUTE):
         return None
-    key = read_key(request, conf.get("HEADER"))
-    if key is None and not conf.field(policy, "required"):
+    if not carries_key(request) and not conf.field(policy, "required"):
         return None
     if method not in {name.upper() for name in conf.field(policy, "methods")}:
         return None
+    key = read_key(request, conf.get("HEADER"))
     if key is None:
         raise KeyMissing
     return key

@@ -7,6 +7,8 @@ Nothing is read that the view would not read, and all of it is there again for t
 from __future__ import annotations
 
 import hashlib
+import json
+import weakref
 from collections.abc import Iterator
 from tempfile import SpooledTemporaryFile
 from typing import Any
@@ -15,48 +17,71 @@ from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
+from django.utils.datastructures import MultiValueDict
 
 from ..core.digest import canonical_json, framed, request_digest
 from ..core.policy import Policy
+from ..errors import ConfigurationError
 
 CHUNK = 64 * 1024
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+#: Django masks the token anew for each page, so it says nothing about the request.
+CSRF_FIELD = "csrfmiddlewaretoken"
+
+_GONE = (
+    "The body was read before idempotency could compare it. Read it in the view only, or type "
+    'fingerprint="headers" or a function of the request.'
+)
 
 
 def fingerprint(request: Any, policy: Policy) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
-    Raises what reading the body raises in a view: `RequestDataTooBig`, `UnreadablePostError`, a parser's error.
+    Raises what reading the body raises in a view (`RequestDataTooBig`, `UnreadablePostError`, a parser's error), and
+    `ConfigurationError` when somebody has read it already or `policy.fingerprint` returns what is no fingerprint.
     """
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
     parts = [str(http.method), http.path, http.META.get("QUERY_STRING", ""), content_type]
-    head = framed(part.encode("utf-8", "surrogateescape") for part in parts)
+    head = framed(map(_text, parts))
     if callable(policy.fingerprint):
-        value = policy.fingerprint(request)
-        return request_digest(head, b"custom", value.encode() if isinstance(value, str) else bytes(value))
+        return request_digest(head, b"custom", _custom(policy.fingerprint(request)))
     if policy.fingerprint == "headers":
         return request_digest(head, b"headers")
-    if policy.fingerprint == "raw":
-        return request_digest(head, *_raw_or_form(request, http))
-    if content_type in FORMS and (http.method == "POST" or request is not http):
-        return request_digest(head, b"form", _form(request))
-    if _is_json(content_type) and _fits(http):
-        canonical = canonical_json(http.body)
-        if canonical is not None:
-            return request_digest(head, b"json", canonical)
-    return request_digest(head, *_raw_or_form(request, http))
+    by_value = policy.fingerprint == "request"
+    if by_value and content_type in FORMS and _is_parsed_as_form(request, http):
+        return request_digest(head, b"form", _form(request, http))
+    try:
+        if by_value and _is_json(content_type) and _fits(http):
+            canonical = canonical_json(http.body)
+            if canonical is not None:
+                return request_digest(head, b"json", canonical)
+        return request_digest(head, b"bytes", _hash(_body(http)))
+    except RawPostDataException:  # the CSRF check has parsed a form, or a DRF permission the data
+        return request_digest(head, b"parsed", _parsed(request, http))
+
+
+def _text(value: Any) -> bytes:
+    return str(value).encode("utf-8", "surrogatepass")  # a client's charset may decode to lone surrogates
+
+
+def _custom(value: Any) -> bytes:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise ConfigurationError(f"Policy.fingerprint must return bytes or text, not {type(value).__name__}.")
 
 
 def _is_json(content_type: str) -> bool:
     return content_type == "application/json" or content_type.endswith("+json")
 
 
-def _raw_or_form(request: Any, http: HttpRequest) -> tuple[bytes, bytes]:
-    try:
-        return b"bytes", _hash(_body(http))
-    except RawPostDataException:  # the CSRF check has parsed the form: its bytes are gone, its parts are there
-        return b"form", _form(request)
+def _is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
+    """Would the view find a form? Django parses those of POST, DRF those that one of the view's parsers takes."""
+    if request is http:
+        return http.method == "POST"
+    return request.negotiator.select_parser(request, request.parsers) is not None
 
 
 def _hash(chunks: Iterator[bytes]) -> bytes:
@@ -66,28 +91,49 @@ def _hash(chunks: Iterator[bytes]) -> bytes:
     return digest.digest()
 
 
-def _form(request: Any) -> bytes:
-    fields = sorted((name, values) for name, values in request.POST.lists())
-    files = sorted(request.FILES.lists(), key=lambda pair: str(pair[0]))
-    return framed(
-        [
-            *(framed([name.encode(), *(str(value).encode() for value in values)]) for name, values in fields),
-            b"files",
-            *(framed([name.encode(), *map(_file, uploads)]) for name, uploads in files),
-        ]
-    )
+def _parsed(request: Any, http: HttpRequest) -> bytes:
+    """Return what there is of a body whose bytes are gone: what the view will see of it."""
+    if request is not http:
+        return framed([*_pairs(request.data), b"files", *_pairs(request.FILES)])
+    if (http.content_type or "").lower() in FORMS:
+        return _form(request, http)
+    raise ConfigurationError(_GONE)
 
 
-def _file(upload: UploadedFile[Any]) -> bytes:
-    content = _hash(iter(upload.chunks()))
-    upload.seek(0)
-    return framed([(upload.name or "").encode(), (upload.content_type or "").encode(), content])
+def _form(request: Any, http: HttpRequest) -> bytes:
+    read: bool = http._read_started  # type: ignore[attr-defined]  # noqa: SLF001
+    if request is http and read and not (hasattr(http, "_post") or hasattr(http, "_body")):
+        raise ConfigurationError(_GONE)  # Django would say that the form is empty: every form would be the same
+    return framed([*_pairs(request.POST), b"files", *_pairs(request.FILES)])
+
+
+def _pairs(data: Any) -> Iterator[bytes]:
+    """Yield each name with its values. A parser of the project's own may return anything, not only pairs."""
+    if not isinstance(data, MultiValueDict):
+        named = data if isinstance(data, dict) else {"": data}
+        data = MultiValueDict({str(name): [value] for name, value in named.items()})
+    for name, values in sorted(data.lists()):
+        if name != CSRF_FIELD:
+            yield framed([_text(name), *map(_value, values)])
+
+
+def _value(value: Any) -> bytes:
+    if isinstance(value, UploadedFile):
+        content = _hash(iter(value.chunks()))
+        value.seek(0)
+        return framed([_text(value.name or ""), _text(value.content_type or ""), content])
+    if isinstance(value, str):
+        return _text(value)
+    try:
+        return _text(json.dumps(value, sort_keys=True, default=repr))
+    except (TypeError, ValueError, RecursionError):  # names of several types, a circle
+        return _text(repr(value))
 
 
 def _fits(http: HttpRequest) -> bool:
     """May `http.body` be read, by Django's own limit?"""
-    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    return hasattr(http, "_body") or limit is None or _length(http) <= limit
+    limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return limit is None or _length(http) <= limit or hasattr(http, "_body")
 
 
 def _length(http: HttpRequest) -> int:
@@ -105,10 +151,11 @@ def _body(http: HttpRequest) -> Iterator[bytes]:
         raise RawPostDataException
     # Longer than what Django would hold in memory, and perhaps never read as `body`: read it as the stream that it
     # is, and lay a copy in its place. A view that asks for `body` gets its RequestDataTooBig as ever.
-    copy = SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115 - the request closes it
+    copy = SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115 - closed with the request
     while chunk := http.read(CHUNK):
         copy.write(chunk)
         yield chunk
     copy.seek(0)
+    weakref.finalize(http, copy.close)
     http._stream = copy  # type: ignore[assignment]  # noqa: SLF001
     http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001

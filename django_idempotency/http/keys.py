@@ -19,7 +19,7 @@ MIN_SHARED_KEY = 20
 ANONYMOUS = "anonymous"
 
 # A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two headers with one.
-_BARE = re.compile(r'[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?')
+_BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
 # RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, only \" and \\ escaped.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 
@@ -73,9 +73,7 @@ def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str |
     """
     if (scope := principal(user)) is not None:
         return scope
-    if policy.scope is not None and (named := policy.scope(request)):
-        if not isinstance(named, str) or not named.isprintable():
-            raise ConfigurationError(f"Policy.scope must return printable text or None, not {type(named).__name__}.")
+    if named := _named(policy, request):
         return bounded(f"scope:{named}")
     if policy.anonymous == "shared":
         if len(key) < MIN_SHARED_KEY:
@@ -84,8 +82,19 @@ def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str |
     return None
 
 
+def _named(policy: Policy, request: HttpRequest) -> str | None:
+    named: Any = policy.scope(request) if policy.scope is not None else None
+    if named is None or isinstance(named, str):
+        return named
+    raise ConfigurationError(f"Policy.scope must return text or None, not {type(named).__name__}.")
+
+
 def bounded(scope: str) -> str:
-    """Return a scope that fits its column, on any database: what is too long or not ASCII is hashed."""
-    if len(scope) <= MAX_KEY and scope.isascii():
+    """Return a scope that fits its column, on any database: what is too long or not printable ASCII is hashed.
+
+    No name can pass for the hash of another: behind its kind stands a colon.
+    """
+    if len(scope) <= MAX_KEY and scope.isascii() and scope.isprintable():
         return scope
-    return f"{scope.partition(':')[0]}:sha256:{hashlib.sha256(scope.encode()).hexdigest()}"
+    digest = hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{scope.partition(':')[0]}#sha256:{digest}"

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
+from django.urls import NoReverseMatch
 
 from ..core import rules
 from ..core.policy import Policy
@@ -46,7 +47,11 @@ def _asks_to_log_in(response: HttpResponseBase) -> bool:
     if response.status_code not in (302, 303, 307):
         return False
     location = response.headers.get("Location", "").partition("?")[0]
-    return bool(location) and location == resolve_url(settings.LOGIN_URL).partition("?")[0]
+    try:
+        login_url = resolve_url(settings.LOGIN_URL)
+    except NoReverseMatch:  # a name that this URLconf does not have
+        return False
+    return bool(location) and location == login_url.partition("?")[0]
 
 
 def capture(response: HttpResponseBase, policy: Policy) -> Outcome:
@@ -118,4 +123,3 @@ def render(response: HttpResponseBase) -> None:
     """Render a template or DRF response that is not rendered yet."""
     if not getattr(response, "is_rendered", True):
         response.render()  # type: ignore[attr-defined]
-

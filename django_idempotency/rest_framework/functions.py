@@ -37,6 +37,4 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
     def answer_problem(problem: Problem) -> Any:
         return problems.answer(view, IdempotencyException(problem))
 
-    return run(
-        request._request, policy, finished, source=request, declared=EVERYTHING, answer_problem=answer_problem
-    )
+    return run(request._request, policy, finished, source=request, declared=EVERYTHING, answer_problem=answer_problem)

@@ -47,8 +47,10 @@ class Dialect:
         return "%s"
 
     def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
-        """Return the INSERT that answers at once. `joined`: inside a caller's transaction. `durable`: the row is on
-        disk before the answer."""
+        """Return the INSERT that answers at once.
+
+        `joined`: inside a caller's transaction. `durable`: the row is on disk before the answer.
+        """
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
 
     @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from contextvars import ContextVar
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,16 +17,13 @@ from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..errors import LostRace, OutcomeUnknown, StoreUnavailable
 from . import faults
 from .base import BaseStore, Hold, Purged
+from .holding import HELD
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
     from .operating import Audit, Intervention
     from .statements import Bound, Statements
-
-#: The records that this thread or task holds. A row lock does not stop its own transaction.
-_HELD: ContextVar[frozenset[tuple[str, UUID]]] = ContextVar("django_idempotency_held", default=frozenset())
-
 
 #: libpq's name for a transaction in which a statement has failed; psycopg 3 and 2 hand it through.
 _INERROR = 3
@@ -60,7 +56,9 @@ class ORMStore(BaseStore):
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
                 run = rules.succession(record)
-                self._write(connection, self._statements.take(ticket, record, attempt=run.attempt, new_life=run.new_life))
+                self._write(
+                    connection, self._statements.take(ticket, record, attempt=run.attempt, new_life=run.new_life)
+                )
         raise LostRace
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -96,7 +94,7 @@ class ORMStore(BaseStore):
         if ticket.guarantee is not Guarantee.ATOMIC:
             yield Hold()
             return
-        held, mine = _HELD.get(), (self.using, ticket.id)
+        held, mine = HELD.get(), (self.using, ticket.id)
         if mine in held:
             yield Hold(joins=True)  # our own caller holds it
             return
@@ -108,11 +106,11 @@ class ORMStore(BaseStore):
                     transaction_ends.enter_context(transaction.atomic(using=self.using))
                     hold.record = self._lock(connection, ticket, takeover=takeover)
                 transaction_ends.enter_context(hold.watch())
-                _HELD.set(held | {mine})
+                HELD.set(held | {mine})
                 try:
                     yield hold
                 finally:
-                    _HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
+                    HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
         except Error as error:
             if not hold.committed and faults.connection_lost(error):
                 raise OutcomeUnknown from error
@@ -185,7 +183,7 @@ class ORMStore(BaseStore):
     def _write(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
         with connection.cursor() as cursor:
             cursor.execute(*bound)
-            return cursor.rowcount
+            return int(cursor.rowcount)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

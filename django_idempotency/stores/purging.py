@@ -45,7 +45,7 @@ def purge(connection: BaseDatabaseWrapper, *, limit: int, since: datetime | None
             deadlines = [deadline for _, deadline in rows]
             if rows:
                 marks = ", ".join(["%s"] * len(rows))
-                cursor.execute(f"DELETE FROM {table} WHERE id IN ({marks})", [id for id, _ in rows])
+                cursor.execute(f"DELETE FROM {table} WHERE id IN ({marks})", [name for name, _ in rows])
     last = max((instant(deadline, connection) for deadline in deadlines), default=None)
     return Purged(count=len(deadlines), resume=last)
 

@@ -36,7 +36,7 @@ class Statements:
         self._insert = lru_cache(maxsize=None)(self._build_insert)
         self._update = lru_cache(maxsize=None)(self._build_update)
         self._quote = quote
-        self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
+        self._types = {field.name: str(field.db_type(connection)) for field in _FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
         self._select = f"SELECT {self._columns}, {self.dialect.clock} FROM {self._table} {self._where_id}"
         self._native_uuid = connection.features.has_native_uuid_field
@@ -139,7 +139,9 @@ class Statements:
         if settlement.expires_in is not None:
             columns.append("expires_at")
             values.append(self.dialect.delay(settlement.expires_in))
-        return self._bind(ticket, columns, values, settlement.new_life, (settlement.fence, None, None), completes=outcome is not None)
+        return self._bind(
+            ticket, columns, values, settlement.new_life, (settlement.fence, None, None), completes=outcome is not None
+        )
 
     def _bind(
         self,

@@ -20,7 +20,7 @@ from uuid import uuid4
 from asgiref.sync import async_to_sync
 
 from ..core import rules
-from ..core.records import MISSING, Guarantee, Outcome, Record, Settlement, Status, Ticket
+from ..core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
 from ..core.rules import Leave
 from ..stores.base import BaseStore
 from .tickets import make_ticket
@@ -96,6 +96,10 @@ class StoreContract:
         self.elapse(store, first.lease - 10)
         assert store.claim(second).owner == first.owner
         assert self.look(store, first).attempt == claimed.attempt == 1
+
+    def test_a_lease_that_is_over_at_once(self, store: BaseStore) -> None:
+        """A claim never takes itself over."""
+        assert store.claim(make_ticket(lease=0)).attempt == 1
 
     def test_other_keys_do_not_meet(self, store: BaseStore) -> None:
         """Another scope or key, even if a collation finds them equal, is another record."""

@@ -1,0 +1,106 @@
+"""How a record's facts are shown, in the list and on its page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from datetime import timezone as datetime_timezone
+from typing import Any
+
+from django.contrib import admin
+from django.utils import formats, timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from .. import redaction
+from ..core.records import Status
+from ..models import IdempotencyRecord
+from .listing import ModelAdmin
+from .standing import next_answer, standing
+
+
+class Columns(ModelAdmin):
+    """Adds what is shown of a row and is no plain column of it."""
+
+    # ------------------------------------------------------------------------------------- the list, two facts a cell
+
+    @admin.display(description=_("key and scope"))
+    def identity(self, row: IdempotencyRecord) -> SafeString:
+        key = row.key if len(row.key) <= 16 else f"{row.key[:8]}…{row.key[-4:]}"
+        return two_lines(key, row.scope)
+
+    @admin.display(description=_("status"))
+    def state_and_guarantee(self, row: IdempotencyRecord) -> SafeString:
+        return two_lines(self.state(row), row.guarantee)
+
+    @admin.display(description=_("created"))
+    def life(self, row: IdempotencyRecord) -> SafeString:
+        if row.status != Status.COMPLETED or row.completed_at is None:
+            return moment(row.created_at, brief=True)
+        seconds = max((row.completed_at - row.created_at).total_seconds(), 0)
+        took = f"{seconds:.2f}" if seconds < 10 else f"{seconds:,.0f}"
+        return two_lines(moment(row.created_at, brief=True), _("done in %s s") % took)
+
+    @admin.display(description=_("expires"))
+    def end(self, row: IdempotencyRecord) -> SafeString:
+        return moment(row.expires_at, brief=True)
+
+    @admin.display(description=_("answer"), empty_value="-")
+    def answer(self, row: IdempotencyRecord) -> int | None:
+        return row.response_status
+
+    # -------------------------------------------------------------------------------------------------- both, the page
+
+    @admin.display(description=_("key"))
+    def whole_key(self, row: IdempotencyRecord) -> SafeString:
+        return format_html("<code>{}</code>", row.key)
+
+    @admin.display(description=_("request"))
+    def request(self, row: IdempotencyRecord) -> SafeString:
+        return format_html("<code>{} {}</code>", row.method, redaction.text(row.path))
+
+    @admin.display(description=_("request digest"))
+    def fingerprint(self, row: IdempotencyRecord) -> Any:
+        digest = bytes(row.digest).hex()
+        return format_html("<code>{}</code>", digest) if digest else _("None: another body may come.")
+
+    @admin.display(description=_("status"))
+    def state(self, row: IdempotencyRecord) -> SafeString:
+        stands = standing(row)
+        return format_html(
+            '<span class="idempotency-label {}" title="{}">{}</span>', stands.value, stands.meaning, stands.label
+        )
+
+    @admin.display(description=_("A request with this key"))
+    def next_request(self, row: IdempotencyRecord) -> str:
+        return str(next_answer(row))
+
+    @admin.display(description=_("leased until"))
+    def leased(self, row: IdempotencyRecord) -> SafeString:
+        return moment(row.lease_until)
+
+    @admin.display(description=_("created"))
+    def created(self, row: IdempotencyRecord) -> SafeString:
+        return moment(row.created_at)
+
+    @admin.display(description=_("completed"), empty_value="-")
+    def done(self, row: IdempotencyRecord) -> SafeString | None:
+        return moment(row.completed_at) if row.completed_at else None
+
+    @admin.display(description=_("expires"))
+    def ends(self, row: IdempotencyRecord) -> SafeString:
+        return moment(row.expires_at)
+
+
+def moment(value: datetime, *, brief: bool = False) -> SafeString:
+    """Show a point in time in the current time zone; `brief` leaves today's date out."""
+    local, today = timezone.localtime(value), timezone.localtime(datetime.now(datetime_timezone.utc)).date()
+    wanted = (
+        "H:i:s" if brief and local.date() == today else "M j, H:i:s" if local.year == today.year else "M j Y, H:i:s"
+    )
+    shown_as = formats.date_format(local, wanted)
+    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), local.isoformat(" "), shown_as)
+
+
+def two_lines(first: Any, second: Any) -> SafeString:
+    return format_html('{}<br><span class="quiet">{}</span>', first, second)

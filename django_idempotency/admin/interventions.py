@@ -1,0 +1,172 @@
+"""The two things an operator may do: confirmed, each under its own permission, and written to the admin's log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.contrib.admin import helpers
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
+
+from ..core.records import Record
+from ..errors import IdempotencyError
+from ..models import IdempotencyRecord
+from ..stores.operating import Intervention
+from ..stores.orm import ORMStore
+from .listing import ModelAdmin, Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """What one of the two is called, and says."""
+
+    name: str
+    call: Callable[..., Intervention]
+    button: Promise
+    title: Promise
+    warning: Promise
+    done: Any  # ngettext_lazy
+    logged: Promise
+
+
+VERBS = {
+    "release": Verb(
+        name="release",
+        call=ORMStore.release,
+        button=_("Release…"),
+        title=_("Release idempotency keys"),
+        warning=_(
+            "The stored response is forgotten, and the next request with the key runs the work again. Make sure first "
+            "that its effect has not happened: what was charged would be charged again. Another body under the key "
+            "still gets 422."
+        ),
+        done=ngettext_lazy("%d record was released.", "%d records were released."),
+        logged=_("Released. It was %(status)s, attempt %(attempt)d."),
+    ),
+    "expire": Verb(
+        name="expire",
+        call=ORMStore.expire,
+        button=_("Expire…"),
+        title=_("Expire idempotency records"),
+        warning=_(
+            "The record counts as expired from now on. The next request with the key, whatever its body, runs the work "
+            "as if there had been none before; a purge deletes the record."
+        ),
+        done=ngettext_lazy("%d record has expired.", "%d records have expired."),
+        logged=_("Expired. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
+    ),
+}
+
+#: What is said of records that were not changed.
+_UNCHANGED = {
+    Intervention.HELD: (
+        messages.WARNING,
+        ngettext_lazy(
+            "%d record was refused, since somebody holds it: a request is at work under its key. Try again later.",
+            "%d records were refused, since somebody holds them: requests are at work under their keys. Try again later.",
+        ),
+    ),
+    Intervention.ALREADY: (
+        messages.INFO,
+        ngettext_lazy("%d record was free or expired already.", "%d records were free or expired already."),
+    ),
+    Intervention.GONE: (
+        messages.WARNING,
+        ngettext_lazy("%d record does not exist any more.", "%d records do not exist any more."),
+    ),
+}
+
+
+class Interventions(ModelAdmin):
+    """Adds *release* and *expire* to a model admin, as actions and as pages of their own."""
+
+    actions = ("release_records", "expire_records")
+
+    def get_store(self) -> ORMStore:
+        raise NotImplementedError
+
+    def may(self, request: HttpRequest, verb: Verb) -> bool:
+        """May this user see records, and do that to them?"""
+        permission = f"{self.opts.app_label}.{verb.name}_record"
+        return self.has_view_permission(request) and request.user.has_perm(permission)
+
+    def has_release_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, VERBS["release"])
+
+    def has_expire_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, VERBS["expire"])
+
+    @admin.action(permissions=["release"], description=_("Release selected keys…"))
+    def release_records(self, request: HttpRequest, queryset: Records) -> HttpResponse | None:
+        return self._selected(request, VERBS["release"])
+
+    @admin.action(permissions=["expire"], description=_("Expire selected records…"))
+    def expire_records(self, request: HttpRequest, queryset: Records) -> HttpResponse | None:
+        return self._selected(request, VERBS["expire"])
+
+    def _selected(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
+        """Ask, then act on the rows that were ticked; not on the queryset, which may be every row there is."""
+        ticked = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
+        rows = list(self.get_queryset(request).filter(pk__in=ticked).defer("response_headers", "response_body"))
+        if request.POST.get("confirmed") != "yes":
+            return self._confirm(request, verb, rows, action=f"{verb.name}_records")
+        self._intervene(request, verb, rows)
+        return None
+
+    def intervention_view(self, request: HttpRequest, record_id: UUID, verb: Verb) -> HttpResponse:
+        """Ask about one record, or act on it (POST)."""
+        if not self.may(request, verb):
+            raise PermissionDenied
+        row = self.get_object(request, str(record_id))
+        if row is None:
+            raise Http404
+        if request.method != "POST":
+            return self._confirm(request, verb, [row])
+        self._intervene(request, verb, [row])
+        return HttpResponseRedirect("../")
+
+    def _confirm(
+        self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], action: str = ""
+    ) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": verb.title,
+            "verb": verb,
+            "rows": rows,
+            "action": action,
+            "checkbox": helpers.ACTION_CHECKBOX_NAME,
+            "opts": self.opts,
+            "media": self.media,
+        }
+        request.current_app = self.admin_site.name
+        template = "admin/django_idempotency/idempotencyrecord/confirm_intervention.html"
+        return TemplateResponse(request, template, context)
+
+    def _intervene(self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord]) -> None:
+        """Act on each row in a short transaction of its own, with its entry in the log; say what became of them."""
+        store, counted = self.get_store(), Counter[Intervention]()
+        for row in rows:
+
+            def audit(record: Record, row: IdempotencyRecord = row) -> None:
+                facts = {"status": record.status.name.lower(), "attempt": record.attempt}
+                self.log_change(request, row, verb.logged % {**facts, "expires": record.expires_at.isoformat()})
+
+            try:
+                counted[verb.call(store, row.pk, audit=audit)] += 1
+            except IdempotencyError as error:
+                self.message_user(request, f"{row}: {error}", messages.ERROR)
+                break
+        if done := counted[Intervention.DONE]:
+            self.message_user(request, verb.done % done, messages.SUCCESS)
+        for outcome, (level, sentence) in _UNCHANGED.items():
+            if count := counted[outcome]:
+                self.message_user(request, sentence % count, level)

@@ -1,0 +1,123 @@
+"""The pages of `IdempotencyRecord`: a list, a record, and nothing to edit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import flatten_fieldsets
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.translation import gettext_lazy as _
+
+from .. import conf
+from ..models import IdempotencyRecord
+from ..registry import stores
+from ..stores.operating import clock
+from ..stores.orm import ORMStore
+from .columns import Columns
+from .interventions import VERBS, Interventions
+from .listing import ExpiryFilter, MethodFilter, RecordChangeList, Records, ResponseFilter
+from .responses import shown
+
+
+@admin.register(IdempotencyRecord)
+class IdempotencyRecordAdmin(Columns, Interventions):
+    """Reads the records of one store. To see a second one, register a subclass with its `store_alias`."""
+
+    #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
+    store_alias: str | None = None
+
+    list_display = ("identity", "request", "state_and_guarantee", "attempt", "answer", "life", "end")
+    list_display_links = ("identity",)
+    list_filter = (ExpiryFilter, "status", "guarantee", MethodFilter, ResponseFilter)
+    list_per_page = 50
+    sortable_by = ()
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # each would count the table
+    search_fields = ("key",)  # shows the search bar; how it searches: listing.py
+    search_help_text = _(
+        "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id: found at once, wherever it "
+        "is. A scope or a key alone: looked for among the newest records of the window at the right."
+    )
+    fieldsets = (
+        (None, {"fields": ("state", "next_request")}),
+        (_("Request"), {"fields": ("scope", "whole_key", "request", "guarantee", "fingerprint")}),
+        (_("Runs"), {"fields": ("attempt", "leased", "owner", "created", "done", "ends", "secret_id", "id")}),
+    )
+
+    class Media:
+        css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
+
+    # --------------------------------------------------------------------------------------------- store and queryset
+
+    def get_store(self) -> ORMStore:
+        """Return the store whose records are shown. Without any ORM store the table is that of the default database."""
+        aliases = conf.get("STORES") if self.store_alias is None else [self.store_alias]
+        for alias in sorted(aliases, key=lambda alias: alias != "default"):
+            store = stores[alias]
+            if isinstance(store, ORMStore):
+                return store
+        return ORMStore()
+
+    def get_queryset(self, request: HttpRequest) -> Records:
+        """Return records of the store's database, each with that database's clock beside it."""
+        using = self.get_store().using
+        return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]))
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RecordChangeList]:
+        return RecordChangeList
+
+    def get_search_results(self, request: HttpRequest, queryset: Records, search_term: str) -> tuple[Records, bool]:
+        return queryset, False  # RecordChangeList searches
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Allow the filters and nothing else: ?response_body__contains= would tell what may not be seen."""
+        return lookup in {"expires", "status__exact", "guarantee__exact", "method", "response"}
+
+    def get_urls(self) -> list[URLPattern]:
+        pages = [
+            path(
+                f"<uuid:record_id>/{verb.name}/",
+                self.admin_site.admin_view(partial(self.intervention_view, verb=verb)),
+                name=f"{self.opts.app_label}_{self.opts.model_name}_{verb.name}",
+            )
+            for verb in VERBS.values()
+        ]
+        urls = [*pages, *super().get_urls()]
+        for url in urls:  # no request-long transaction: an intervention is one of its own, and short
+            for alias in connections:
+                transaction.non_atomic_requests(using=alias)(url.callback)
+        return urls
+
+    # ---------------------------------------------------------------------------------------------------- permissions
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> bool:
+        return False
+
+    # ---------------------------------------------------------------------------------------------------- record page
+
+    def get_readonly_fields(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> list[str]:
+        return flatten_fieldsets(self.fieldsets)
+
+    def render_change_form(  # noqa: PLR0917 - Django's own shape
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: IdempotencyRecord | None = None,
+    ) -> HttpResponse:
+        body_allowed = request.user.has_perm(f"{self.opts.app_label}.view_response")
+        context["response"] = shown(obj, body_allowed=body_allowed) if obj else None
+        context["verbs"] = [verb for verb in VERBS.values() if self.may(request, verb)]
+        return super().render_change_form(request, context, add, change, form_url, obj)

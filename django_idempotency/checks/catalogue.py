@@ -1,0 +1,273 @@
+"""Every check: its code, what it says, and what to type. `docs/reference/checks.md` is this table.
+
+E: what is asked for cannot work. W: it works, and may surprise.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as Caution
+
+PREFIX = "django_idempotency"
+
+_OURS = '"django_idempotency.middleware.IdempotencyMiddleware"'
+_SILENCE = 'SILENCED_SYSTEM_CHECKS = ["django_idempotency.%(code)s"]'
+
+#: Code → (message, hint).
+CATALOGUE: dict[str, tuple[str, str]] = {
+    # ---- Settings
+    "E001": (
+        "IDEMPOTENCY is %(found)s, not a dict.",
+        'Type IDEMPOTENCY = {"TTL": 86400}, or leave it out: every setting has a default.',
+    ),
+    "E002": (
+        'IDEMPOTENCY["%(name)s"] is no setting.',
+        'Did you mean "%(close)s"? There are %(known)s.',
+    ),
+    "E003": (
+        'IDEMPOTENCY["%(name)s"] = %(value)s makes no sense.',
+        '%(expected)s. Type "%(name)s": %(default)s, or leave it out.',
+    ),
+    "E004": (
+        'IDEMPOTENCY["%(name)s"] = %(value)s cannot be imported: %(error)s.',
+        'Type the dotted path of a function, such as "%(name)s": "shop.idempotency.%(function)s".',
+    ),
+    "E005": (
+        'IDEMPOTENCY["%(name)s"], %(lease)s s, is not shorter than IDEMPOTENCY["TTL"], %(ttl)s s.',
+        'Type "TTL": 86400, or a "%(name)s" below %(ttl)s.',
+    ),
+    "E006": (
+        'IDEMPOTENCY["HEADER"] = %(value)s cannot carry a key.',
+        'Type "HEADER": "Idempotency-Key", or another name of letters, digits and hyphens that HTTP itself does not use.',
+    ),
+    "E007": (
+        'IDEMPOTENCY["%(name)s"] holds %(found)s.',
+        (
+            'Type text or bytes that are not empty: "DERIVE_SECRET": os.environ["DERIVE_SECRET"], '
+            '"DERIVE_SECRET_FALLBACKS": [the earlier ones]; or leave both out, and SECRET_KEY serves.'
+        ),
+    ),
+    # ---- Stores
+    "E010": (
+        'IDEMPOTENCY["STORES"] is malformed: %(problem)s.',
+        (
+            'Type "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", '
+            '"OPTIONS": {"using": "default"}}}.'
+        ),
+    ),
+    "E011": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] has no usable BACKEND: %(error)s.',
+        'Type "BACKEND": "django_idempotency.stores.orm.ORMStore", or the dotted path of another BaseStore.',
+    ),
+    "E012": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] cannot be built: %(error)s.',
+        'Type in "OPTIONS" what the backend takes: %(backend)s%(signature)s.',
+    ),
+    "E013": (
+        'IDEMPOTENCY["STORE"] = %(value)s, and IDEMPOTENCY["STORES"] has no such alias.',
+        'Type "STORE": "%(close)s", or add the alias to "STORES".',
+    ),
+    "E014": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database %(using)s, which DATABASES does not have.',
+        'Type "OPTIONS": {"using": "%(close)s"}, or add the database.',
+    ),
+    "E015": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database "%(using)s", whose kind is "%(vendor)s".',
+        'Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite.',
+    ),
+    "E016": (
+        'IDEMPOTENCY["GUARANTEE"] is "atomic", which the store "%(alias)s" cannot keep: it joins no transaction.',
+        'Type "GUARANTEE": "lease", or "STORE": the alias of an ORMStore.',
+    ),
+    # ---- Middleware
+    "E020": (
+        (
+            "IdempotencyMiddleware stands before %(other)s, whose process_view may refuse a request: "
+            "a record would be replayed before that."
+        ),
+        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
+    ),
+    "E021": (
+        "MIDDLEWARE has IdempotencyMiddleware %(count)s times.",
+        f"Keep {_OURS} once, as the last line.",
+    ),
+    "E022": (
+        "IdempotencyMiddleware stands before %(other)s, which says whose a key is.",
+        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
+    ),
+    # ---- Routes
+    "E030": (
+        '%(view)s is async, and no transaction can cover it: it cannot be "atomic".',
+        'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',
+    ),
+    "E031": (
+        "%(view)s has IdempotentViewMixin behind %(other)s in its bases, where it guards nothing.",
+        "Put it first: class %(name)s(IdempotentViewMixin, …).",
+    ),
+    "E032": (
+        "%(view)s has IdempotentViewMixin, and is no view of Django REST framework.",
+        "Take the mixin out, and put @idempotent() on the class.",
+    ),
+    "E033": (
+        (
+            "%(view)s.as_view() stands inside another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
+            "A request with a key raises."
+        ),
+        "Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it.",
+    ),
+    "E034": (
+        "%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.",
+        "Swap the two lines: @idempotent() above @api_view.",
+    ),
+    "E035": (
+        "The policy of %(view)s and IDEMPOTENCY contradict each other: %(error)s",
+        "Type both fields in the policy of %(view)s, or change the setting.",
+    ),
+    "E036": (
+        'The policy of %(view)s asks for the store "%(alias)s", which IDEMPOTENCY["STORES"] does not have.',
+        'Type store="%(close)s", or add the alias to "STORES".',
+    ),
+    "E037": (
+        'The policy of %(view)s is "atomic", which the store "%(alias)s" cannot keep: it joins no transaction.',
+        'Type guarantee="lease", or store= the alias of an ORMStore.',
+    ),
+    "E038": (
+        "%(view)s.idempotency is %(found)s, not a Policy.",
+        "Type idempotency = Policy(required=True, …) in the class.",
+    ),
+    # ---- Databases
+    "W001": (
+        (
+            'The database "%(other)s" is not covered by "atomic", whose records are in "%(using)s": '
+            "what a view writes there is not undone with it."
+        ),
+        (
+            'If it is a replica, type DATABASES["%(other)s"]["TEST"] = {"MIRROR": "%(using)s"}. Where a view writes there, '
+            f'type guarantee="lease" in its policy. Then {_SILENCE}.'
+        ),
+    ),
+    "W002": (
+        'DATABASE_ROUTERS keep the table of django_idempotency out of the database "%(using)s", where a store looks for it.',
+        (
+            'Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type '
+            '"OPTIONS": {"using": …} with a database where it does.'
+        ),
+    ),
+    # ---- check --deploy
+    "E050": (
+        'The table "%(table)s" is missing in the database "%(using)s".',
+        "Type python manage.py migrate django_idempotency --database=%(using)s",
+    ),
+    "W050": (
+        'The database "%(using)s" does not answer, so its settings were not checked: %(error)s.',
+        "Start it, then type python manage.py check --deploy again.",
+    ),
+    "W051": (
+        (
+            'PostgreSQL ("%(using)s") does not look whether a client is still there while a statement runs: '
+            "the key of a dead worker stays locked until its statement ends."
+        ),
+        (
+            'Add "-c client_connection_check_interval=1s" to DATABASES["%(using)s"]["OPTIONS"]["options"], '
+            "or in SQL: ALTER ROLE %(user)s SET client_connection_check_interval = '1s'."
+        ),
+    ),
+    "W052": (
+        'PostgreSQL ("%(using)s") lets a transaction be idle for ever: a worker that hangs in its view holds its key.',
+        (
+            'Add "-c idle_in_transaction_session_timeout=60s" to DATABASES["%(using)s"]["OPTIONS"]["options"] '
+            "(longer than your slowest call to a provider), "
+            "or in SQL: ALTER ROLE %(user)s SET idle_in_transaction_session_timeout = '60s'."
+        ),
+    ),
+    "W053": (
+        (
+            'PostgreSQL ("%(using)s") gives a silent client up only after %(idle)s s: '
+            "so long the key of a vanished host stays locked."
+        ),
+        (
+            'Add "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3" to '
+            'DATABASES["%(using)s"]["OPTIONS"]["options"], '
+            "or in SQL, for each: ALTER ROLE %(user)s SET tcp_keepalives_idle = 30."
+        ),
+    ),
+    "W054": (
+        (
+            'DATABASES["%(using)s"]["OPTIONS"] does not say when a silent PostgreSQL server is given up: '
+            "a worker waits for it until TCP does, which may take hours."
+        ),
+        (
+            'Type DATABASES["%(using)s"]["OPTIONS"].update(keepalives_idle=30, keepalives_interval=10, '
+            "keepalives_count=3, tcp_user_timeout=30_000)."
+        ),
+    ),
+    "W055": (
+        (
+            '%(server)s ("%(using)s") lets a transaction be idle for %(limit)s: '
+            "so long a worker that hangs, or whose host vanished, holds its key."
+        ),
+        (
+            'Type DATABASES["%(using)s"]["OPTIONS"]["init_command"] = "SET SESSION %(variable)s=60" '
+            '(longer than your slowest call to a provider), and "CONN_HEALTH_CHECKS": True beside OPTIONS.'
+        ),
+    ),
+    "W056": (
+        (
+            '%(server)s ("%(using)s") has innodb_rollback_on_timeout=ON: a lock timeout that a view swallows undoes half '
+            'of its transaction, the lock on its key included, and "atomic" cannot see it.'
+        ),
+        "Type innodb_rollback_on_timeout=OFF under [mysqld] in my.cnf, and restart the server.",
+    ),
+    "W057": (
+        (
+            'DATABASES["%(using)s"]["OPTIONS"] has no %(missing)s: '
+            "a worker waits for a server that vanished until TCP gives up, which may take hours."
+        ),
+        (
+            'Type DATABASES["%(using)s"]["OPTIONS"].update(connect_timeout=5, read_timeout=60, write_timeout=60), '
+            "with a read_timeout above your slowest statement."
+        ),
+    ),
+    "W058": (
+        'The records are in SQLite ("%(using)s"), which has one writer: requests with different keys queue for it.',
+        (
+            'Type DATABASES["%(using)s"]["ENGINE"] = "django.db.backends.postgresql" for more than one worker; '
+            f"if one is enough, {_SILENCE}."
+        ),
+    ),
+}
+
+
+def finding(code: str, **facts: Any) -> CheckMessage:
+    """Make the check message of a code."""
+    message, hint = CATALOGUE[code]
+    kind = Error if code.startswith("E") else Caution
+    facts["code"] = code
+    return kind(message % facts, hint=hint % facts, id=f"{PREFIX}.{code}")
+
+
+def closest(name: str, known: Iterable[Any]) -> str:
+    """Return what may have been meant."""
+    return next(iter(get_close_matches(name, map(str, known), n=1, cutoff=0)), "default")
+
+
+def shown(value: Any) -> str:
+    """Return a value's repr, shortened, on one line."""
+    try:
+        return " ".join(_SHORT.repr(value).split())
+    except Exception:  # noqa: BLE001 - a repr of somebody else's
+        return a(value)
+
+
+def a(value: Any) -> str:
+    """Name the kind of a value, which may be a secret."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80

@@ -1,0 +1,86 @@
+"""What the databases under the stores do. Only `check --deploy` connects to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.core.checks import CheckMessage
+from django.db import Error, connections, router
+
+from .. import conf
+from ..core.records import Guarantee
+from ..stores.orm import ORMStore
+from .catalogue import finding, shown
+from .servers import on_server
+from .settings import check_settings
+from .stores import SUPPORTED, built, vendor_of
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+def check_databases(**_: Any) -> list[CheckMessage]:
+    """Check DATABASES and their routers. Nothing is asked of a server."""
+    return [] if check_settings() else [*_uncovered(), *_kept_out()]
+
+
+def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Ask the databases of the ORM stores whether a worker that dies or hangs gives its keys back in time."""
+    if check_settings():
+        return []
+    found: list[CheckMessage] = []
+    for using in _aliases():
+        if databases is None or using in databases:
+            found += _asked(connections[using])
+    return found
+
+
+def _aliases() -> list[str]:
+    """Return the databases that hold records."""
+    stores = [built(alias) for alias in conf.get("STORES")]
+    return list(dict.fromkeys(store.using for store in stores if isinstance(store, ORMStore)))
+
+
+# ---------------------------------------------------------------------------------------------------- without asking
+
+
+def _uncovered() -> Iterator[CheckMessage]:
+    store = built(conf.get("STORE"))
+    if conf.get("GUARANTEE") != Guarantee.ATOMIC or not isinstance(store, ORMStore):
+        return
+    holders = _aliases()
+    places = {_place(connections.settings[using]) for using in holders}
+    for other, settings in connections.settings.items():
+        mirrors = settings.get("TEST", {}).get("MIRROR")
+        if other not in holders and not mirrors and vendor_of(other) in SUPPORTED and _place(settings) not in places:
+            yield finding("W001", other=other, using=store.using)
+
+
+def _place(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(settings.get(name, "")) for name in ("ENGINE", "HOST", "PORT", "NAME"))
+
+
+def _kept_out() -> Iterator[CheckMessage]:
+    from ..models import IdempotencyRecord  # not above: loads the model
+
+    for using in _aliases():
+        if not router.allow_migrate_model(using, IdempotencyRecord):
+            yield finding("W002", using=using)
+
+
+# ------------------------------------------------------------------------------------------------------------ asking
+
+
+def _asked(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+    from ..models import IdempotencyRecord  # not above: loads the model
+
+    table = IdempotencyRecord._meta.db_table
+    try:
+        with connection.cursor() as cursor:
+            found = list(on_server(connection, cursor))
+            if table not in connection.introspection.table_names(cursor):
+                found.append(finding("E050", table=table, using=connection.alias))
+    except Error as error:
+        return [finding("W050", using=connection.alias, error=shown(error))]
+    return found

@@ -1,0 +1,62 @@
+"""Does the middleware stand where it should? Classes are looked at, none is built."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage
+from django.utils.module_loading import import_string
+
+from ..middleware import IdempotencyMiddleware
+from .catalogue import finding
+
+
+def check_middleware(**_: Any) -> list[CheckMessage]:
+    """Check the order of MIDDLEWARE."""
+    return list(_order(_installed()))
+
+
+def guards_every_view() -> bool:
+    """Is the middleware installed?"""
+    return any(_is_a(middleware, IdempotencyMiddleware) for _, middleware in _installed())
+
+
+def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
+    places = [place for place, (_, middleware) in enumerate(installed) if _is_a(middleware, IdempotencyMiddleware)]
+    if not places:
+        return
+    if len(places) > 1:
+        yield finding("E021", count=len(places))
+    for path, middleware in installed[places[0] + 1 :]:
+        if _is_a(middleware, IdempotencyMiddleware):
+            continue
+        if _authenticates(middleware):
+            yield finding("E022", other=path)
+        elif inspect.isclass(middleware) and hasattr(middleware, "process_view"):
+            yield finding("E020", other=path)
+
+
+def _authenticates(middleware: Any) -> bool:
+    """Is it Django's AuthenticationMiddleware? Told by name: importing that wants django.contrib.auth installed."""
+    return inspect.isclass(middleware) and any(
+        f"{base.__module__}.{base.__qualname__}" == "django.contrib.auth.middleware.AuthenticationMiddleware"
+        for base in middleware.__mro__
+    )
+
+
+def _installed() -> list[tuple[str, Any]]:
+    return [(path, _imported(path)) for path in settings.MIDDLEWARE]
+
+
+def _imported(path: str) -> Any:
+    try:
+        return import_string(path)
+    except Exception:  # noqa: BLE001 - Django says so when it loads the middleware
+        return None
+
+
+def _is_a(middleware: Any, cls: type[Any]) -> bool:
+    return inspect.isclass(middleware) and issubclass(middleware, cls)

@@ -1,0 +1,99 @@
+"""Can every store be built, on a database that it knows? Nothing here connects to anything."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.core.checks import CheckMessage
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from .. import conf
+from ..core.records import Guarantee
+from ..registry import stores
+from ..stores.base import BaseStore
+from .catalogue import a, closest, finding, shown
+
+SUPPORTED = ("postgresql", "mysql", "sqlite")
+
+
+def check_stores() -> Iterator[CheckMessage]:
+    """Check STORES, and the STORE that is chosen."""
+    configured = conf.get("STORES")
+    if not isinstance(configured, dict):
+        yield finding("E010", problem=f"it is {a(configured)}")
+        return
+    for alias, entry in configured.items():
+        if (problem := _malformed(alias, entry)) is not None:
+            yield finding("E010", problem=problem)
+        else:
+            yield from _store(alias, entry)
+    chosen = conf.get("STORE")
+    if not isinstance(chosen, str):
+        return
+    if chosen not in configured:
+        yield finding("E013", value=shown(chosen), close=closest(chosen, configured))
+    elif conf.get("GUARANTEE") == Guarantee.ATOMIC and (store := built(chosen)) and not store.supports_atomic:
+        yield finding("E016", alias=chosen)
+
+
+def _malformed(alias: Any, entry: Any) -> str | None:
+    if not isinstance(alias, str) or not alias:
+        return f"the alias {shown(alias)} is no name"
+    if not isinstance(entry, dict):
+        return f'"{alias}" is {a(entry)}, not a dict'
+    if unknown := [key for key in entry if key not in ("BACKEND", "OPTIONS")]:
+        return f'"{alias}" has {shown(unknown[0])}, and only BACKEND and OPTIONS mean something'
+    if not isinstance(entry.get("BACKEND"), str):
+        return f'"{alias}" has no BACKEND, the dotted path of a class'
+    options = entry.get("OPTIONS", {})
+    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+        return f'the OPTIONS of "{alias}" are no dict of names and values'
+    return None
+
+
+def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    try:
+        backend = import_string(entry["BACKEND"])
+    except Exception as error:  # noqa: BLE001 - importing runs somebody else's code
+        yield finding("E011", alias=alias, error=shown(error))
+        return
+    if not (inspect.isclass(backend) and issubclass(backend, BaseStore)):
+        yield finding("E011", alias=alias, error=f"{entry['BACKEND']} is no subclass of BaseStore")
+        return
+    try:
+        store = stores[alias]
+    except Exception as error:  # noqa: BLE001 - the same
+        cause = error.__cause__ or error
+        yield finding(
+            "E012", alias=alias, error=shown(cause), backend=backend.__name__, signature=inspect.signature(backend)
+        )
+        return
+    yield from _database(alias, getattr(store, "using", None))
+
+
+def _database(alias: str, using: Any) -> Iterator[CheckMessage]:
+    if using is None:
+        return  # a store elsewhere
+    if not isinstance(using, str) or using not in connections.settings:
+        yield finding("E014", alias=alias, using=shown(using), close=closest(str(using), connections.settings))
+    elif (vendor := vendor_of(using)) is not None and vendor not in SUPPORTED:
+        yield finding("E015", alias=alias, using=using, vendor=vendor)
+
+
+def vendor_of(using: str) -> str | None:
+    """Return the kind of a database, without connecting; `None` when its driver is missing, as Django will say."""
+    try:
+        return connections[using].vendor
+    except Exception:  # noqa: BLE001 - a backend of somebody else's
+        return None
+
+
+def built(alias: str) -> BaseStore | None:
+    """Return a store, or `None` when it cannot be built, which is said elsewhere."""
+    try:
+        return stores[alias]
+    except Exception:  # noqa: BLE001 - a backend of somebody else's
+        return None

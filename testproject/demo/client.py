@@ -1,0 +1,57 @@
+"""Sends real HTTP requests, a connection each, as somebody's program would."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPMessage, RemoteDisconnected
+from typing import Any
+
+from .rows import Answer
+
+#: Far beyond any answer here: whoever waits this long has found a bug.
+TIMEOUT = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Speaks to one server as one user."""
+
+    host: str
+    port: int
+    token: str
+
+    def charge(self, amount: int, *, key: str | None, card: str = "tok_visa") -> Answer:
+        """Ask for a charge of `amount` paise."""
+        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
+        body = json.dumps({"amount": amount, "currency": "inr", "card": card})
+        try:
+            status, answered, content = self._send("POST", "/api/charges/", body, headers)
+        except (RemoteDisconnected, ConnectionResetError):
+            return Answer(status=None)
+        is_problem = answered.get_content_type() == "application/problem+json"
+        return Answer(
+            status=status,
+            replayed=answered.get("Idempotency-Replayed") == "true",
+            code=json.loads(content)["code"] if is_problem else "",
+            retry_after=int(answered["Retry-After"]) if "Retry-After" in answered else None,
+            body=content,
+        )
+
+    def get(self, path: str) -> Any:
+        """Return the JSON under a path. Raises `OSError`, also for an answer that is not 200."""
+        status, _, content = self._send("GET", path, None, {})
+        if status != 200:
+            raise ConnectionError(f"GET {path} was answered with {status}.")
+        return json.loads(content)
+
+    def _send(
+        self, method: str, path: str, body: str | None, headers: dict[str, str]
+    ) -> tuple[int, HTTPMessage, bytes]:
+        connection = HTTPConnection(self.host, self.port, timeout=TIMEOUT)
+        try:
+            connection.request(method, path, body, {"Authorization": f"Token {self.token}", **headers})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()

@@ -1,0 +1,139 @@
+"""Views that write a row and then end in each of the ways a view can end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, connection, transaction
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.urls import path
+from rest_framework.decorators import api_view
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import idempotent
+from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Effect
+
+
+def write() -> None:
+    Effect.objects.create(label="written", idempotency_key="", attempt=0)
+
+
+def swallow_integrity_error() -> None:
+    """Break the transaction as a view does that catches IntegrityError around a save()."""
+    first = Effect.objects.latest("pk")
+    try:
+        with transaction.atomic(savepoint=False):
+            Effect.objects.create(pk=first.pk, label="twice", idempotency_key="", attempt=0)
+    except IntegrityError:
+        pass
+
+
+def swallow_raw_error() -> None:
+    """Break the transaction behind Django's back, where the database minds (PostgreSQL)."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM there_is_no_such_table")
+    except Exception:  # noqa: BLE001 - whatever the driver calls it
+        pass
+
+
+def end(request: HttpRequest, how: str) -> HttpResponse:
+    """Write, then end as `how` says."""
+    write()
+    handle = getattr(request, "idempotency", None)
+    match how:
+        case "integrity":
+            swallow_integrity_error()
+            return JsonResponse({"how": how}, status=201)
+        case "raw":
+            swallow_raw_error()
+            return JsonResponse({"how": how}, status=201)
+        case "raise":
+            raise LookupError("the view failed")
+        case "404":
+            raise Http404
+        case "denied":
+            raise PermissionDenied
+        case "kept-502":
+            assert handle is not None
+            handle.keep()
+            return JsonResponse({"how": how}, status=502)
+        case "dropped-201":
+            assert handle is not None
+            handle.drop()
+            return JsonResponse({"how": how}, status=201)
+        case "hook":
+            transaction.on_commit(fail)
+            return JsonResponse({"how": how}, status=201)
+        case "durable":
+            with transaction.atomic(durable=True):
+                return JsonResponse({"how": how}, status=201)
+        case _:
+            return JsonResponse({"how": how}, status=int(how))
+
+
+def fail() -> None:
+    raise LookupError("the on_commit callback failed")
+
+
+def middleware_view(request: HttpRequest) -> HttpResponse:
+    return end(request, json.loads(request.body)["how"])
+
+
+@idempotent()
+def decorated(request: HttpRequest) -> HttpResponse:
+    return middleware_view(request)
+
+
+@idempotent(guarantee="lease")
+def leased(request: HttpRequest) -> HttpResponse:
+    return middleware_view(request)
+
+
+def drf_end(request: Request) -> Any:
+    how = request.data["how"]
+    write()
+    if how == "validation":
+        raise ValidationError({"amount": "no"})
+    if how == "payment":
+        error = APIException("declined")
+        error.status_code = 402
+        raise error
+    Effect.objects.latest("pk").delete()
+    done = end(request._request, how)
+    return Response(json.loads(done.content), status=done.status_code)
+
+
+class Mixed(IdempotentViewMixin, APIView):
+    def post(self, request: Request) -> Any:
+        return drf_end(request)
+
+
+@idempotent()
+@api_view(["POST"])
+def above(request: Request) -> Any:
+    return drf_end(request)
+
+
+@api_view(["POST"])
+@idempotent()
+def below(request: Request) -> Any:
+    return drf_end(request)
+
+
+VIEWS: dict[str, Callable[..., Any]] = {
+    "middleware": middleware_view,
+    "decorated": decorated,
+    "leased": leased,
+    "mixed": Mixed.as_view(),
+    "above": above,
+    "below": below,
+}
+urlpatterns = [path(f"{name}/", view) for name, view in VIEWS.items()]

@@ -1,0 +1,171 @@
+"""Async views: a lease, since no transaction can cover them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import engines
+from django.template.response import TemplateResponse
+from django.test import AsyncClient, RequestFactory
+from django.urls import path
+from django.views import View
+
+from django_idempotency import idempotent
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Effect
+
+from .conftest import CHARGE, KEY, effects
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+async def write() -> None:
+    await Effect.objects.acreate(label="written", idempotency_key="", attempt=0)
+
+
+async def end(request: HttpRequest) -> HttpResponse:
+    await write()
+    match request.headers["How"]:
+        case "raise":
+            raise LookupError
+        case "cancel":
+            raise asyncio.CancelledError
+        case "template":
+            return TemplateResponse(request, engines["django"].from_string("Charged {{ sum }}"), {"sum": 3})
+        case how:
+            handle: Any = getattr(request, "idempotency", None)
+            return JsonResponse({"attempt": handle.attempt if handle else 0}, status=int(how))
+
+
+@idempotent(guarantee="lease")
+async def leased(request: HttpRequest) -> HttpResponse:
+    return await end(request)
+
+
+@idempotent(guarantee="lease", on_failure="hold")
+async def holding(request: HttpRequest) -> HttpResponse:
+    return await end(request)
+
+
+@idempotent(guarantee="lease")
+class Leased(View):
+    async def post(self, request: HttpRequest) -> HttpResponse:
+        return await end(request)
+
+
+urlpatterns = [
+    path("leased/", leased),
+    path("holding/", holding),
+    path("class/", Leased.as_view()),
+    path("middleware/", end),
+]
+
+
+@pytest.fixture
+def send(user: User) -> Any:
+    client = AsyncClient(raise_request_exception=False)
+    client.force_login(user)
+
+    def send(url: str, how: str = "201", body: Any = CHARGE, key: str = KEY) -> HttpResponse:
+        headers = {"How": how, "Idempotency-Key": key}
+        answer: HttpResponse = async_to_sync(client.post)(
+            url, body, content_type="application/json", headers=headers
+        )
+        return answer
+
+    return send
+
+
+@pytest.fixture
+def lease_for_the_project(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
+
+
+@pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
+@pytest.mark.usefixtures("lease_for_the_project")
+def test_a_retry_gets_the_first_answer(send: Any, url: str) -> None:
+    """Async function, async class, async under the middleware."""
+    first, retry = send(url), send(url)
+    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert send(url, body={"amount": 1}).status_code == 422
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
+@pytest.mark.parametrize("how", ["raise", "500"])
+@pytest.mark.usefixtures("lease_for_the_project")
+def test_a_failure_frees_the_key(send: Any, url: str, how: str) -> None:
+    """The downstream key is stable, so the next attempt may run at once."""
+    assert [send(url, how).status_code, send(url, how).status_code] == [500, 500]
+    record = IdempotencyRecord.objects.get()
+    assert (record.status, record.attempt) == (Status.FREE, 2)
+
+
+def test_a_failure_may_hold_the_key(send: Any) -> None:
+    """on_failure="hold": busy until the lease ends."""
+    assert send("/holding/", "raise").status_code == 500
+    busy = send("/holding/", "201")
+    assert (busy.status_code, busy.json()["code"]) == (409, "in-progress")
+    assert 25 <= int(busy["Retry-After"]) <= 30
+
+
+def test_a_cancelled_view_never_frees_its_key(user: User) -> None:
+    """The work may still run somewhere: only the lease ends that."""
+    request = RequestFactory().post("/leased/", headers={"How": "cancel", "Idempotency-Key": KEY})
+
+    async def auser() -> User:
+        return user
+
+    request.auser = auser
+
+    async def call() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await leased(request)
+
+    async_to_sync(call)()
+    assert IdempotencyRecord.objects.get().status == Status.RUNNING
+
+
+def test_a_template_response_is_stored_as_rendered(send: Any) -> None:
+    """Rendering may need the database: it happens in a thread."""
+    first, retry = send("/leased/", "template"), send("/leased/", "template")
+    assert first.content == retry.content == b"Charged 3"
+
+
+def test_an_async_view_under_an_atomic_middleware_is_an_error(user: User) -> None:
+    """Never a silent downgrade: the project asked for atomic."""
+    client = AsyncClient()
+    client.force_login(user)
+    with pytest.raises(Exception, match='guarantee="lease"'):
+        async_to_sync(client.post)("/middleware/", headers={"How": "201", "Idempotency-Key": KEY})
+    assert effects() == 0
+
+
+def test_a_sync_view_on_asgi(user: User, settings: Any) -> None:
+    """Claim, view, settle and COMMIT in one thread call, atomic as ever."""
+    settings.ROOT_URLCONF = "testproject.urls"
+    client = AsyncClient()
+    client.force_login(user)
+    answers = [
+        async_to_sync(client.post)(
+            url, CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY + url}
+        )
+        for url in ("/middleware/charges/", "/plain/charges/")
+        for _ in range(2)
+    ]
+    assert [answer.status_code for answer in answers] == [201] * 4
+    assert ["Idempotency-Replayed" in answer for answer in answers] == [False, True] * 2
+    assert effects() == 2
+
+
+def test_atomic_is_refused_where_it_is_written() -> None:
+    """An async view cannot be atomic."""
+    with pytest.raises(ImproperlyConfigured, match="async"):
+        idempotent()(end)

@@ -1,0 +1,103 @@
+"""ATOMIC_REQUESTS=True: the claim is committed before the view's transaction, and what the project rolls back stays so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection, connections
+
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import KEY, Connect, Sender, effects
+from .test_outcomes import BOUND, DRF, KEPT, PLAIN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+outcomes = pytest.mark.urls("tests.doors.outcome_views")
+
+
+@pytest.fixture(autouse=True)
+def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+
+
+#: DRF marks the transaction for rollback when it answers an exception: the answer is as before, the writes are gone.
+ROLLED_BACK = {how: (DRF[how][0], DRF[how][1], 0) for how in ("404", "denied", "validation", "payment")}
+CASES = [
+    *((door, how, expected) for door in ("decorated", "middleware") for how, expected in PLAIN.items()),
+    *((door, how, expected) for door in ("mixed", "above") for how, expected in {**DRF, **ROLLED_BACK}.items()),
+]
+
+
+@outcomes
+@pytest.mark.parametrize(("door", "how", "expected"), CASES)
+def test_the_table(user: User, connect: Connect, door: str, how: str, expected: tuple[int, str, int]) -> None:
+    """As without it, except that DRF's answered exceptions roll back, as the project has asked for."""
+    status, left, written = expected
+    send = connect(f"/{door}/", user)
+    assert send({"how": how}).status_code == status
+    assert effects() == written
+    record = IdempotencyRecord.objects.get()
+    assert (record.status == Status.COMPLETED, bool(record.digest)) == (left == KEPT, left in (KEPT, BOUND))
+    again = send({"how": how})
+    assert ("Idempotency-Replayed" in again) == (left == KEPT)
+
+
+@outcomes
+@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above"])
+def test_an_aborted_transaction_that_nobody_mentions(user: User, connect: Connect, door: str) -> None:
+    """The guarded request leaves ATOMIC_REQUESTS: no savepoint of Django's stumbles over the aborted transaction."""
+    send = connect(f"/{door}/", user)
+    assert [send({"how": "raw"}).status_code, send({"how": "raw"}).status_code] == [201, 201]
+    assert effects() == (0 if connection.vendor == "postgresql" else 1)
+
+
+@outcomes
+@pytest.mark.parametrize("door", ["decorated", "middleware", "leased", "mixed", "above"])
+@pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
+def test_an_exception_rolls_back_with_and_without_a_key(
+    user: User, connect: Connect, door: str, key: str | None
+) -> None:
+    """What a view wrote before it raised is gone, whoever guards it: the project has asked for that."""
+    assert connect(f"/{door}/", user)({"how": "raise"}, key=key).status_code == 500
+    assert effects() == 0
+
+
+@outcomes
+def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
+    """Below @api_view the claim would join the request's transaction: an error says what to swap."""
+    send = connect("/below/", user)
+    send.client.raise_request_exception = True
+    with pytest.raises(ImproperlyConfigured, match="Swap the two lines"):
+        send({"how": "201"})
+
+
+def test_each_door_claims_first(door: Sender) -> None:
+    """When the view runs, the claim is committed: every door has left the request's transaction."""
+    seen: list[Any] = []
+
+    def look(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append((connection.in_atomic_block, sql.split()[0], "django_idempotency_record" in sql))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(look):
+        assert door().status_code == 201
+    first = next(entry for entry in seen if entry[2])
+    assert first[0] is False, seen
+
+
+def test_a_transaction_is_open_without_a_key(door: Sender) -> None:
+    """What is not guarded is as atomic as the project asked."""
+    open_in: list[bool] = []
+
+    def look(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("INSERT") and "payments_effect" in sql:
+            open_in.append(connection.in_atomic_block)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(look):
+        status = door(key=None).status_code
+    assert (status, open_in) in [(201, [True]), (400, [])]  # 400: the route requires a key

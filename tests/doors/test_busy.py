@@ -1,0 +1,167 @@
+"""A duplicate while the first one runs; a store that cannot be reached; a test case's own transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, connections
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import path
+
+from django_idempotency import idempotent
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
+
+from .conftest import Connect, Sender, effects
+from .outcome_views import write
+
+transactional = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.urls(__name__)
+
+entered, leave = threading.Event(), threading.Event()
+
+
+def slow(request: HttpRequest) -> HttpResponse:
+    write()
+    if not entered.is_set():
+        entered.set()
+        assert leave.wait(20)
+    return JsonResponse({}, status=201)
+
+
+urlpatterns = [
+    path("reject/", idempotent()(slow)),
+    path("wait/", idempotent(on_busy="wait", wait=15)(slow)),
+    path("lease-wait/", idempotent(on_busy="wait", wait=15, guarantee="lease")(slow)),
+    path("open/", idempotent(on_store_failure="open")(slow)),
+]
+
+
+@pytest.fixture(autouse=True)
+def events() -> Iterator[None]:
+    entered.clear()
+    leave.clear()
+    yield
+    leave.set()
+
+
+def in_thread(send: Sender, answers: list[Any]) -> threading.Thread:
+    def call() -> None:
+        answers.append(send())
+        connections.close_all()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+@transactional
+def test_a_duplicate_is_told_at_once(user: User, connect: Connect) -> None:
+    """409 with Retry-After while the first is in the view; 422 for another body even then; the replay afterwards."""
+    answers: list[Any] = []
+    first = in_thread(connect("/reject/", user), answers)
+    assert entered.wait(20)
+    send = connect("/reject/", user) if connection.vendor != "sqlite" else None
+    if send is not None:
+        busy = send()
+        assert (busy.status_code, busy.json()["code"]) == (409, "in-progress")
+        assert int(busy["Retry-After"]) >= 1
+        assert send({"amount": 1}).status_code == 422
+    leave.set()
+    first.join(20)
+    assert answers[0].status_code == 201
+    assert connect("/reject/", user)()["Idempotency-Replayed"] == "true"
+    assert effects() == 1
+
+
+@transactional
+@pytest.mark.parametrize("url", ["/wait/", "/lease-wait/"])
+def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """on_busy="wait": it gets the replay as soon as there is one."""
+    monkeypatch.setattr("threading.active_count", lambda: 8)
+    first_sender, second_sender = connect(url, user), connect(url, user)
+    answers: list[Any] = []
+    first = in_thread(first_sender, answers)
+    assert entered.wait(20)
+    told: list[str] = []
+    monkeypatch.setattr("django_idempotency.engine.time.sleep", lambda seconds: (told.append("waits"), leave.set()))
+    second = second_sender()
+    first.join(20)
+    assert told
+    assert (second.status_code, second["Idempotency-Replayed"]) == (201, "true")
+    assert effects() == 1
+
+
+@transactional
+def test_not_more_than_a_quarter_waits(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of three threads nobody may wait: who works must not be starved by who waits."""
+    monkeypatch.setattr("threading.active_count", lambda: 3)
+    monkeypatch.setattr("django_idempotency.engine.time.sleep", lambda seconds: pytest.fail("waited"))
+    first_sender, second_sender = connect("/lease-wait/", user), connect("/lease-wait/", user)
+    answers: list[Any] = []
+    first = in_thread(first_sender, answers)
+    assert entered.wait(20)
+    assert second_sender().status_code == 409
+    leave.set()
+    first.join(20)
+
+
+@pytest.fixture
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def claim(self: ORMStore, ticket: Any) -> Any:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(ORMStore, "claim", claim)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("unreachable")
+def test_an_unreachable_store_closes_the_door(user: User, connect: Connect) -> None:
+    """503 with Retry-After, and the view did not run."""
+    answer = connect("/reject/", user)()
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "store-unavailable", "1")
+    assert effects() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("unreachable")
+def test_an_unreachable_store_may_leave_it_open(user: User, connect: Connect) -> None:
+    """on_store_failure="open": the view runs, unguarded, and its answer says so."""
+    entered.set()
+    answer = connect("/open/", user)()
+    assert (answer.status_code, answer["Idempotency-Degraded"]) == (201, "true")
+    assert effects() == 1
+
+
+@pytest.mark.django_db
+def test_inside_a_test_cases_transaction(user: User, connect: Connect) -> None:
+    """The claim joins it: retries replay, other bodies are refused, and all is forgotten with the test."""
+    entered.set()
+    assert connection.in_atomic_block
+    send = connect("/reject/", user)
+    assert [send().status_code, send()["Idempotency-Replayed"]] == [201, "true"]
+    assert send({"amount": 1}).status_code == 422
+    assert (effects(), IdempotencyRecord.objects.count()) == (1, 1)
+
+
+@pytest.mark.django_db
+def test_forgotten_with_the_test() -> None:
+    """The other half of the one above, whichever runs first."""
+    assert not IdempotencyRecord.objects.exists()
+
+
+@transactional
+def test_a_lost_race_at_settle_is_answered_and_rolled_back(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A settle that is refused inside the guard gives the writes back and says 409: nothing half done."""
+    entered.set()
+    monkeypatch.setattr(ORMStore, "settle", lambda self, ticket, settlement: False)
+    answer = connect("/reject/", user)()
+    assert (answer.status_code, answer["Retry-After"]) == (409, "1")
+    assert effects() == 0

@@ -1,0 +1,150 @@
+"""What only the decorator does: functions, methods and classes; it works, or raises where it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.decorators import login_required, permission_required
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from rest_framework.decorators import api_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import idempotent
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import Connect, effects
+from .outcome_views import write
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+def answer(request: HttpRequest) -> JsonResponse:
+    write()
+    return JsonResponse({"method": request.method}, status=201)
+
+
+@idempotent()
+class Whole(LoginRequiredMixin, View):
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse("read")
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+    def put(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+class OneMethod(View):
+    @idempotent()
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+    def put(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+@idempotent()
+class Drf(APIView):
+    """A DRF class."""
+
+    def post(self, request: Request) -> Response:
+        write()
+        return Response({"method": request.method}, status=201)
+
+
+@idempotent(methods=["PUT"])
+def only_put(request: HttpRequest) -> HttpResponse:
+    return answer(request)
+
+
+urlpatterns = [
+    path("whole/", Whole.as_view()),
+    path("one/", OneMethod.as_view()),
+    path("drf/", Drf.as_view()),
+    path("put/", only_put),
+]
+
+
+@pytest.mark.parametrize("url", ["whole", "one", "drf"])
+def test_classes(user: User, connect: Connect, url: str) -> None:
+    """On a class, on one of its methods, on a DRF class."""
+    send = connect(f"/{url}/", user)
+    first, retry = send(), send()
+    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert effects() == 1
+
+
+def test_a_class_keeps_its_name() -> None:
+    """Reverse look-ups, API docs and tracebacks go by it."""
+    assert (Drf.__name__, Drf.__doc__, Drf.__module__) == ("Drf", "A DRF class.", __name__)
+
+
+def test_mixins_of_the_class_come_first(client: Any, settings: Any) -> None:
+    """LoginRequiredMixin refuses before the key is looked at."""
+    settings.LOGIN_URL = "/login/"
+    assert client.post("/whole/", headers={"Idempotency-Key": "k"}).status_code == 302
+    assert not IdempotencyRecord.objects.exists()
+
+
+def test_only_the_named_methods(user: User, connect: Connect, settings: Any) -> None:
+    """`methods` says on which a key works."""
+    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
+    send = connect("/put/", user)
+    assert [send().status_code, send().status_code, effects()] == [201, 201, 2]
+
+
+def view(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+async def async_view(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+#: What cannot work → what the error says.
+MISUSES: dict[str, tuple[Any, str]] = {
+    "above login_required": (lambda: idempotent()(login_required(view)), "Swap the two lines"),
+    "above permission_required": (lambda: idempotent()(permission_required("x.y")(view)), "Swap the two lines"),
+    "around as_view": (lambda: idempotent()(OneMethod.as_view()), "Put @idempotent\\(\\) on the class"),
+    "in method_decorator": (lambda: method_decorator(idempotent(), name="get")(Whole), "on the method itself"),
+    "async and atomic": (lambda: idempotent()(async_view), 'guarantee="lease"'),
+    "on no view": (lambda: idempotent()(type("Thing", (), {})), "no View"),
+    "without parentheses": (lambda: idempotent()(42), "needs a view"),
+    "unknown field": (lambda: idempotent(requierd=True), "requierd"),
+    "bad value": (lambda: idempotent(ttl=-1), "ttl is a positive number of seconds"),
+    "around a decorated DRF view": (
+        lambda: idempotent()(login_required(api_view(["POST"])(view))),
+        "IdempotentViewMixin|Swap",
+    ),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_what_cannot_work_raises_where_it_is_written(misuse: str) -> None:
+    """At decoration, with what to type instead; never a silent downgrade."""
+    write_it, expected = MISUSES[misuse]
+    with pytest.raises((ImproperlyConfigured, ValueError, TypeError), match=expected):
+        write_it()
+
+
+def test_a_method_of_a_drf_class_raises() -> None:
+    """There the mixin is the door."""
+    with pytest.raises(Exception, match="IdempotentViewMixin|__set_name__") as caught:
+
+        class Wrong(APIView):
+            @idempotent()
+            def post(self, request: Request) -> Response:
+                return Response()
+
+    error = caught.value.__cause__ or caught.value  # a RuntimeError around it until Python 3.12
+    assert "IdempotentViewMixin" in str(error)

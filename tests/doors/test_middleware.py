@@ -1,0 +1,191 @@
+"""What only the middleware does: project wide, last in the list, out of the way of every other door."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.test import Client, override_settings
+from django.urls import path
+from django.utils import timezone
+from rest_framework.decorators import api_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import KEY, Connect, effects
+from .outcome_views import write
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    write()
+    return JsonResponse({"guarded": hasattr(request, "idempotency")}, status=201)
+
+
+def raising(request: HttpRequest) -> HttpResponse:
+    write()
+    raise LookupError
+
+
+@idempotent(ttl=timedelta(hours=1))
+def own_policy(request: HttpRequest) -> HttpResponse:
+    return plain(request)
+
+
+@api_view(["POST"])
+@idempotent(ttl=timedelta(hours=1))
+def own_policy_below(request: Request) -> Response:
+    write()
+    return Response({"guarded": True}, status=201)
+
+
+class Bare(APIView):
+    permission_classes = ()
+
+    def post(self, request: Request) -> Response:
+        write()
+        return Response({"guarded": hasattr(request, "idempotency")}, status=201)
+
+
+class BareRaising(APIView):
+    def post(self, request: Request) -> Response:
+        write()
+        raise LookupError
+
+
+def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return view(request, *args, **kwargs) if request.user.is_staff else HttpResponse(status=403)
+
+    return wrapper
+
+
+urlpatterns = [
+    path("plain/", plain),
+    path("raising/", raising),
+    path("exempt/", idempotency_exempt(functools.wraps(plain)(lambda request: plain(request)))),
+    path("own/", own_policy),
+    path("below/", own_policy_below),
+    path("bare/", Bare.as_view()),
+    path("bare-raising/", BareRaising.as_view()),
+    path("exempt-bare/", idempotency_exempt(Bare.as_view())),
+    path("staff/", staff_only(Bare.as_view())),
+]
+
+
+class Witness:
+    """A middleware with every hook there is."""
+
+    saw: list[str] = []  # noqa: RUF012 - emptied by each test
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, *args: Any) -> None:
+        self.saw.append("view")
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse:
+        self.saw.append(f"exception in transaction: {connection.in_atomic_block}")
+        return HttpResponse("handled", status=418)
+
+
+@pytest.mark.parametrize("url", ["plain", "bare"])
+def test_it_guards_what_has_no_door(user: User, connect: Connect, url: str) -> None:
+    """A plain view and a bare DRF view, with nothing on them."""
+    send = connect(f"/{url}/", user)
+    assert send().json() == {"guarded": True}
+    assert send()["Idempotency-Replayed"] == "true"
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("url", ["exempt", "exempt-bare"])
+def test_an_exempt_view_runs_each_time(user: User, connect: Connect, url: str) -> None:
+    """Login, signup, tokens: nothing of them is stored."""
+    send = connect(f"/{url}/", user)
+    assert [send().json(), send().json()] == [{"guarded": False}] * 2
+    assert effects() == 2
+    assert not IdempotencyRecord.objects.exists()
+
+
+@pytest.mark.parametrize("url", ["own", "below"])
+def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str) -> None:
+    """Guarded once, by the view's own door."""
+    send = connect(f"/{url}/", user)
+    assert [send().status_code, send().status_code] == [201, 201]
+    assert effects() == 1
+    left = IdempotencyRecord.objects.get().expires_at - timezone.now()
+    assert left < timedelta(hours=1)
+
+
+@pytest.mark.parametrize("url", ["plain", "bare"])
+def test_anonymous_is_not_a_principal(url: str) -> None:
+    """Nobody to keep a record for: the request runs, unguarded."""
+    client = Client()
+    answers = [client.post(f"/{url}/", headers={"Idempotency-Key": KEY}) for _ in range(2)]
+    assert [answer.json() for answer in answers] == [{"guarded": False}] * 2
+    assert not IdempotencyRecord.objects.exists()
+
+
+@pytest.mark.parametrize("staff", [False, True])
+def test_a_decorated_drf_view_is_never_run_without_its_decorator(user: User, connect: Connect, staff: bool) -> None:
+    """Rebuilding it from `.cls` would skip the decorator: a keyed request raises, an unkeyed one runs as ever."""
+    user.is_staff = staff
+    user.save()
+    send = connect("/staff/", user)
+    assert send(key=None).status_code == (201 if staff else 403)
+    send.client.raise_request_exception = True
+    with pytest.raises(ImproperlyConfigured, match="IdempotentViewMixin"):
+        send()
+
+
+def test_other_middlewares_hooks_run(user: User, connect: Connect, settings: Any) -> None:
+    """Another's process_view sees a guarded request, and its process_exception answers for it; the writes go."""
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
+    Witness.saw.clear()
+    send = connect("/raising/", user)
+    assert send().status_code == 418
+    assert Witness.saw == ["view", "exception in transaction: True"]
+    assert effects() == 0
+    assert send().status_code == 418
+    assert IdempotencyRecord.objects.get().attempt == 2
+
+
+@override_settings(IDEMPOTENCY={"REQUIRED": True})
+@pytest.mark.parametrize(("url", "status"), [("plain", 400), ("bare", 400), ("exempt", 201)])
+def test_a_key_can_be_required_of_the_project(user: User, connect: Connect, url: str, status: int) -> None:
+    """REQUIRED refuses an unsafe request without a key, but for exempt views."""
+    send = connect(f"/{url}/", user)
+    assert send(key=None).status_code == status
+    assert send().status_code == 201
+
+
+def test_an_exception_of_a_bare_view_releases(user: User, connect: Connect) -> None:
+    """A lent view that raises is rolled back and released, as with the mixin."""
+    send = connect("/bare-raising/", user)
+    assert [send().status_code, send().status_code] == [500, 500]
+    assert (effects(), IdempotencyRecord.objects.get().attempt) == (0, 2)
+
+
+def test_without_a_key_it_costs_no_query(user: User, connect: Connect, django_assert_num_queries: Any) -> None:
+    """0 queries for a request without a key, and for a safe one with it."""
+    client = Client()
+    with django_assert_num_queries(0):
+        assert client.get("/exempt/nothing", headers={"Idempotency-Key": KEY}).status_code == 404
+    with django_assert_num_queries(1):
+        assert client.post("/plain/").status_code == 201

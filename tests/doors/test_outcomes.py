@@ -1,0 +1,141 @@
+"""The outcome table of design §3.3, row by row, through each door: what is remembered, what is committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import Connect, effects
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.outcome_views")]
+
+KEPT, FREE, BOUND = "kept", "free", "bound"
+
+#: How the view ends → status, what becomes of the record, how many of its writes are committed.
+PLAIN: dict[str, tuple[int, str, int]] = {
+    "201": (201, KEPT, 1),
+    "404": (404, BOUND, 0),  # raised: an exception that leaves the view
+    "422": (422, KEPT, 1),
+    "402": (402, KEPT, 1),
+    "400": (400, FREE, 1),
+    "401": (401, FREE, 1),
+    "403": (403, FREE, 1),  # a counted PIN stays counted
+    "409": (409, FREE, 1),
+    "429": (429, FREE, 1),
+    "500": (500, BOUND, 0),
+    "503": (503, BOUND, 0),
+    "raise": (500, BOUND, 0),
+    "denied": (403, BOUND, 0),
+    "integrity": (201, KEPT, 0),  # the view's transaction was marked for rollback; its answer stands
+    "kept-502": (502, KEPT, 0),
+    "dropped-201": (201, FREE, 1),
+}
+
+#: DRF answers its exceptions inside the guard, so they are answers.
+DRF: dict[str, tuple[int, str, int]] = {
+    **PLAIN,
+    "404": (404, KEPT, 1),
+    "denied": (403, FREE, 1),
+    "validation": (400, FREE, 1),
+    "payment": (402, KEPT, 1),
+}
+
+CASES = [
+    *((door, how, expected) for door in ("decorated", "middleware") for how, expected in PLAIN.items()),
+    *((door, how, expected) for door in ("mixed", "above", "below") for how, expected in DRF.items()),
+]
+
+
+@pytest.fixture
+def send(user: User, connect: Connect) -> Any:
+    def send(door: str, how: str, **more: Any) -> Any:
+        return connect(f"/{door}/", user)({"how": how, **more})
+
+    return send
+
+
+@pytest.mark.parametrize(("door", "how", "expected"), CASES)
+def test_the_table(send: Any, door: str, how: str, expected: tuple[int, str, int]) -> None:
+    """Two independent questions: is the answer remembered, are its writes committed?"""
+    status, left, written = expected
+    assert send(door, how).status_code == status
+    assert effects() == written
+    record = IdempotencyRecord.objects.get()
+    assert record.status == (Status.COMPLETED if left == KEPT else Status.FREE)
+    assert bool(record.digest) == (left != FREE)
+
+    changed = send(door, how, another="body")
+    if left == FREE:
+        assert changed.status_code == status  # runs again, with another body
+        assert IdempotencyRecord.objects.get().attempt == 2
+    else:
+        assert changed.status_code == 422
+    again = send(door, how)
+    assert ("Idempotency-Replayed" in again) == (left == KEPT)
+    if left == KEPT:
+        assert again.status_code == status
+        assert effects() == written
+
+
+@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
+def test_an_aborted_transaction_that_nobody_mentions(send: Any, door: str) -> None:
+    """A swallowed SQL error breaks PostgreSQL's transaction: the answer is remembered, the writes are gone."""
+    first, retry = send(door, "raw"), send(door, "raw")
+    assert (first.status_code, retry.status_code) == (201, 201)
+    assert retry["Idempotency-Replayed"] == "true"
+    assert effects() == (0 if connection.vendor == "postgresql" else 1)
+
+
+@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
+def test_an_on_commit_callback_that_fails(send: Any, door: str) -> None:
+    """It fails after COMMIT: the client sees a 500, as Django would answer, and the retry the answer."""
+    assert send(door, "hook").status_code == 500
+    retry = send(door, "hook")
+    assert (retry.status_code, retry["Idempotency-Replayed"]) == (201, "true")
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("door", ["decorated", "mixed", "above", "below"])
+def test_a_durable_block_gets_a_hint(user: User, connect: Connect, door: str) -> None:
+    """atomic(durable=True) cannot be inside a guard; the error says what to type."""
+    sender = connect(f"/{door}/", user)
+    sender.client.raise_request_exception = True
+    with pytest.raises(Exception, match='guarantee="lease"'):
+        sender({"how": "durable"})
+    assert effects() == 0
+
+
+#: In `lease` what the view wrote stays; what is remembered is the same.
+LEASED = {"201": (201, KEPT), "400": (400, FREE), "500": (500, BOUND), "raise": (500, BOUND), "durable": (201, KEPT)}
+
+
+@pytest.mark.parametrize(("how", "expected"), LEASED.items())
+def test_lease_keeps_the_writes(send: Any, how: str, expected: tuple[int, str]) -> None:
+    """Nothing is rolled back for a leased view."""
+    status, left = expected
+    assert send("leased", how).status_code == status
+    assert effects() == 1
+    assert IdempotencyRecord.objects.get().status == (Status.COMPLETED if left == KEPT else Status.FREE)
+
+
+@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above"])
+def test_a_failure_runs_again_as_the_next_attempt(send: Any, door: str) -> None:
+    """After a 500 the same request runs again, and knows it."""
+    send(door, "500")
+    send(door, "500")
+    assert IdempotencyRecord.objects.get().attempt == 2
+
+
+def test_every_door_is_here() -> None:
+    """A door without its rows would not be noticed."""
+    from .outcome_views import VIEWS
+
+    assert {door for door, _, _ in CASES} | {"leased"} == set(VIEWS)
+
+

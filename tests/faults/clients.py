@@ -1,0 +1,106 @@
+"""Customers: those who wait for their answer, and those who do not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx
+
+from .plans import PATIENCE, POLL
+from .servers import Server
+
+CHARGE = {"amount": 2499, "currency": "inr"}
+REPLAYED = "Idempotency-Replayed"
+
+
+def new_key() -> str:
+    return str(uuid.uuid4())
+
+
+class Customer:
+    """Sends charges from many threads. Each request has a connection of its own: nobody knows which worker takes it."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self.headers = {**headers, "X-Customer": "c-1", "Content-Type": "application/json"}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self._http = httpx.Client(limits=limits, timeout=PATIENCE, trust_env=False, verify=False)
+        self._threads = ThreadPoolExecutor(max_workers=64)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self._http.close()
+
+    def post(self, server: Server, path: str, key: str) -> httpx.Response:
+        return self._http.post(server.url + path, json=CHARGE, headers={**self.headers, "Idempotency-Key": key})
+
+    def begin(self, server: Server, path: str, key: str) -> Future[httpx.Response]:
+        """Send a charge, and do not wait for the answer."""
+        return self._threads.submit(self.post, server, path, key)
+
+    def burst(self, server: Server, path: str, keys: Iterable[str]) -> list[httpx.Response]:
+        """Send charges at once, and wait for all answers."""
+        return [future.result() for future in [self.begin(server, path, key) for key in keys]]
+
+    def insist(self, server: Server, path: str, key: str) -> tuple[httpx.Response, float]:
+        """Retry as a good client does, but impatiently, until the answer is not 409. Return it, and after how long."""
+        began = time.monotonic()
+        while time.monotonic() - began < PATIENCE:
+            answer = self.post(server, path, key)
+            if answer.status_code != 409:
+                return answer, time.monotonic() - began
+            assert_busy(answer)
+            time.sleep(5 * POLL)
+        raise TimeoutError(f"{key} stays busy.")
+
+    def begin_insisting(self, server: Server, path: str, key: str) -> Future[tuple[httpx.Response, float]]:
+        """See insist(); do not wait for it."""
+        return self._threads.submit(self.insist, server, path, key)
+
+    def leave_soon(self, server: Server, path: str, key: str) -> Departing:
+        """Send a charge and hang up before it is answered."""
+        return Departing(server, path, {**self.headers, "Idempotency-Key": key})
+
+
+class Departing:
+    """A customer whose connection breaks."""
+
+    def __init__(self, server: Server, path: str, headers: Mapping[str, str]) -> None:
+        body = json.dumps(CHARGE)
+        lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{server.port}", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+        self._socket.sendall("\r\n".join([*lines, "", body]).encode())
+
+    def leave(self) -> None:
+        # No lingering: the server sees a reset, as of a phone that is gone, even when it has written meanwhile.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+
+def assert_busy(answer: httpx.Response) -> None:
+    """Assert that an answer says: in progress, ask again."""
+    assert answer.status_code == 409, answer.text
+    assert answer.json()["code"] == "in-progress"
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+def assert_first(answer: httpx.Response) -> None:
+    assert (answer.status_code, REPLAYED in answer.headers) == (201, False), answer.text
+
+
+def assert_replay(answer: httpx.Response, first: httpx.Response | None = None) -> None:
+    assert (answer.status_code, answer.headers.get(REPLAYED)) == (201, "true"), answer.text
+    assert first is None or answer.content == first.content
+
+
+def assert_unanswered(future: Future[httpx.Response]) -> None:
+    """Assert that the server died with the request in hand."""
+    with suppress(httpx.TransportError):
+        raise AssertionError(f"There was an answer: {future.result().status_code}")

@@ -1,0 +1,84 @@
+"""Servers that stay up for the whole folder, a customer of theirs, and faults that end with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.factories import TokenFactory
+
+from .clients import Customer
+from .database import idle
+from .plans import FOLDER, Faults, until
+from .servers import Server, gunicorn, uvicorn
+
+#: Any text of 32 letters and digits in both places will do (CsrfViewMiddleware).
+CSRF = "c" * 32
+
+
+@pytest.fixture(scope="session")
+def faults_folder(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("faults")
+        patch.setenv(FOLDER, str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def _fleet(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with gunicorn(tmp_path_factory.mktemp("fleet")) as server:
+        yield server
+
+
+@pytest.fixture
+def fleet(_fleet: Server) -> Server:
+    """Return gunicorn with 2 processes of 8 threads, all of them up."""
+    _fleet.await_ready()
+    return _fleet
+
+
+@pytest.fixture(scope="session")
+def asgi(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return uvicorn with the middleware."""
+    with uvicorn(tmp_path_factory.mktemp("asgi")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def asgi_bare(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return uvicorn without the middleware: decorators alone."""
+    with uvicorn(tmp_path_factory.mktemp("asgi"), WITHOUT_MIDDLEWARE="1") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def asgi_lease(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return uvicorn with the middleware, whose guarantee is `lease`."""
+    with uvicorn(tmp_path_factory.mktemp("asgi"), GUARANTEE="lease") as server:
+        yield server
+
+
+@pytest.fixture
+def faults(transactional_db: None, faults_folder: Path) -> Iterator[Faults]:
+    """Return what plans faults. Afterwards all go on, and no request may have left a transaction open."""
+    faults = Faults()
+    try:
+        yield faults
+    finally:
+        faults.end()
+        until(idle, "all transactions have ended")
+
+
+@pytest.fixture
+def customer(user: User, browser: Client, faults: Faults) -> Iterator[Customer]:
+    """Return one who is known by token (DRF), by session (plain Django) and by name (the routes of views.py)."""
+    cookies = f"sessionid={browser.cookies['sessionid'].value}; csrftoken={CSRF}"
+    token = TokenFactory(user=user).key
+    customer = Customer({"Authorization": f"Token {token}", "Cookie": cookies, "X-CSRFToken": CSRF})
+    yield customer
+    faults.end()
+    customer.close()

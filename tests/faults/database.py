@@ -1,0 +1,59 @@
+"""What the test sees of the database beside the servers, and does to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from django.db import connection
+
+from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Charge, Effect
+
+#: How many transactions others have open on the test database.
+_OPEN = {
+    "postgresql": """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+    """,
+    "mysql": """
+        SELECT count(*) FROM information_schema.innodb_trx AS open
+        JOIN information_schema.processlist AS session ON session.id = open.trx_mysql_thread_id
+        WHERE session.db = DATABASE() AND session.id <> CONNECTION_ID()
+    """,
+}
+_END = {"postgresql": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}
+
+
+def idle() -> bool:
+    """Has nobody else a transaction open? On SQLite: is nobody writing?"""
+    if connection.vendor == "sqlite":
+        with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            other.execute("ROLLBACK")
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(_OPEN[connection.vendor])
+        return bool(cursor.fetchone()[0] == 0)
+
+
+def end_session(session: int) -> None:
+    """Cut a database session off, as its server would."""
+    with connection.cursor() as cursor:
+        cursor.execute(_END[connection.vendor], [session])
+
+
+def effects(key: str) -> int:
+    """Count how often work for a key is committed."""
+    return Effect.objects.filter(idempotency_key=key, label="charge").count()
+
+
+def charges() -> int:
+    return Charge.objects.count()
+
+
+def record(key: str) -> IdempotencyRecord:
+    return IdempotencyRecord.objects.get(key=key)

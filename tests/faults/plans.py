@@ -1,0 +1,161 @@
+"""Faults on demand: a test writes down what shall happen to a key, and the process that gets there does it, once.
+
+Files in one folder carry the plan to whatever process serves the request, and the news back:
+`<key>.plan` says point and act, `<key>.reached` says which process and database session got there, `<key>.go` ends a
+pause, `<key>.lost` says that our signal `lost` was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Where a request can be met, in the order in which it gets there.
+POINTS = (
+    "claimed",  # the claim is committed, the guard is not open
+    "guarded",  # the record is locked
+    "writing",  # before the view's first write
+    "viewing",  # in the view, between its writes
+    "written",  # after the view's last write
+    "settled",  # the answer is stored in the transaction
+    "committing",  # just before COMMIT
+    "committed",  # just after COMMIT
+)
+#: What may happen there.
+ACTS = ("kill", "stop", "pause")
+
+FOLDER = "FAULTS_FOLDER"
+POLL = 0.01
+#: Nothing that a test waits for takes as long.
+PATIENCE = 30
+
+
+def until(check: Callable[[], object], what: str, *, patience: float = PATIENCE) -> None:
+    """Poll. Raises `TimeoutError` that says what did not happen."""
+    deadline = time.monotonic() + patience
+    while not check():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Not within {patience} s: {what}.")
+        time.sleep(POLL)
+
+
+# ------------------------------------------------------------------------------------------------ in the server process
+
+
+def news(key: str, kind: str) -> Path:
+    return Path(os.environ[FOLDER]) / f"{key}.{kind}"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file that nobody sees half written."""
+    draft = path.with_suffix(f".draft-{os.getpid()}-{time.monotonic_ns()}")
+    draft.write_text(text)
+    draft.rename(path)
+
+
+def reach(point: str, key: str, *, session: int = 0) -> None:
+    """Do what is planned for this point, if anything is."""
+    if (act := taken(point, key)) is None:
+        return
+    write(news(key, "reached"), f"{os.getpid()} {session}")
+    if act == "pause":
+        until(news(key, "go").exists, f"{key} may go on")
+    else:
+        os.kill(os.getpid(), signal.SIGKILL if act == "kill" else signal.SIGSTOP)
+
+
+async def areach(point: str, key: str) -> None:
+    """See reach(). Other requests of the process go on."""
+    if (act := taken(point, key)) is not None:
+        assert act == "pause", "in a coroutine"
+        write(news(key, "reached"), f"{os.getpid()} 0")
+        while not news(key, "go").exists():
+            await asyncio.sleep(POLL)
+
+
+def taken(point: str, key: str) -> str | None:
+    """Return the act that is planned here, to the first who asks."""
+    plan = news(key, "plan")
+    with suppress(FileNotFoundError):
+        where, act = plan.read_text().split()
+        if where == point:
+            plan.rename(news(key, "taken"))
+            return act
+    return None
+
+
+# ------------------------------------------------------------------------------------------------------- in the test
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was planned for one key."""
+
+    key: str
+    point: str
+    act: str
+
+    def plan(self) -> Fault:
+        assert self.point in POINTS
+        assert self.act in ACTS
+        write(news(self.key, "plan"), f"{self.point} {self.act}")
+        return self
+
+    def await_reached(self) -> Fault:
+        """Wait until the process got there, and stands still if it shall."""
+        until(news(self.key, "reached").exists, f"{self.key} has reached {self.point!r}")
+        if self.act == "stop":
+            until(lambda: state(self.pid).startswith("T"), f"process {self.pid} stands still")
+        if self.act == "kill":
+            until(lambda: state(self.pid) in ("", "Z"), f"process {self.pid} is dead")
+        return self
+
+    @property
+    def pid(self) -> int:
+        return int(news(self.key, "reached").read_text().split()[0])
+
+    @property
+    def session(self) -> int:
+        """Name the database session that serves the request."""
+        return int(news(self.key, "reached").read_text().split()[1])
+
+    def go_on(self) -> None:
+        """End the pause or the stop."""
+        news(self.key, "go").touch()
+        if self.act == "stop" and news(self.key, "reached").exists():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
+
+
+def state(pid: int) -> str:
+    """Return how the system sees a process: `T` is stopped, `Z` a zombie, nothing is no process."""
+    done = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+class Faults:
+    """Every fault of one test. At its end nobody is left waiting."""
+
+    def __init__(self) -> None:
+        self._planned: list[Fault] = []
+
+    def __call__(self, key: str, point: str, act: str) -> Fault:
+        self._planned.append(Fault(key, point, act).plan())
+        return self._planned[-1]
+
+    def end(self) -> None:
+        for fault in self._planned:
+            news(fault.key, "plan").unlink(missing_ok=True)
+            fault.go_on()
+
+
+def lost() -> Iterator[str]:
+    """Yield the keys whose owners were told that they had lost them."""
+    return (path.stem for path in Path(os.environ[FOLDER]).glob("*.lost"))

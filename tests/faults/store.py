@@ -1,0 +1,84 @@
+"""The ORM store, and places in it where a test can kill, stop or hold the process. No line of the package is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_idempotency import signals
+from django_idempotency.core.records import Guarantee, Record, Settlement, Ticket
+from django_idempotency.engine import Operation
+from django_idempotency.stores.base import Hold
+from django_idempotency.stores.orm import ORMStore
+
+from .plans import news, reach
+
+
+class FaultStore(ORMStore):
+    def claim(self, ticket: Ticket) -> Record:
+        record = super().claim(ticket)
+        reach("claimed", ticket.key)
+        return record
+
+    @contextmanager
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+        if ticket.guarantee is not Guarantee.ATOMIC:
+            with super().guard(ticket, takeover=takeover) as hold:
+                yield hold
+            return
+        connection = self._connection
+        with commit_watched(connection, ticket.key), super().guard(ticket, takeover=takeover) as hold:
+            reach("guarded", ticket.key, session=session(connection))
+            with connection.execute_wrapper(partial(around_writes, ticket.key, connection)):
+                yield hold
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        settled = super().settle(ticket, settlement)
+        reach("settled", ticket.key, session=session(self._connection))
+        return settled
+
+
+def around_writes(
+    key: str, connection: BaseDatabaseWrapper, execute: Any, sql: str, params: Any, many: bool, context: Any
+) -> Any:
+    """Meet the first write of a charge, its effect, and the last one, its row."""
+    if sql.startswith("INSERT INTO") and "payments_effect" in sql:
+        reach("writing", key, session=session(connection))
+    done = execute(sql, params, many, context)
+    if sql.startswith("INSERT INTO") and "payments_charge" in sql:
+        reach("written", key, session=session(connection))
+    return done
+
+
+@contextmanager
+def commit_watched(connection: BaseDatabaseWrapper, key: str) -> Iterator[None]:
+    def commit() -> None:
+        reach("committing", key, session=session(connection))
+        really()
+        reach("committed", key, session=session(connection))
+
+    really = connection._commit  # type: ignore[attr-defined]
+    connection._commit = commit  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        connection._commit = really  # type: ignore[attr-defined]
+
+
+def session(connection: BaseDatabaseWrapper) -> int:
+    """Return what the server calls this session; 0 where there is no server, or none any more."""
+    driver = connection.connection
+    if driver is None or connection.vendor == "sqlite":
+        return 0
+    return int(driver.info.backend_pid if connection.vendor == "postgresql" else driver.thread_id())
+
+
+def note_loss(operation: Operation, **_: Any) -> None:
+    news(operation.ticket.key, "lost").touch()
+
+
+signals.lost.connect(note_loss)

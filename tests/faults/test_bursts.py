@@ -1,0 +1,93 @@
+"""Many requests at once, on gunicorn with 2 processes of 8 threads."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+import pytest
+from django.db import connection
+
+from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
+from .database import charges, effects
+from .plans import Faults
+from .servers import Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+MANY = 50
+#: One route for each door.
+DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/", "/middleware/api/charges/")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_identical_requests_at_once_charge_once(fleet: Server, customer: Customer, door: str) -> None:
+    """One effect; every answer is the 201, first or replayed, or a 409 that says when to ask again."""
+    key = new_key()
+    answers = customer.burst(fleet, door, [key] * MANY)
+    firsts = [answer for answer in answers if answer.status_code == 201 and "Idempotency-Replayed" not in answer.headers]
+    assert len(firsts) == 1
+    for answer in answers:
+        if answer.status_code == 409:
+            assert_busy(answer)
+        elif answer is not firsts[0]:
+            assert_replay(answer, firsts[0])
+    assert (effects(key), charges()) == (1, 1)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_different_keys_all_run(fleet: Server, customer: Customer, door: str) -> None:
+    """50 different keys are 50 charges, none refused."""
+    for answer in customer.burst(fleet, door, [new_key() for _ in range(MANY)]):
+        assert_first(answer)
+    assert charges() == MANY
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer: others may queue")
+@pytest.mark.parametrize("point", ["written", "settled"])
+def test_nobody_waits_for_a_neighbour(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+    """While one request stands still in its transaction, 49 others with keys of their own finish."""
+    slow = faults(new_key(), point, "pause")
+    first = customer.begin(fleet, "/api/charges/", slow.key)
+    slow.await_reached()
+    for answer in customer.burst(fleet, "/api/charges/", [new_key() for _ in range(MANY - 1)]):
+        assert_first(answer)
+    assert not first.done()
+    slow.go_on()
+    assert_first(first.result())
+    assert charges() == MANY
+
+
+@pytest.mark.parametrize("point", ["claimed", "written", "settled", "committing"])
+def test_a_duplicate_is_answered_at_once(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+    """409 in under a second wherever the first request stands, and the replay as soon as it has ended."""
+    fault = faults(new_key(), point, "pause")
+    first = customer.begin(fleet, "/api/charges/", fault.key)
+    fault.await_reached()
+    times = []
+    for _ in range(5):
+        began = time.monotonic()
+        assert_busy(customer.post(fleet, "/api/charges/", fault.key))
+        times.append(time.monotonic() - began)
+        if point == "claimed":
+            break  # its CLAIM_LEASE of a second is all that protects it
+    assert median(times) < 1
+    fault.go_on()
+    assert_first(first.result())
+    assert_replay(customer.post(fleet, "/api/charges/", fault.key), first.result())
+    assert effects(fault.key) == 1
+
+
+def test_a_request_slower_than_any_lease_is_not_overtaken(fleet: Server, customer: Customer, faults: Faults) -> None:
+    """Three seconds in the view, CLAIM_LEASE is one: duplicates hear 409 all the while, then get the replay."""
+    fault = faults(new_key(), "written", "pause")
+    first = customer.begin(fleet, "/api/charges/", fault.key)
+    fault.await_reached()
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        for answer in customer.burst(fleet, "/api/charges/", [fault.key] * 5):
+            assert_busy(answer)
+    fault.go_on()
+    assert_first(first.result())
+    assert_replay(customer.post(fleet, "/api/charges/", fault.key), first.result())
+    assert (effects(fault.key), charges()) == (1, 1)

@@ -1,0 +1,56 @@
+"""`kill -9` of the worker, at every point of a request's way."""
+
+from __future__ import annotations
+
+import pytest
+
+from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
+from .database import charges, effects, record
+from .plans import Faults
+from .servers import Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+#: CLAIM_LEASE, and time for a slow machine to notice and to answer.
+SOON = 1 + 3
+DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("point", ["claimed", "guarded", "writing", "written", "settled", "committing"])
+def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, door: str) -> None:
+    """As if it had never been: the next retry runs, within CLAIM_LEASE and a little, as attempt 2."""
+    fault = faults(new_key(), point, "kill")
+    first = customer.begin(fleet, door, fault.key)
+    fault.await_reached()
+    answer, seconds = customer.insist(fleet, door, fault.key)
+    assert_unanswered(first)
+    assert_first(answer)
+    assert seconds < SOON
+    assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 2)
+    assert_replay(customer.post(fleet, door, fault.key), answer)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
+    """The client never heard of it; its retry gets the answer, and nothing runs again."""
+    fault = faults(new_key(), "committed", "kill")
+    first = customer.begin(fleet, door, fault.key)
+    fault.await_reached()
+    assert_replay(customer.post(fleet, door, fault.key))
+    assert_unanswered(first)
+    assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("point", ["claimed", "written", "settled", "committing"])
+def test_a_crowd_retries_after_a_kill(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+    """30 retries at once for a dead worker's key: one of them runs, none fails."""
+    fault = faults(new_key(), point, "kill")
+    first = customer.begin(fleet, "/api/charges/", fault.key)
+    fault.await_reached()
+    crowd = [customer.begin_insisting(fleet, "/api/charges/", fault.key) for _ in range(30)]
+    answers = [future.result()[0] for future in crowd]
+    assert_unanswered(first)
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.content for answer in answers}) == 1
+    assert (effects(fault.key), charges()) == (1, 1)

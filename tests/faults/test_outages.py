@@ -1,0 +1,142 @@
+"""The database goes away: before the view, in it, and at COMMIT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from .clients import Customer, assert_first, assert_replay, new_key
+from .database import charges, effects, end_session, record
+from .plans import Faults, lost
+from .proxy import Proxy
+from .servers import Server, gunicorn
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+#: Each door, open to customers whom no database knows.
+OPEN_DOORS = ("/open/middleware/", "/open/decorator/", "/open/mixin/")
+needs_server = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no server to lose")
+
+
+@pytest.fixture(scope="module")
+def proxy(django_db_setup: None) -> Iterator[Proxy]:
+    settings = connection.settings_dict
+    proxy = Proxy(settings["HOST"], int(settings["PORT"]))
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(scope="module")
+def far(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return gunicorn with a database behind the proxy."""
+    place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
+    with gunicorn(tmp_path_factory.mktemp("far"), **{place: str(proxy.port)}) as server:
+        yield server
+
+
+@needs_server
+@pytest.mark.parametrize("door", OPEN_DOORS)
+def test_no_database_before_the_view(far: Server, proxy: Proxy, customer: Customer, door: str) -> None:
+    """503 that says when to ask again, nothing ran; the same key works when the database is back."""
+    assert_first(customer.post(far, door, new_key()))  # its connection will be found broken
+    key = new_key()
+    proxy.cut()
+    try:
+        for answer in customer.burst(far, door, [key] * 5):
+            assert_unavailable(answer, "store-unavailable")
+    finally:
+        proxy.mend()
+    assert effects(key) == 0
+    answer, _ = customer.insist(far, door, key)
+    assert_first(answer)
+    assert (effects(key), record(key).attempt) == (1, 1)
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the others have a server to lose")
+def test_no_file_before_the_view(
+    customer: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same where the database is a file whose disk is not mounted."""
+    database = Path(connection.settings_dict["NAME"])
+    mount = tmp_path / "mount"
+    with gunicorn(tmp_path_factory.mktemp("far"), DATABASE_NAME=str(mount / database.name)) as server:
+        key = new_key()
+        for door in OPEN_DOORS:
+            assert_unavailable(customer.post(server, door, key), "store-unavailable")
+        mount.symlink_to(database.parent)
+        assert_first(customer.post(server, OPEN_DOORS[0], key))
+    assert effects(key) == 1
+
+
+@needs_server
+@pytest.mark.parametrize("door", OPEN_DOORS)
+def test_cut_off_in_the_view(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
+    """A session that ends in the view takes the effect along: 503, and the retry runs."""
+    fault = faults(new_key(), "viewing", "pause")
+    session = faults(fault.key, "guarded", "pause")
+    first = customer.begin(fleet, door, fault.key)
+    session.await_reached()
+    end_session(session.session)
+    session.go_on()
+    assert first.result().status_code in (500, 503)
+    answer, _ = customer.insist(fleet, door, fault.key)
+    assert_first(answer)
+    assert effects(fault.key) == 1
+
+
+@needs_server
+@pytest.mark.parametrize("point", ["settled", "committing"])
+@pytest.mark.parametrize("door", OPEN_DOORS)
+def test_cut_off_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, door: str) -> None:
+    """COMMIT fails: 503 `outcome-unknown`, told by `lost`; the retry finds out that nothing was committed, and runs."""
+    fault = faults(new_key(), point, "pause")
+    first = customer.begin(fleet, door, fault.key)
+    fault.await_reached()
+    end_session(fault.session)
+    fault.go_on()
+    assert_unavailable(first.result(), "outcome-unknown")
+    assert fault.key in lost()
+    answer, _ = customer.insist(fleet, door, fault.key)
+    assert_first(answer)
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+@needs_server
+@pytest.mark.parametrize("door", OPEN_DOORS)
+def test_the_answer_to_commit_is_lost(
+    far: Server, proxy: Proxy, customer: Customer, faults: Faults, door: str
+) -> None:
+    """COMMIT succeeds, but its answer gets lost: 503 `outcome-unknown`, and the retry finds the first answer."""
+    fault = faults(new_key(), "committing", "pause")
+    first = customer.begin(far, door, fault.key)
+    fault.await_reached()
+    proxy.swallow()
+    try:
+        fault.go_on()
+        assert_unavailable(first.result(), "outcome-unknown")
+    finally:
+        proxy.mend()
+    assert_replay(customer.insist(far, door, fault.key)[0])
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
+
+
+@needs_server
+def test_cut_off_after_commit(fleet: Server, customer: Customer, faults: Faults) -> None:
+    """A session that ends after COMMIT changes nothing: 201, and a replay for whoever asks again."""
+    fault = faults(new_key(), "committed", "pause")
+    first = customer.begin(fleet, "/api/charges/", fault.key)
+    fault.await_reached()
+    end_session(fault.session)
+    fault.go_on()
+    answer = first.result()
+    assert_replay(customer.insist(fleet, "/api/charges/", fault.key)[0])
+    assert (effects(fault.key), charges()) == (1, 1)
+    assert_first(answer)
+
+
+def assert_unavailable(answer, code: str) -> None:
+    assert (answer.status_code, answer.json()["code"]) == (503, code), answer.text
+    assert int(answer.headers["Retry-After"]) >= 1

@@ -1,0 +1,96 @@
+"""A worker that the system stops (SIGSTOP: a paused container, a suspended host), and that wakes late."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
+from .database import charges, effects, end_session, record
+from .plans import Faults, until
+from .servers import Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
+needs_sessions = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no sessions to end")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_stopped_between_claim_and_guard(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
+    """Another takes over after CLAIM_LEASE; the late one wakes, changes nothing and answers with the replay."""
+    fault = faults(new_key(), "claimed", "stop")
+    late = customer.begin(fleet, door, fault.key)
+    fault.await_reached()
+    answer, _ = customer.insist(fleet, door, fault.key)
+    assert_first(answer)
+    fault.go_on()
+    assert_replay(late.result(), answer)
+    assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 2)
+
+
+@needs_sessions
+def test_woken_while_the_other_works(fleet: Server, customer: Customer, faults: Faults) -> None:
+    """The late one finds its record in other hands: 409, and one effect."""
+    key = new_key()
+    fault = faults(key, "claimed", "stop")
+    late = customer.begin(fleet, "/api/charges/", key)
+    fault.await_reached()
+    pid = fault.pid
+    held = faults(key, "written", "pause")  # of whoever takes over
+    taking = customer.begin_insisting(fleet, "/api/charges/", key)
+    until(lambda: fault.pid != pid, "another holds the record")
+    fault.resume(pid)
+    assert_busy(late.result())
+    held.go_on()
+    assert_first(taking.result()[0])
+    assert (effects(key), charges()) == (1, 1)
+
+
+@pytest.mark.parametrize("point", ["guarded", "written", "settled", "committing"])
+def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+    """The row lock says that the owner lives: 409 beyond any lease, in under a second; then its own answer stands."""
+    fault = faults(new_key(), point, "stop")
+    late = customer.begin(fleet, "/api/charges/", fault.key)
+    fault.await_reached()
+    until(lambda: beyond_its_lease(fault.key), "CLAIM_LEASE is over")
+    for _ in range(3):
+        answer = customer.post(fleet, "/api/charges/", fault.key)
+        assert_busy(answer)
+        assert answer.elapsed.total_seconds() < 1
+    fault.go_on()
+    assert_first(late.result())
+    assert_replay(customer.post(fleet, "/api/charges/", fault.key), late.result())
+    assert (effects(fault.key), charges()) == (1, 1)
+
+
+@needs_sessions
+@pytest.mark.parametrize(
+    ("point", "status", "code"),
+    [
+        ("written", 503, "store-unavailable"),  # it learns of it when it stores the answer
+        ("settled", 503, "outcome-unknown"),  # at COMMIT
+        ("committing", 503, "outcome-unknown"),
+    ],
+)
+def test_stopped_in_the_guard_and_cut_off(
+    fleet: Server, customer: Customer, faults: Faults, point: str, status: int, code: str
+) -> None:
+    """The database ends a stopped worker's session: another takes over, and the late one changes nothing."""
+    fault = faults(new_key(), point, "stop")
+    late = customer.begin(fleet, "/api/charges/", fault.key)
+    fault.await_reached()
+    end_session(fault.session)
+    answer, _ = customer.insist(fleet, "/api/charges/", fault.key)
+    assert_first(answer)
+    fault.go_on()
+    assert (late.result().status_code, late.result().json()["code"]) == (status, code)
+    assert late.result().headers["Retry-After"]
+    assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 2)
+    assert_replay(customer.post(fleet, "/api/charges/", fault.key), answer)
+
+
+def beyond_its_lease(key: str) -> bool:
+    from django.utils import timezone
+
+    return record(key).lease_until < timezone.now()

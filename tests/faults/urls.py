@@ -1,0 +1,16 @@
+"""The testproject's routes, and those of views.py."""
+
+from django.urls import include, path
+
+from . import views
+
+urlpatterns = [
+    path("ready/", views.ready),
+    path("open/middleware/", views.bare),
+    path("open/decorator/", views.decorated),
+    path("open/mixin/", views.Mixed.as_view()),
+    path("lease/decorator/", views.leased),
+    path("async/middleware/", views.abare),
+    path("async/decorator/", views.adecorated),
+    path("", include("testproject.urls")),
+]

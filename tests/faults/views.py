@@ -1,0 +1,90 @@
+"""Charges of customers whom no database need know, so that the only one to miss it is the idempotency store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import idempotent
+from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.work import Attempt
+
+from .plans import areach, reach
+
+
+def customer(request: HttpRequest) -> str | None:
+    return request.headers.get("X-Customer")
+
+
+def ready(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(str(os.getpid()))
+
+
+def charge(request: Any) -> dict[str, int]:
+    attempt = Attempt.of(request)
+    effect = attempt.effect("charge")
+    effect.save()
+    reach("viewing", attempt.key)
+    return {"effect": effect.pk, "attempt": attempt.number}
+
+
+async def acharge(request: HttpRequest) -> dict[str, int]:
+    attempt = Attempt.of(request)
+    effect = attempt.effect("charge")
+    await effect.asave()
+    await areach("viewing", attempt.key)
+    await attempt.effect("sent").asave()
+    return {"effect": effect.pk, "attempt": attempt.number}
+
+
+@csrf_exempt
+def bare(request: HttpRequest) -> JsonResponse:
+    """For the middleware."""
+    return JsonResponse(charge(request), status=201)
+
+
+@csrf_exempt
+@idempotent()
+def decorated(request: HttpRequest) -> JsonResponse:
+    return JsonResponse(charge(request), status=201)
+
+
+@csrf_exempt
+@idempotent(guarantee="lease")
+def leased(request: HttpRequest) -> JsonResponse:
+    return JsonResponse(charge(request), status=201)
+
+
+class Mixed(IdempotentViewMixin, APIView):
+    authentication_classes = ()
+    permission_classes = ()
+
+    def post(self, request: Request) -> Response:
+        return Response(charge(request), status=201)
+
+
+#: Tasks need somebody who remembers them.
+BACKGROUND: set[asyncio.Task[dict[str, int]]] = set()
+
+
+@csrf_exempt
+async def abare(request: HttpRequest) -> JsonResponse:
+    """For the middleware. The work goes on when the client, and with it this coroutine, has gone."""
+    work = asyncio.ensure_future(acharge(request))
+    BACKGROUND.add(work)
+    work.add_done_callback(BACKGROUND.discard)
+    return JsonResponse(await asyncio.shield(work), status=201)
+
+
+@csrf_exempt
+@idempotent(guarantee="lease")
+async def adecorated(request: HttpRequest) -> JsonResponse:
+    """See abare()."""
+    return await abare(request)

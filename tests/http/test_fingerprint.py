@@ -1,0 +1,216 @@
+"""What makes a request the same request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.http import HttpRequest
+from django.test import RequestFactory
+
+from django_idempotency import Policy
+from django_idempotency.conf import resolve
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.fingerprint import fingerprint
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+
+
+def request(
+    body: str | bytes = b"", content_type: str = JSON, *, method: str = "POST", path: str = "/", **extra: Any
+) -> HttpRequest:
+    return RequestFactory().generic(method, path, body, content_type=content_type, **extra)
+
+
+def digest(*args: Any, rule: Any = "request", **kwargs: Any) -> bytes:
+    value = fingerprint(request(*args, **kwargs), resolve(Policy(fingerprint=rule)))
+    assert len(value) == 32
+    return value
+
+
+def multipart(*parts: tuple[str, str | None, str, bytes], boundary: str = "b1") -> tuple[bytes, str]:
+    """Write a multipart body of (name, filename, content type, content)."""
+    body = b""
+    for name, filename, content_type, content in parts:
+        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"'.encode()
+        if filename is not None:
+            body += f'; filename="{filename}"\r\nContent-Type: {content_type}'.encode()
+        body += b"\r\n\r\n" + content + b"\r\n"
+    return body + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
+
+
+AMOUNT = ("amount", None, "", b"1")
+RECEIPT = ("receipt", "r.png", "image/png", b"\x89PNG\r\n\x1a\n\0")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"method": "PUT"}, {"path": "/other/"}, {"path": "/?a=1"}, {"content_type": "text/plain"}, {"body": b'{"a":2}'}],
+    ids=str,
+)
+@pytest.mark.parametrize("rule", ["request", "raw"])
+def test_method_path_query_content_type_and_body_count(rule: str, other: dict[str, Any]) -> None:
+    """Each of them makes another request."""
+    base: dict[str, Any] = {"body": b'{"a":1}', "rule": rule}
+    assert digest(**base) == digest(**base)
+    assert digest(**base) != digest(**(base | other))
+
+
+def test_headers_do_not_count() -> None:
+    """Tokens rotate between retries, and a retry may accept something else."""
+    assert digest(b"{}") == digest(b"{}", headers={"Authorization": "Token x", "Accept": "text/html"})
+
+
+@pytest.mark.parametrize("content_type", [JSON, f"{JSON}; charset=utf-8", "APPLICATION/JSON"])
+def test_parameters_and_case_of_the_content_type_do_not_count(content_type: str) -> None:
+    """They say the same."""
+    assert digest(b'{"a": 1}', content_type) == digest(b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (b'{"a":1,"b":[2,{"c":3}]}', b'{ "b" : [2, {"c": 3}],\n"a": 1 }', True),
+        (b'"\\u00e9"', '"é"'.encode(), True),
+        (b"[1,2]", b"[2,1]", False),
+        (b"1.0", b"1", False),
+        (b"1e2", b"100", False),
+        (b"0.1", b"0.10", False),
+        (b"12345678901234567890.01", b"12345678901234567890.02", False),
+        (b"9007199254740993", b"9007199254740992", False),
+        (b'"1"', b"1", False),
+        (b"null", b"", False),
+        (b'{"a":1}', b'{"a":1,"b":null}', False),
+        (b'{"a":1,"a":2}', b'{"a":2}', False),
+        (b'{"a":1,"a":2}', b'{"a":1, "a":2}', False),  # by bytes: which of the two counts is not ours to say
+        (b"NaN", b"NaN", True),
+        (b"NaN", b" NaN", False),
+        (b"[" * 100_000, b" " + b"[" * 100_000, False),
+        (b'{"a":', b'{"a": ', False),
+        (b"\xff", b"\xfe", False),
+        (b'"' + b"x" * (1 << 20) + b'"', b'"' + b"x" * (1 << 20) + b'" ', False),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+@pytest.mark.parametrize("content_type", [JSON, "application/vnd.api+json"])
+def test_json_counts_by_value(content_type: str, one: bytes, other: bytes, same: bool) -> None:
+    """Order and spacing do not; what has no safe value counts by its bytes, and nothing raises."""
+    assert (digest(one, content_type) == digest(other, content_type)) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a=1&b=2", "b=2&a=1", True),
+        ("a=1&a=2", "a=2&a=1", False),
+        ("a=%C3%A9", "a=é", True),
+        ("a=1+2", "a=1%202", True),
+        ("a=1", "a=1&b=", False),
+        ("a=1&b=2", "a=1%26b=2", False),
+        ("a=1&csrfmiddlewaretoken=x", "csrfmiddlewaretoken=y&a=1", True),  # Django masks it anew for each page
+    ],
+)
+def test_a_form_counts_by_its_pairs(one: str, other: str, same: bool) -> None:
+    """As the view sees them, so order within a name counts, and the CSRF token does not."""
+    assert (digest(one, FORM) == digest(other, FORM)) is same
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (multipart(AMOUNT, RECEIPT, boundary="another"), True),
+        (multipart(RECEIPT, AMOUNT), True),
+        (multipart(AMOUNT, (*RECEIPT[:3], RECEIPT[3] + b"\0")), False),
+        (multipart(AMOUNT, ("receipt", "other.png", *RECEIPT[2:])), False),
+        (multipart(AMOUNT, ("receipt", "r.png", "text/html", RECEIPT[3])), False),
+        (multipart(AMOUNT, ("copy", *RECEIPT[1:])), False),
+        (multipart(AMOUNT, ("receipt", None, "", b"r.png")), False),
+        (multipart(("amount", None, "", b"2"), RECEIPT), False),
+        (multipart(AMOUNT, RECEIPT, RECEIPT), False),
+        (multipart(AMOUNT), False),
+    ],
+    ids=["boundary", "order", "content", "filename", "type", "name", "field", "value", "twice", "none"],
+)
+def test_multipart_counts_by_its_parts(other: tuple[bytes, str], same: bool) -> None:
+    """Names, file names, types and contents; a new boundary or another order of names is the same request."""
+    assert (digest(*multipart(AMOUNT, RECEIPT)) == digest(*other)) is same
+
+
+def test_bytes_that_no_encoding_can_write_are_still_a_fingerprint() -> None:
+    """A charset of the client's choice may decode to lone surrogates."""
+    body, content_type = multipart(("a", None, "", b"+2AA-"))
+    other, _ = multipart(("a", None, "", b"+2AE-"))
+    charset = f"{content_type}; charset=utf-7"
+    assert digest(body, charset) != digest(other, charset)
+
+
+@pytest.mark.parametrize(
+    ("rule", "same"), [("request", True), ("raw", False), ("headers", True), (lambda request: "a", True)]
+)
+def test_a_policy_chooses_what_of_the_body_counts(rule: Any, same: bool) -> None:
+    """By value, by bytes, or not at all."""
+    assert (digest(b'{"a":1}', rule=rule) == digest(b'{ "a": 1}', rule=rule)) is same
+
+
+def test_headers_leave_the_body_unread() -> None:
+    """For views that set upload handlers, or read a stream."""
+    sent = request(*multipart(AMOUNT, RECEIPT))
+    fingerprint(sent, resolve(Policy(fingerprint="headers")))
+    sent.upload_handlers = list(sent.upload_handlers)
+    assert sent.read().startswith(b"--b1")
+
+
+@pytest.mark.parametrize("value", [b"a", "a", bytearray(b"a")], ids=repr)
+def test_a_projects_own_fingerprint_counts_beside_method_and_path(value: Any) -> None:
+    """Bytes or text; the rest of the request is still part of it."""
+    assert digest(rule=lambda request: value) == digest(rule=lambda request: b"a")
+    assert digest(rule=lambda request: value) != digest(rule=lambda request: b"b")
+    assert digest(rule=lambda request: value) != digest(rule=lambda request: value, path="/other/")
+
+
+@pytest.mark.parametrize("value", [None, 5, 5.0, ["a"], {"a": 1}])
+def test_a_projects_own_fingerprint_must_be_bytes_or_text(value: Any) -> None:
+    """`bytes(5)` would be five zeros: every request would be the same one."""
+    with pytest.raises(ConfigurationError, match="fingerprint"):
+        digest(rule=lambda request: value)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_the_view_still_finds_the_body(method: str) -> None:
+    """As bytes, and as the stream that it is."""
+    for limit in (10, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("django.conf.settings.DATA_UPLOAD_MAX_MEMORY_SIZE", limit)
+            sent = request(b"x" * 100, "application/octet-stream", method=method)
+            fingerprint(sent, resolve(Policy()))
+            assert sent.read(7) + sent.read() == b"x" * 100
+
+
+def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
+    """Parsed once, by Django."""
+    body, content_type = multipart(AMOUNT, RECEIPT)
+    sent = request(body, content_type)
+    fingerprint(sent, resolve(Policy()))
+    assert sent.POST["amount"] == "1"
+    upload = sent.FILES["receipt"]
+    assert upload.read() == RECEIPT[3]
+
+
+def test_a_body_that_somebody_has_read_is_said_to_be_gone() -> None:
+    """Without it every body would be the same request, and a retry with another would be answered."""
+    sent = request(b"x" * 100, "application/octet-stream")
+    sent.read(10)
+    with pytest.raises(ConfigurationError, match="headers"):
+        fingerprint(sent, resolve(Policy()))
+
+
+def test_raw_takes_the_parts_of_a_form_that_is_parsed_already() -> None:
+    """As after Django's CSRF check, which reads the token from the form."""
+    sent = request(*multipart(AMOUNT, RECEIPT))
+    assert sent.POST["amount"] == "1"
+    raw = resolve(Policy(fingerprint="raw"))
+    value = fingerprint(sent, raw)
+    changed = request(*multipart(("amount", None, "", b"2"), RECEIPT))
+    assert changed.POST["amount"] == "2"
+    assert fingerprint(changed, raw) != value

@@ -1,0 +1,75 @@
+"""Errors as problem documents."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.test import override_settings
+
+from django_idempotency import errors
+from django_idempotency.errors import Problem
+from django_idempotency.http.problems import problem_response
+
+PROBLEMS: dict[type[Problem], tuple[int, str]] = {
+    errors.KeyMissing: (400, "key-missing"),
+    errors.KeyMalformed: (400, "key-malformed"),
+    errors.KeyTooShort: (400, "key-too-short"),
+    errors.ScopeRequired: (400, "scope-required"),
+    errors.RequestMismatch: (422, "request-mismatch"),
+    errors.InProgress: (409, "in-progress"),
+    errors.ResponseNotStored: (409, "response-not-stored"),
+    errors.ReplayRefused: (403, "replay-refused"),
+    errors.StoreUnavailable: (503, "store-unavailable"),
+    errors.OutcomeUnknown: (503, "outcome-unknown"),
+    errors.OwnershipLost: (409, "in-progress"),
+}
+
+
+def subclasses(cls: type[Problem]) -> set[type[Problem]]:
+    return {each for child in cls.__subclasses__() for each in ({child} | subclasses(child))}
+
+
+def test_every_problem_is_in_the_table() -> None:
+    """A code is a promise to clients: a new one is written down here."""
+    assert subclasses(Problem) == set(PROBLEMS)
+
+
+@pytest.mark.parametrize(("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: tuple[int, str]) -> None:
+    """Type, title, status, detail and a stable code; and the address of the page about it in a Link."""
+    status, code = expected
+    response = problem_response(kind())
+    document = json.loads(response.content)
+    assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
+    assert set(document) == {"type", "title", "status", "detail", "code"}
+    assert (document["status"], document["code"]) == (status, code)
+    assert document["type"].endswith(f"#{code}")
+    assert response["Link"] == f'<{document["type"]}>; rel="describedby"'
+    assert response["Cache-Control"] == "no-store"
+    assert document["title"]
+    assert document["detail"].endswith(".")
+    assert "\n" not in document["detail"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (status, _) in PROBLEMS.items() if status in (409, 503)])
+def test_who_may_come_again_is_told_when(kind: type[Problem]) -> None:
+    """Except where coming again cannot help."""
+    expected = None if kind is errors.ResponseNotStored else "1"
+    assert problem_response(kind()).get("Retry-After") == expected
+
+
+def test_a_problem_carries_its_own_headers_and_members() -> None:
+    """What is known more precisely wins over the default."""
+    problem = errors.InProgress(headers={"Retry-After": "7"}, extensions={"original_status": 201})
+    response = problem_response(problem)
+    assert response["Retry-After"] == "7"
+    assert json.loads(response.content)["original_status"] == 201
+
+
+def test_the_address_of_the_docs_is_configurable() -> None:
+    """Type and Link point where the project says."""
+    with override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/errors"}):
+        response = problem_response(errors.KeyMissing())
+    assert json.loads(response.content)["type"] == "https://api.example.com/errors#key-missing"
+    assert response["Link"].startswith("<https://api.example.com/errors#key-missing>")

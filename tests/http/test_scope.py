@@ -1,0 +1,115 @@
+"""Whose a key is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.http import HttpRequest
+from django.test import RequestFactory
+
+from django_idempotency import Policy
+from django_idempotency.conf import resolve
+from django_idempotency.errors import ConfigurationError, KeyTooShort
+from django_idempotency.http.keys import ANONYMOUS, scope_of
+
+LONG_KEY = "k" * 20
+
+#: What `Policy.scope` may return that no column holds as it is.
+AWKWARD = {
+    "too long": "t" * 300,
+    "not ASCII": "société générale",
+    "a NUL": "a\0b",
+    "a line break": "a\nb",
+    "a control character of Latin-1": "a\x85b",
+    "a lone surrogate": "a\ud800b",
+}
+
+
+def whose(user: Any = None, *, key: str = LONG_KEY, **fields: Any) -> str | None:
+    request: HttpRequest = RequestFactory().post("/", headers={"X-Tenant": "acme"})
+    return scope_of(request, user, resolve(Policy(**fields)), key)
+
+
+def test_a_user_is_named_by_model_and_primary_key() -> None:
+    """Two models, or two users of one, never meet."""
+    assert whose(User(pk=7)) == "user:auth.user:7"
+    assert whose(User(pk=8)) == "user:auth.user:8"
+
+
+def test_a_user_that_is_no_model_is_named_by_its_type() -> None:
+    """Such as the token users of stateless authentication."""
+    user = SimpleNamespace(is_authenticated=True, pk="b1")
+    assert whose(user) == "user:types.SimpleNamespace:b1"
+
+
+@pytest.mark.parametrize("user", [None, AnonymousUser(), User(), SimpleNamespace(is_authenticated=True)])
+def test_who_has_no_identity_is_nobody(user: Any) -> None:
+    """Anonymous is no principal, and neither is a user without a primary key."""
+    assert whose(user) is None
+
+
+def test_a_named_scope_stands_in_for_a_user() -> None:
+    """`policy.scope` is asked where nobody is authenticated, and only there."""
+
+    def tenant(request: HttpRequest) -> str:
+        return request.headers["X-Tenant"]
+
+    assert whose(AnonymousUser(), scope=tenant) == "scope:acme"
+    assert whose(User(pk=7), scope=tenant) == "user:auth.user:7"
+
+
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_a_scope_function_may_name_nobody(nobody: str | None) -> None:
+    """Then the request is anonymous."""
+    assert whose(scope=lambda request: nobody) is None
+    assert whose(scope=lambda request: nobody, anonymous="shared") == ANONYMOUS
+
+
+@pytest.mark.parametrize("name", AWKWARD.values(), ids=AWKWARD)
+def test_an_awkward_name_is_hashed(name: str) -> None:
+    """It may come from a header, so it must not end as a 500; distinct names stay distinct."""
+    scope = whose(scope=lambda request: name)
+    assert scope is not None
+    assert scope.isascii()
+    assert scope.isprintable()
+    assert len(scope) <= 255
+    assert scope != whose(scope=lambda request: name + "x")
+
+
+def test_no_name_can_pass_for_the_hash_of_another() -> None:
+    """A tenant that calls itself like a hash reaches nobody else's keys."""
+    hashed = whose(scope=lambda request: "t" * 300)
+    assert hashed is not None
+    assert hashed.startswith("scope")
+    forged = hashed[len("scope") + 1 :]
+    assert whose(scope=lambda request: forged) != hashed
+
+
+def test_no_name_can_pass_for_a_user_or_for_everybody() -> None:
+    """Named scopes have a room of their own."""
+    names = [whose(scope=lambda request, name=name: name) for name in ("user:auth.user:7", ANONYMOUS)]
+    assert names == ["scope:user:auth.user:7", f"scope:{ANONYMOUS}"]
+
+
+@pytest.mark.parametrize("wrong", [7, b"acme", True, ["acme"]])
+def test_a_name_that_is_no_text_is_the_projects_mistake(wrong: Any) -> None:
+    """Said aloud, and without the value."""
+    with pytest.raises(ConfigurationError, match=r"Policy\.scope must return text or None") as caught:
+        whose(scope=lambda request: wrong)
+    assert "acme" not in str(caught.value)
+
+
+def test_a_shared_key_must_be_hard_to_guess() -> None:
+    """Where everybody shares one scope the key is the only secret: 20 characters at least."""
+    assert whose(anonymous="shared", key="k" * 20) == ANONYMOUS
+    with pytest.raises(KeyTooShort):
+        whose(anonymous="shared", key="k" * 19)
+
+
+@pytest.mark.parametrize("fields", [{}, {"scope": lambda request: "acme"}])
+def test_the_key_of_a_principal_may_be_short(fields: dict[str, Any]) -> None:
+    """A user's `1` is nobody else's `1`."""
+    assert whose(None if fields else User(pk=7), key="1", anonymous="shared", **fields) is not None

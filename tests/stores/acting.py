@@ -1,0 +1,124 @@
+"""Who acts in these tests: calls under a key, other connections, and a worker that dies."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+from django.db import connection, connections
+
+from django_idempotency.core.records import Guarantee, Outcome, Ticket
+from django_idempotency.core.rules import Ending, Execute, Verdict
+from django_idempotency.engine import Operation
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+from testproject.payments.models import Effect
+from tests.fakes import Listener
+
+Result = TypeVar("Result")
+
+OUTCOME = Outcome(status=201, headers=(("Location", "/1/"),), body=b"{}")
+
+not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
+
+
+def atomic_ticket(**fields: Any) -> Ticket:
+    """Make a ticket whose lease has lapsed as soon as it is claimed: only the row lock protects it."""
+    return make_ticket(**{"guarantee": Guarantee.ATOMIC, "lease": 0, **fields})
+
+
+#: What this test has called in its own thread; conftest.py ends what a failing test has left open.
+CALLS: list[Call] = []
+
+
+@dataclass
+class Call:
+    """A request under a key, as a door would carry it out."""
+
+    ticket: Ticket = field(default_factory=atomic_ticket)
+    store: BaseStore = field(default_factory=ORMStore)
+    listener: Listener = field(default_factory=Listener)
+
+    def __post_init__(self) -> None:
+        self.operation = Operation(self.store, self.ticket, self.listener)
+        if threading.current_thread() is threading.main_thread():
+            CALLS.append(self)
+
+    def open(self) -> Verdict:
+        return self.operation.open()
+
+    def work(self) -> None:
+        """Do what must happen once."""
+        Effect.objects.create(label="work", idempotency_key=self.ticket.key, attempt=self.operation.attempt)
+
+    def settle(self, ended: Ending = Ending.KEPT, **given: Any) -> None:
+        self.operation.settle(ended, OUTCOME, **given)
+
+    def run(self, ended: Ending = Ending.KEPT) -> Verdict:
+        """Carry the request out, if it may run."""
+        verdict = self.open()
+        if isinstance(verdict, Execute):
+            self.work()
+            self.settle(ended)
+        return verdict
+
+
+def effects() -> int:
+    return Effect.objects.count()
+
+
+def row(ticket: Ticket) -> IdempotencyRecord:
+    return IdempotencyRecord.objects.get(pk=ticket.id)
+
+
+def elsewhere(act: Callable[[], Result]) -> Result:
+    """Act in another thread, through another connection, and return what came of it."""
+    (result,) = together([act])
+    return result
+
+
+def together(acts: list[Callable[[], Result]]) -> list[Result]:
+    """Act in as many threads, through as many connections, all released at one moment."""
+    start = threading.Barrier(len(acts))
+
+    def run(act: Callable[[], Result]) -> Result:
+        try:
+            connection.ensure_connection()
+            start.wait(timeout=30)
+            return act()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return [future.result(timeout=60) for future in [pool.submit(run, act) for act in acts]]
+
+
+def connection_id() -> int:
+    """Name this thread's connection, for `kill`."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()")
+        return int(cursor.fetchone()[0])
+
+
+def kill(victim: int) -> None:
+    """End a connection from the server's side, and return when it is gone."""
+
+    def act() -> None:
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [victim])
+                assert cursor.fetchone()[0] is True
+                return
+            cursor.execute(f"KILL CONNECTION {victim}")
+            alive = 1
+            while alive:  # InnoDB rolls back before the thread leaves the list
+                cursor.execute("SELECT count(*) FROM information_schema.processlist WHERE id = %s", [victim])
+                alive = cursor.fetchone()[0]
+
+    elsewhere(act)

@@ -1,0 +1,161 @@
+"""Connections that break: before the work, in it, and in COMMIT."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, OperationalError, connection
+
+from django_idempotency.core.records import Settlement, Status, Ticket
+from django_idempotency.core.rules import Ending, Execute, Replay
+from django_idempotency.errors import OutcomeUnknown, StoreUnavailable
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.clock import elapse
+from django_idempotency.testing.tickets import make_ticket
+
+from .acting import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def nobody_serves(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let new connections go where no database is."""
+    nowhere = {"NAME": "/no/such/folder/db"} if connection.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"}
+    connection.close()
+    with monkeypatch.context() as patch:
+        for name, value in nowhere.items():
+            patch.setitem(connection.settings_dict, name, value)
+        yield
+
+
+@pytest.mark.parametrize("ticket", [make_ticket(), atomic_ticket()], ids=["lease", "atomic"])
+def test_no_database(nobody_serves: None, ticket: Ticket) -> None:
+    """A database that does not answer is told as such, by every verb, and nothing ran."""
+    call = Call(ticket)
+    with pytest.raises(StoreUnavailable) as raised:
+        call.open()
+    assert isinstance(raised.value.__cause__, OperationalError)
+    assert (call.operation.run, call.listener.events) == (None, [])
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(call.store.aclaim(ticket))
+    with pytest.raises(StoreUnavailable):
+        call.store.purge(limit=1)
+
+
+@not_sqlite
+def test_killed_before_the_guard() -> None:
+    """A connection that breaks before the lock is held runs nothing, and the next claim is made on a new one."""
+
+    class Killed(ORMStore):
+        def claim(self, ticket: Ticket) -> Any:
+            record = super().claim(ticket)
+            kill(connection_id())
+            return record
+
+    call = Call(store=Killed())
+    with pytest.raises(StoreUnavailable):
+        call.open()
+    assert call.operation.run is None
+    connection.close()  # as Django does after each request
+    assert Call().run() == Execute(attempt=2, takeover=True)
+
+
+@not_sqlite
+@pytest.mark.parametrize("noticed", [True, False], ids=["the view fails", "the view has answered"])
+def test_killed_in_the_work(noticed: bool) -> None:
+    """What was written is gone, so no answer is remembered, and the key is free for the next run."""
+    call = Call()
+    call.open()
+    call.work()
+    kill(connection_id())
+    if noticed:
+        with pytest.raises(DatabaseError):
+            call.work()
+        call.settle(Ending.FAILED)
+    else:  # between the view's last statement and ours: its 201 must not outlive its writes
+        with pytest.raises(StoreUnavailable):
+            call.settle(Ending.KEPT)
+    assert (effects(), row(call.ticket).status) == (0, Status.FREE)
+    assert call.listener.events == ["claimed", "released"]
+    assert Call().run() == Execute(attempt=2)
+    assert effects() == 1
+
+
+class KilledBeforeCommit(ORMStore):
+    """Loses its connection after the first settle."""
+
+    killed = False
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        settled = super().settle(ticket, settlement)
+        if not self.killed:
+            self.killed = True
+            kill(connection_id())
+        return settled
+
+
+@not_sqlite
+def test_killed_at_commit() -> None:
+    """When COMMIT gets no answer nobody knows, so nothing is released. The next claim finds out: rolled back."""
+    call = Call(store=KilledBeforeCommit())
+    call.open()
+    call.work()
+    with pytest.raises(OutcomeUnknown):
+        call.settle()
+    assert (call.listener.events, connection.in_atomic_block) == (["claimed", "lost"], False)
+    connection.close()
+    assert (effects(), row(call.ticket).status, row(call.ticket).owner) == (0, Status.RUNNING, call.ticket.owner)
+    assert Call().run() == Execute(attempt=2, takeover=True)
+    assert effects() == 1
+
+
+def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, but it was committed: the next claim replays."""
+    call = Call()
+    call.open()
+    call.work()
+    commit = connection._commit
+
+    def commit_and_break() -> None:
+        commit()
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "_commit", commit_and_break)
+        with pytest.raises(OutcomeUnknown):
+            call.settle()
+    assert call.listener.events == ["claimed", "lost"]
+    assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
+
+
+@not_sqlite
+def test_killed_in_a_lease() -> None:
+    """A settle that cannot be written leaves the record to its lease; the work's answer stands."""
+    call = Call(make_ticket())
+    call.open()
+    call.work()
+    kill(connection_id())
+    call.settle()
+    assert call.listener.events == ["claimed", "lost"]
+    connection.close()
+    assert (effects(), row(call.ticket).status) == (1, Status.RUNNING)
+    elapse(31)
+    assert Call(make_ticket()).run() == Execute(attempt=2)
+
+
+def test_a_missing_table() -> None:
+    """A database without our table is no lost race: the operator is told."""
+    with connection.schema_editor() as schema:
+        schema.execute("ALTER TABLE django_idempotency_record RENAME TO elsewhere")
+    try:
+        with pytest.raises(StoreUnavailable) as raised:
+            Call().open()
+        assert isinstance(raised.value.__cause__, DatabaseError)
+    finally:
+        with connection.schema_editor() as schema:
+            schema.execute("ALTER TABLE elsewhere RENAME TO django_idempotency_record")

@@ -1,0 +1,130 @@
+"""Inside a caller's open transaction: an outer atomic(), or a test case."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+from django.db import connection, transaction
+
+from django_idempotency.core.records import Status
+from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.errors import LostRace
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+
+from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def lock_timeout() -> str | None:
+    if connection.vendor != "postgresql":
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        return str(cursor.fetchone()[0])
+
+
+@pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
+def test_rolled_back_by_the_caller(make: type) -> None:
+    """What the caller rolls back is forgotten, effect and record together; what it commits is kept."""
+    with transaction.atomic():
+        assert Call(make()).run() == Execute(attempt=1)
+        assert Call(make()).run() == Replay(outcome=OUTCOME, attempt=1)
+        transaction.set_rollback(True)
+    assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
+    with transaction.atomic():
+        assert Call(make()).run() == Execute(attempt=1)
+    assert (effects(), IdempotencyRecord.objects.get().status) == (1, Status.COMPLETED)
+
+
+def test_a_failure_ends_only_its_own_part() -> None:
+    """A call that fails inside takes back what it wrote, and nothing of its caller."""
+    with transaction.atomic():
+        Call(atomic_ticket(key="before")).run()
+        Call().run(Ending.FAILED)
+        assert effects() == 1
+        assert Call().run() == Execute(attempt=2)
+    assert effects() == 2
+
+
+@not_sqlite
+@pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
+def test_others_do_not_wait_for_the_caller(make: type) -> None:
+    """While the caller's transaction is open, nobody can know how it ends: others are told "busy", within a second."""
+    with transaction.atomic():
+        assert Call(make()).run() == Execute(attempt=1)
+        started = monotonic()
+        assert elsewhere(lambda: Call(make()).run()) == Busy(retry_after=1)
+        assert monotonic() - started < 1.5
+    assert elsewhere(lambda: Call(make()).run()) == Replay(outcome=OUTCOME, attempt=1)
+
+
+@not_sqlite
+def test_two_callers() -> None:
+    """A caller that meets another's open claim gives up after a second, and its own transaction goes on unharmed."""
+
+    def second() -> tuple[str | None, str | None, float]:
+        with transaction.atomic():
+            Call(atomic_ticket(key="mine")).run()
+            before, started = lock_timeout(), monotonic()
+            with pytest.raises(LostRace):
+                ORMStore().claim(atomic_ticket())
+            waited = monotonic() - started
+            Call(atomic_ticket(key="mine, too")).run()
+            return before, lock_timeout(), waited
+
+    with transaction.atomic():
+        Call().run()
+        before, after, waited = elsewhere(second)
+        transaction.set_rollback(True)
+    assert (before, waited < 1.5) == (after, True)
+    assert effects() == 2
+
+
+def test_settings_end_with_the_claim() -> None:
+    """A claim leaves no setting of its own in the caller's transaction, nor in the connection."""
+    with transaction.atomic():
+        before = lock_timeout()
+        Call().run()
+        Call().run()
+        assert lock_timeout() == before
+    Call(atomic_ticket(key="other")).run()
+    assert lock_timeout() == before
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="The setting is PostgreSQL's")
+def test_the_callers_own_lock_timeout_returns() -> None:
+    """What the caller has set for its transaction is there again after the claim."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '7s'")
+        Call().run()
+        assert lock_timeout() == "7s"
+
+
+@not_sqlite
+def test_a_callers_old_snapshot() -> None:
+    """A key completed after the caller's snapshot was taken is replayed, not run again."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "mysql":
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    with transaction.atomic():
+        assert effects() == 0  # the snapshot
+        elsewhere(lambda: Call().run())
+        assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
+
+
+def test_on_commit_waits_for_the_caller() -> None:
+    """A callback of the work runs when the caller commits, and not before."""
+    seen: list[int] = []
+    with transaction.atomic():
+        call = Call()
+        call.open()
+        transaction.on_commit(lambda: seen.append(1))
+        call.settle()
+        assert seen == []
+    assert seen == [1]

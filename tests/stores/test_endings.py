@@ -1,0 +1,180 @@
+"""How a call ends, row by row of design 3.3, with real writes: what is remembered, and what is committed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import Error, IntegrityError, OperationalError, connection, transaction
+
+from django_idempotency.core.records import Status
+from django_idempotency.core.rules import Ending, Execute, Replay
+from testproject.payments.models import Charge, Effect
+
+from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
+
+TOUCH = "UPDATE payments_effect SET attempt = attempt + 1 WHERE id = %s"
+COMPLETED, FREE = Status.COMPLETED, Status.FREE
+
+
+def clean() -> None:
+    """Write, and nothing else."""
+
+
+def mark() -> None:
+    """DRF's set_rollback, for instance."""
+    transaction.set_rollback(True)
+
+
+def swallow_in_the_orm() -> None:
+    """The ORM marks the transaction by itself: its INSERT failed outside any savepoint."""
+    with pytest.raises(IntegrityError):
+        Effect(pk=Effect.objects.get().pk, label="twice").save(force_insert=True)
+
+
+def swallow_in_a_savepoint() -> None:
+    """As Django's docs say: nothing is marked."""
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Effect(pk=Effect.objects.get().pk, label="twice").save(force_insert=True)
+
+
+def swallow_raw_sql() -> None:
+    """Only PostgreSQL ends the transaction, and tells nobody but the next statement (25P02)."""
+    with pytest.raises(Error), connection.cursor() as cursor:
+        cursor.execute("SELECT no_such_column FROM django_idempotency_record")
+
+
+def doomed_by(happened: Callable[[], None]) -> bool:
+    return happened in (mark, swallow_in_the_orm) or (happened is swallow_raw_sql and connection.vendor == "postgresql")
+
+
+class Endings:
+    @pytest.mark.parametrize("happened", [clean, mark, swallow_in_the_orm, swallow_in_a_savepoint, swallow_raw_sql])
+    @pytest.mark.parametrize(
+        ("ended", "status", "commits", "event"),
+        [
+            (Ending.KEPT, COMPLETED, True, "completed"),
+            (Ending.DROPPED, FREE, True, "released"),  # a returned 403 that counted a failed PIN must count
+            (Ending.FAILED, FREE, False, "released"),
+        ],
+    )
+    def test_row(self, ended: Ending, status: Status, commits: bool, event: str, happened: Callable[[], None]) -> None:
+        """What is remembered and what is committed do not depend on each other."""
+        call = Call()
+        call.open()
+        call.work()
+        happened()
+        call.settle(ended)
+        assert row(call.ticket).status == status
+        assert effects() == int(commits and not doomed_by(happened))
+        assert call.listener.events == ["claimed", event]
+
+    def test_cut(self) -> None:
+        """A cancelled call rolls back and leaves its key to the lease: it may still be running somewhere."""
+        call = Call()
+        call.open()
+        call.work()
+        call.settle(Ending.CUT)
+        assert (row(call.ticket).status, effects(), call.listener.events) == (Status.RUNNING, 0, ["claimed"])
+
+    def test_the_next_run(self) -> None:
+        """Whatever was rolled back runs again, as the next attempt; whatever was kept does not."""
+        Call().run(Ending.FAILED)
+        assert Call().run() == Execute(attempt=2)
+        assert Call().run() == Replay(outcome=OUTCOME, attempt=2)
+        assert effects() == 1
+
+    def test_an_answer_with_its_own_ttl(self) -> None:
+        """A response may move its deadline; its record's birth stays."""
+        call = Call(atomic_ticket(ttl=86400))
+        call.open()
+        call.settle(ttl=60)
+        record = row(call.ticket)
+        assert 59 <= (record.expires_at - record.created_at).total_seconds() <= 62
+
+
+@pytest.mark.django_db(transaction=True)
+class TestAutocommit(Endings):
+    """As a server runs it."""
+
+    def test_a_failed_commit(self) -> None:
+        """A deferred constraint fails at COMMIT: both are forgotten, the key is free, the error is seen."""
+        if connection.vendor == "mysql":
+            pytest.skip("InnoDB checks every constraint at once")
+        call = Call()
+        call.open()
+        call.work()
+        Charge.objects.create(user_id=404, amount=1, currency="inr")
+        with pytest.raises(IntegrityError):
+            call.settle()
+        assert (row(call.ticket).status, effects(), call.listener.events) == (FREE, 0, ["claimed", "released"])
+        assert Call().run() == Execute(attempt=2)
+
+    def test_on_commit_raises(self) -> None:
+        """After COMMIT nothing is taken back: the record stays completed, and the error is seen."""
+        call = Call()
+        call.open()
+        call.work()
+        transaction.on_commit(lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            call.settle()
+        assert (row(call.ticket).status, effects(), call.listener.events) == (COMPLETED, 1, ["claimed", "completed"])
+        assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+
+    def test_on_commit_runs_once(self) -> None:
+        """A callback runs after the commit that holds its writes, and not after a rollback."""
+        seen: list[int] = []
+        for ended in (Ending.FAILED, Ending.KEPT):
+            call = Call()
+            call.open()
+            call.work()
+            transaction.on_commit(lambda: seen.append(elsewhere(effects)))
+            call.settle(ended)
+        assert seen == [1]
+
+    @not_sqlite
+    def test_a_swallowed_deadlock(self) -> None:
+        """A deadlock that the view swallows has taken its writes: its answer is remembered without them."""
+        mine, theirs = (Effect.objects.create(label=label) for label in ("mine", "theirs"))
+        call = Call()
+        call.open()
+        call.work()
+        swallow_a_deadlock(mine, theirs)
+        call.settle()
+        assert sorted(Effect.objects.values_list("label", flat=True)) == ["mine", "theirs"]
+        assert (row(call.ticket).status, call.listener.events) == (COMPLETED, ["claimed", "completed"])
+
+
+def swallow_a_deadlock(mine: Effect, theirs: Effect) -> None:
+    """Make this transaction the victim of a deadlock, and go on as if nothing had happened."""
+    locked, go_on = threading.Event(), threading.Event()
+
+    def opponent() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            if connection.vendor == "postgresql":  # the first to look is the victim
+                cursor.execute("SET LOCAL deadlock_timeout = '20s'")
+            else:  # InnoDB's victim is the one who has written less
+                Effect.objects.bulk_create([Effect(label="ballast") for _ in range(50)])
+            cursor.execute(TOUCH, [theirs.pk])
+            locked.set()
+            assert go_on.wait(timeout=20)
+            cursor.execute(TOUCH, [mine.pk])
+            transaction.set_rollback(True)
+
+    with ThreadPoolExecutor(1) as pool, connection.cursor() as cursor:
+        cursor.execute(TOUCH, [mine.pk])
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL deadlock_timeout = '300ms'")
+        other = pool.submit(elsewhere, opponent)
+        assert locked.wait(timeout=20)
+        go_on.set()
+        with pytest.raises(OperationalError, match="(?i)deadlock"):
+            cursor.execute(TOUCH, [theirs.pk])
+        other.result(timeout=20)
+
+
+@pytest.mark.django_db
+class TestInsideATransaction(Endings):
+    """As a test case runs it. What the caller rolls back is forgotten whole; see test_callers.py."""

@@ -1,0 +1,231 @@
+"""The guard of `atomic`: a row lock in the work's own transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from time import monotonic
+from uuid import uuid4
+
+import pytest
+from django.db import connections, transaction
+
+from django_idempotency.core.records import Guarantee, Status, Ticket
+from django_idempotency.core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay
+from django_idempotency.errors import OwnershipLost
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.clock import elapse
+from django_idempotency.testing.recording import RecordingStore
+
+from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_first_run_and_replay() -> None:
+    """The work runs once; its answer and its writes are there together."""
+    first = Call()
+    assert first.run() == Execute(attempt=1)
+    assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+    assert (effects(), row(first.ticket).get_status_display(), first.listener.events) == (1, "completed", ["claimed", "completed"])
+
+
+def test_nothing_is_seen_before_commit() -> None:
+    """While the owner works, others see its claim, and neither its writes nor its answer."""
+    call = Call()
+    call.open()
+    call.work()
+    assert call.operation._settle_joined(Leave.COMPLETED, OUTCOME, None) is True
+    assert elsewhere(lambda: (effects(), row(call.ticket).status)) == (0, Status.RUNNING)
+    call.settle()
+    assert elsewhere(lambda: (effects(), row(call.ticket).status)) == (1, Status.COMPLETED)
+
+
+@pytest.mark.parametrize("ttl", [86400, 0], ids=["young", "expired"])
+@pytest.mark.parametrize("attempt", ["first run", "takeover"])
+def test_a_living_owner_is_never_overtaken(attempt: str, ttl: int) -> None:
+    """However late it is, and even expired: the row lock says that the owner is alive. Nobody waits to hear it."""
+    if attempt == "takeover":
+        ORMStore().claim(atomic_ticket(ttl=ttl))
+    call = Call(atomic_ticket(ttl=ttl))
+    assert isinstance(call.open(), Execute)
+    call.work()
+    started = monotonic()
+    assert elsewhere(lambda: Call(atomic_ticket(ttl=ttl)).run()) == Busy(retry_after=1)
+    assert monotonic() - started < 1
+    call.settle()
+    assert (effects(), call.listener.events[-1]) == (1, "completed")
+
+
+def test_another_request_meets_a_living_owner() -> None:
+    """Mismatch beats busy, also while the first one runs."""
+    call = Call()
+    call.open()
+    assert elsewhere(lambda: Call(atomic_ticket(body=b"other")).run()) == Mismatch()
+    call.settle()
+
+
+def test_a_dead_owner_is_taken_over() -> None:
+    """When its connection goes, its writes go, its lock goes, and the next one runs."""
+
+    def die() -> None:
+        call = Call()
+        call.open()
+        call.work()
+        connections["default"].close()
+
+    elsewhere(die)
+    assert effects() == 0
+    call = Call()
+    assert call.run() == Execute(attempt=2, takeover=True)
+    record = row(call.ticket)
+    assert (record.owner, record.attempt, record.status, effects()) == (call.ticket.owner, 2, Status.COMPLETED, 1)
+    assert call.listener.events == ["taken_over", "completed"]
+
+
+def test_within_the_claim_lease() -> None:
+    """From claim to lock a lease protects the owner, which has no lock yet."""
+    ORMStore().claim(atomic_ticket(lease=1))
+    assert Call().run() == Busy(retry_after=1)
+
+
+def test_a_takeover_writes_nothing_before_its_settle() -> None:
+    """A worker that dies in a takeover leaves the record as it found it."""
+    store, dead = ORMStore(), atomic_ticket()
+    store.claim(dead)
+    call = Call()
+    call.open()
+    assert elsewhere(lambda: (row(dead).owner, row(dead).attempt)) == (dead.owner, 1)
+    call.operation._guard.close()  # commits whatever the guard has written
+    assert (row(dead).owner, row(dead).attempt) == (dead.owner, 1)
+
+
+def test_a_failed_takeover_counts() -> None:
+    """After a takeover that failed the next run is a third attempt, and the body still binds."""
+    ORMStore().claim(atomic_ticket())
+    call = Call()
+    assert call.run(Ending.FAILED) == Execute(attempt=2, takeover=True)
+    assert (row(call.ticket).status, effects(), call.listener.events) == (Status.FREE, 0, ["taken_over", "released"])
+    assert Call(atomic_ticket(body=b"other")).run() == Mismatch()
+    assert Call().run() == Execute(attempt=3)
+
+
+def test_a_refusal_frees_the_key() -> None:
+    """After a dropped answer a corrected body runs under the same key."""
+    assert Call().run(Ending.DROPPED) == Execute(attempt=1)
+    corrected = Call(atomic_ticket(body=b"corrected"))
+    assert corrected.run() == Execute(attempt=2)
+    assert Call().run() == Mismatch()  # and from then on it is the one that binds
+    assert effects() == 2  # what came with the refusal was committed
+
+
+def test_a_new_life() -> None:
+    """After its retention a key starts again: attempt 1, its own times, nothing of the old answer."""
+    old = Call(atomic_ticket(method="PUT", secret_id="01d"))
+    old.run()
+    elapse(timedelta(days=2))
+    new = Call(atomic_ticket(body=b"other"))
+    assert new.run(Ending.FAILED) == Execute(attempt=1, new_life=True)
+    record = row(new.ticket)
+    assert (record.attempt, record.method, record.secret_id) == (1, new.ticket.method, new.ticket.secret_id)
+    assert (record.response_status, record.response_headers, record.response_body) == (None, "", None)
+    assert record.expires_at - record.created_at > timedelta(hours=23)
+    assert record.completed_at is None
+    assert Call(atomic_ticket(body=b"other")).run() == Execute(attempt=2)
+
+
+def test_a_key_inside_its_own_work() -> None:
+    """The same key inside its own view is busy at once (a lock does not stop its own transaction)."""
+    outer = Call()
+    outer.open()
+    outer.work()
+    assert Call().run() == Busy(retry_after=1)
+    outer.settle()
+    assert (effects(), row(outer.ticket).status) == (1, Status.COMPLETED)
+    assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+
+
+def test_another_key_inside_the_work() -> None:
+    """Another key in the view joins its transaction: they are kept, or forgotten, together."""
+    for ended, remembered in ((Ending.FAILED, 0), (Ending.KEPT, 2)):
+        outer, inner = Call(), Call(atomic_ticket(key="inner"))
+        outer.open()
+        assert isinstance(inner.run(), Execute)
+        outer.work()
+        outer.settle(ended)
+        assert effects() == remembered
+        assert IdempotencyRecord.objects.filter(status=Status.COMPLETED).count() == remembered
+
+
+def test_the_row_is_deleted_under_us() -> None:
+    """Without its record the work is not committed."""
+    call = Call()
+    call.open()
+    call.work()
+    IdempotencyRecord.objects.all().delete()  # in our own transaction: the lock keeps everybody else out
+    with pytest.raises(OwnershipLost):
+        call.settle()
+    assert (effects(), call.listener.events) == (0, ["claimed", "lost"])
+
+
+def test_overtaken_under_the_lock() -> None:
+    """The settle asks for the owner, whatever the lock says."""
+    call = Call()
+    call.open()
+    call.work()
+    IdempotencyRecord.objects.update(owner=uuid4())
+    with pytest.raises(OwnershipLost):
+        call.settle()
+    assert effects() == 0
+
+
+class Delayed(RecordingStore):
+    """Lets something happen between the first claim and its guard."""
+
+    def guard(self, ticket: Ticket, *, takeover: bool = False):
+        if self.verbs == ["claim"]:
+            elsewhere(self.meanwhile)
+        return super().guard(ticket, takeover=takeover)
+
+    def meanwhile(self) -> None:
+        raise NotImplementedError
+
+
+def test_overtaken_between_claim_and_guard() -> None:
+    """Who slept from claim to lock finds the answer of whoever took over, and runs nothing."""
+    store = Delayed(ORMStore())
+    store.meanwhile = lambda: assert_runs(Call())  # type: ignore[method-assign]
+    assert Call(store=store).run() == Replay(outcome=OUTCOME, attempt=2)
+    assert (effects(), store.verbs) == (1, ["claim", "guard"])
+
+
+def assert_runs(call: Call) -> None:
+    assert isinstance(call.run(), Execute)
+
+
+def test_purged_between_claim_and_guard() -> None:
+    """A claim whose row is gone is made again."""
+    store = Delayed(ORMStore())
+    store.meanwhile = lambda: IdempotencyRecord.objects.all().delete() and None  # type: ignore[method-assign,return-value]
+    assert Call(store=store).run() == Execute(attempt=1)
+    assert (effects(), store.verbs) == (1, ["claim", "guard", "claim", "guard", "settle"])
+
+
+def test_durable_inside_a_guard() -> None:
+    """Django itself refuses a durable block inside ours: it would not be durable."""
+    call = Call()
+    call.open()
+    with pytest.raises(RuntimeError, match="durable"), transaction.atomic(durable=True):
+        pass
+    call.settle()
+
+
+def test_a_lease_beside_atomic() -> None:
+    """A `lease` ticket on an `atomic` record waits for its lease and is fenced like any other."""
+    first = atomic_ticket(lease=30)
+    ORMStore().claim(first)
+    leased = replace(first, owner=uuid4(), guarantee=Guarantee.LEASE)
+    assert isinstance(Call(leased).run(), Busy)
+    elapse(31)
+    assert Call(leased).run() == Execute(attempt=2)

@@ -1,0 +1,221 @@
+"""What each verb sends to the database, in number and shape (design 5). A trip more is a promise broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import Error, connection, transaction
+from django.db.models.sql.compiler import SQLCompiler, SQLInsertCompiler, SQLUpdateCompiler
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+
+from .acting import OUTCOME, Call, atomic_ticket
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+#: What a call does → the statements that it costs over its own work.
+FIRST_ATOMIC = {
+    "postgresql": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
+    "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
+    # Read first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot.
+    "sqlite": ["SELECT", "INSERT", "BEGIN", "UPDATE", "SELECT", "UPDATE", "COMMIT"],
+}
+FIRST_LEASE = {"postgresql": ["INSERT", "UPDATE"], "mysql": ["INSERT", "UPDATE"], "sqlite": ["SELECT", "INSERT", "UPDATE"]}
+KNOWN_KEY = {"postgresql": ["INSERT", "SELECT"], "mysql": ["INSERT", "SELECT"], "sqlite": ["SELECT"]}
+RELEASED = {
+    "postgresql": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
+    "mysql": ["BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
+    "sqlite": ["BEGIN", "UPDATE", "SELECT", "UPDATE", "COMMIT"],
+}
+
+
+class Sent(list[str]):
+    """The statements of a block, each as its verb and its lock."""
+
+    def __init__(self) -> None:
+        self.raw: list[str] = []
+
+
+@contextmanager
+def sent() -> Iterator[Sent]:
+    statements, failed = Sent(), []
+
+    def note(execute: Any, sql: str, *arguments: Any) -> Any:
+        try:
+            return execute(sql, *arguments)
+        except Error:
+            failed.append(sql)
+            raise
+
+    with CaptureQueriesContext(connection) as captured, connection.execute_wrapper(note):
+        yield statements
+    for query in captured.captured_queries:
+        sql = query["sql"] if query["sql"] != "None" else failed.pop(0)  # PyMySQL forgets a statement that failed
+        statements.raw.append(sql)
+        sql = re.sub(r"^SET STATEMENT \S+ FOR ", "", sql)
+        verb, lock = re.match(r"\w+", sql), re.search(r"FOR (UPDATE|SHARE).*$", sql)
+        assert verb is not None
+        statements.append(" ".join(filter(None, [verb[0], lock and lock[0].strip()])))
+
+
+@pytest.fixture(autouse=True)
+def connected(db: None) -> None:
+    """Have a connection and the store's statements built, so that a test counts neither."""
+    Call(atomic_ticket(key="warm")).run()
+
+
+def test_first_request_atomic() -> None:
+    """Claim, lock, settle; BEGIN and COMMIT."""
+    call = Call()
+    with sent() as statements:
+        call.open()
+        call.settle()
+    assert statements == FIRST_ATOMIC[connection.vendor]
+
+
+def test_first_request_lease() -> None:
+    """Claim and settle."""
+    call = Call(make_ticket())
+    with sent() as statements:
+        call.open()
+        call.settle()
+    assert statements == FIRST_LEASE[connection.vendor]
+
+
+@pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
+def test_known_keys(make: Callable[..., Any]) -> None:
+    """A replay or a mismatch is at most two statements, and opens no transaction."""
+    Call(make()).run()
+    replayed, changed = Call(make()), Call(make(body=b"other"))
+    with sent() as statements:
+        assert replayed.open() == Replay(outcome=OUTCOME, attempt=1)
+    assert statements == KNOWN_KEY[connection.vendor]
+    with sent() as statements:
+        assert changed.open() == Mismatch()
+    assert statements == KNOWN_KEY[connection.vendor]
+
+
+def test_busy() -> None:
+    """While the lease lives, a duplicate costs no more than a replay."""
+    ORMStore().claim(atomic_ticket(lease=30))
+    duplicate = Call()
+    with sent() as statements:
+        assert isinstance(duplicate.open(), Busy)
+    assert statements == KNOWN_KEY[connection.vendor]
+
+
+def test_takeover_lease() -> None:
+    """What was seen, one compare-and-set, and the record as it now stands."""
+    Call(make_ticket(lease=0)).open()
+    with sent() as statements:
+        assert Call(make_ticket()).open() == Execute(attempt=2)
+    assert statements == [*KNOWN_KEY[connection.vendor], "UPDATE", *KNOWN_KEY[connection.vendor]]
+
+
+def test_takeover_atomic() -> None:
+    """No write before the settle; SQLite's lock is its UPDATE."""
+    ORMStore().claim(atomic_ticket())
+    call = Call()
+    with sent() as statements:
+        assert isinstance(call.open(), Execute)
+    patience = ["PRAGMA"] if connection.vendor == "sqlite" else []
+    lock = {"sqlite": ["UPDATE", "SELECT"]}.get(connection.vendor, ["SELECT FOR UPDATE SKIP LOCKED"])
+    assert statements == [*KNOWN_KEY[connection.vendor], *patience * 2, "BEGIN", *lock, *patience]
+    call.settle()
+
+
+def test_a_failed_call_atomic() -> None:
+    """A rollback, then a release in a transaction of its own."""
+    call = Call()
+    call.open()
+    with sent() as statements:
+        call.settle(Ending.FAILED)
+    assert statements == ["ROLLBACK", *RELEASED[connection.vendor]]
+
+
+def test_no_compiling_on_the_hot_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ORM query is compiled between claim and COMMIT: that costs three times the round trip."""
+
+    def compiled(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the ORM compiled a query on the hot path")
+
+    for compiler in (SQLCompiler, SQLInsertCompiler, SQLUpdateCompiler):
+        monkeypatch.setattr(compiler, "as_sql", compiled)
+    for make in (make_ticket, atomic_ticket):
+        for ended in (Ending.FAILED, Ending.KEPT):
+            call = Call(make(key=str(make)))
+            assert isinstance(call.open(), Execute)
+            call.settle(ended)
+        assert isinstance(Call(make(key=str(make))).open(), Replay)
+
+
+def test_an_open_record_is_updated_in_place() -> None:
+    """Settling touches no indexed column, so PostgreSQL can update in place (HOT)."""
+    for ended in (Ending.KEPT, Ending.DROPPED):
+        call = Call(make_ticket(key=str(ended)))
+        call.open()
+        with sent() as statements:
+            call.settle(ended)
+        assert "expires_at" not in statements.raw[0].partition("WHERE")[0]
+
+
+postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL counts its writers")
+
+
+@postgresql
+def test_a_known_key_writes_nothing() -> None:
+    """A claim that meets a record takes no transaction id: no WAL, no flush."""
+    done = make_ticket()
+    Call(done).run()
+    assert writes(make_ticket()) is False
+    assert writes(make_ticket(key="new")) is True  # so we would see it
+
+
+def writes(ticket: Any) -> bool:
+    """Send the statements of an autocommit claim once more, inside a transaction that we can ask."""
+    bound: list[tuple[str, Any]] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        bound.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        ORMStore().claim(ticket)
+    if len(bound) == 1:  # it was new, so take it back: the question is what the claim of a new key does
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM django_idempotency_record WHERE id = %s", [ticket.id])
+    with transaction.atomic(), connection.cursor() as cursor:
+        for sql, params in bound:
+            cursor.execute(sql, params)
+        cursor.execute("SELECT txid_current_if_assigned()")
+        return cursor.fetchone()[0] is not None
+
+
+@postgresql
+@pytest.mark.parametrize(("make", "asynchronous"), [(make_ticket, False), (atomic_ticket, True)], ids=["lease", "atomic"])
+def test_asynchronous_commit(make: Callable[..., Any], asynchronous: bool) -> None:
+    """Only an `atomic` claim may be on disk later than its answer: the work's COMMIT flushes it, too."""
+    with sent() as statements:
+        ORMStore().claim(make())
+    assert ("synchronous_commit" in statements.raw[0]) is asynchronous
+    assert "lock_timeout" in statements.raw[0]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')")
+        assert cursor.fetchone() == ("on", "0")
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="SQLite's setting")
+def test_patience_returns() -> None:
+    """A takeover is impatient, and leaves the connection as patient as it was."""
+    with connection.cursor() as cursor:
+        before = cursor.execute("PRAGMA busy_timeout").fetchone()
+        ORMStore().claim(atomic_ticket())
+        assert isinstance(Call().run(), Execute)
+        assert cursor.execute("PRAGMA busy_timeout").fetchone() == before
