@@ -18,7 +18,7 @@ from .stores.base import BaseStore, Hold
 #: Seconds between two looks at a busy record.
 PAUSE = 0.05
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
-ROUNDS = 3
+ROUNDS = 2
 
 
 class Observer(Protocol):

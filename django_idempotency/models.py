@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone as django_timezone
 from django.utils.translation import gettext_lazy as _
 
-from .core.records import Guarantee, Status
+from .core.records import Guarantee, Status, shortened
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -86,4 +86,4 @@ class IdempotencyRecord(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.scope} {self.key[:8]}… ({self.get_status_display()})"
+        return f"{self.scope} {shortened(self.key)} ({self.get_status_display()})"

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from . import signals
+from .core.records import shortened
 from .engine import Operation
 
 logger = logging.getLogger("django_idempotency")
@@ -31,7 +32,7 @@ def observe(event: str, operation: Operation, error: BaseException | None = None
     if logger.isEnabledFor(level):
         extra = {
             "event": event,
-            "key": f"{ticket.key[:8]}…" if len(ticket.key) > 8 else ticket.key,
+            "key": shortened(ticket.key),
             "scope": ticket.scope,
             "method": ticket.method,
             "path": ticket.path,

@@ -122,8 +122,9 @@ class Interventions(ModelAdmin):
         self._intervene(request, verb, rows)
         return None
 
-    def intervention_view(self, request: HttpRequest, record_id: UUID, verb: Verb) -> HttpResponse:
+    def intervention_view(self, request: HttpRequest, record_id: UUID, name: str) -> HttpResponse:
         """Ask about one record, or act on it (POST)."""
+        verb = VERBS[name]
         if not self.may(request, verb):
             raise PermissionDenied
         row = self.get_object(request, str(record_id))

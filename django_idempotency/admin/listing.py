@@ -141,7 +141,7 @@ class RecordChangeList(ChangeList):
                 window = spec.queryset(request, window)
         deadlines = window.order_by("-expires_at").values_list("expires_at", flat=True)
         edge = list(deadlines[SCANNED - 1 : SCANNED])
-        self.cut = bool(edge)
+        self.cut, self.scanned = bool(edge), SCANNED
         return queryset.filter(expires_at__gte=edge[0]) if edge else queryset
 
     def get_results(self, request: HttpRequest) -> None:

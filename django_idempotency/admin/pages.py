@@ -80,11 +80,11 @@ class IdempotencyRecordAdmin(Columns, Interventions):
     def get_urls(self) -> list[URLPattern]:
         pages = [
             path(
-                f"<uuid:record_id>/{verb.name}/",
-                self.admin_site.admin_view(partial(self.intervention_view, verb=verb)),
-                name=f"{self.opts.app_label}_{self.opts.model_name}_{verb.name}",
+                f"<uuid:record_id>/{name}/",
+                self.admin_site.admin_view(partial(self.intervention_view, name=name)),
+                name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
             )
-            for verb in VERBS.values()
+            for name in VERBS
         ]
         urls = [*pages, *super().get_urls()]
         for url in urls:  # no request-long transaction: an intervention is one of its own, and short

@@ -66,7 +66,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "E012": (
         'IDEMPOTENCY["STORES"]["%(alias)s"] cannot be built: %(error)s.',
-        'Type in "OPTIONS" what the backend takes: %(backend)s%(signature)s.',
+        'Type in "OPTIONS" what %(backend)s takes: %(takes)s.',
     ),
     "E013": (
         'IDEMPOTENCY["STORE"] = %(value)s, and IDEMPOTENCY["STORES"] has no such alias.',

@@ -31,8 +31,8 @@ def check_stores() -> Iterator[CheckMessage]:
         else:
             yield from _store(alias, entry)
     chosen = conf.get("STORE")
-    if not isinstance(chosen, str):
-        return
+    if not isinstance(chosen, str) or not chosen:
+        return  # said of the field
     if chosen not in configured:
         yield finding("E013", value=shown(chosen), close=closest(chosen, configured))
     elif conf.get("GUARANTEE") == Guarantee.ATOMIC and (store := built(chosen)) and not store.supports_atomic:
@@ -67,9 +67,8 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
         store = stores[alias]
     except Exception as error:  # noqa: BLE001 - the same
         cause = error.__cause__ or error
-        yield finding(
-            "E012", alias=alias, error=shown(cause), backend=backend.__name__, signature=inspect.signature(backend)
-        )
+        takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
+        yield finding("E012", alias=alias, error=shown(cause), backend=backend.__name__, takes=takes)
         return
     yield from _database(alias, getattr(store, "using", None))
 

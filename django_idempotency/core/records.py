@@ -26,6 +26,11 @@ class Missing(Enum):
 MISSING: Final = Missing.MISSING
 
 
+def shortened(key: str) -> str:
+    """Return enough of a key to recognise it, and not enough to use it."""
+    return key if len(key) <= 8 else f"{key[:8]}…"
+
+
 class Guarantee(str, Enum):
     """What a route promises (design: "Guarantees")."""
 

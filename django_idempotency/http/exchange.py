@@ -161,11 +161,6 @@ class Exchange:
             return None
         return cls(request, policy, key=key, scope=scope, source=source)
 
-    @staticmethod
-    def under(request: HttpRequest) -> Exchange | None:
-        """Return the exchange that guards a request, if one does."""
-        return getattr(request, _ATTRIBUTE, None)
-
     @property
     def atomic_alias(self) -> str | None:
         """Return the database whose transaction is ours while the view runs."""
@@ -257,7 +252,7 @@ class Exchange:
             return Ending.FAILED, None
         if response.status_code >= 500:
             self.operation.give_up()  # also when the view keeps its 5xx: what it wrote goes
-        ended = self.handle._ending or ending_of(response, self.policy)  # noqa: SLF001
+        ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         return ended, capture(response, self.policy) if ended is Ending.KEPT else None
 
     def fail(self, error: BaseException) -> NoReturn:

@@ -109,10 +109,11 @@ def _form(request: Any, http: HttpRequest) -> bytes:
 
 def _pairs(data: Any) -> Iterator[bytes]:
     """Yield each name with its values. A parser of the project's own may return anything, not only pairs."""
-    if not isinstance(data, MultiValueDict):
-        named = data if isinstance(data, dict) else {"": data}
-        data = MultiValueDict({str(name): [value] for name, value in named.items()})
-    for name, values in sorted(data.lists()):
+    if isinstance(data, MultiValueDict):
+        pairs = list(data.lists())
+    else:
+        pairs = [(str(name), [value]) for name, value in (data.items() if isinstance(data, dict) else [("", data)])]
+    for name, values in sorted(pairs, key=lambda pair: pair[0]):
         if name != CSRF_FIELD:
             yield framed([_text(name), *map(_value, values)])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import Any
+from urllib.parse import parse_qsl
 
 from django.conf import settings
-from django.http import FileResponse, HttpResponse, StreamingHttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch
@@ -20,6 +22,8 @@ from ..errors import ResponseNotStored
 REPLAYED = "Idempotency-Replayed"
 DEGRADED = "Idempotency-Degraded"
 
+_ORIGIN = re.compile(r"\Ahttps?://[^/]*")
+
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(
     {
@@ -31,8 +35,8 @@ UNSAFE_HEADERS = frozenset(
 )
 
 
-def ending_of(response: HttpResponseBase, policy: Policy) -> Ending:
-    """Say of which kind an answer is. A redirect to the login page is a refusal, like 401."""
+def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> Ending:
+    """Say of which kind an answer is. A redirect to a login page is a refusal, like 401."""
     keep = policy.keep
     if callable(keep):
         wanted = keep(response)
@@ -40,18 +44,25 @@ def ending_of(response: HttpResponseBase, policy: Policy) -> Ending:
             return Ending.KEPT if wanted else Ending.DROPPED
         keep = None
     ended = rules.ending(response.status_code, keep)
-    return Ending.DROPPED if ended is Ending.KEPT and _asks_to_log_in(response) else ended
+    return Ending.DROPPED if ended is Ending.KEPT and _asks_to_log_in(request, response) else ended
 
 
-def _asks_to_log_in(response: HttpResponseBase) -> bool:
+def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:
+    """Does it go to LOGIN_URL, or say to come back to this very address, as Django's access decorators do?"""
     if response.status_code not in (302, 303, 307):
         return False
-    location = response.headers.get("Location", "").partition("?")[0]
+    address, _, query = response.headers.get("Location", "").partition("?")
+    if address and address == _login_address():
+        return True
+    here = request.get_full_path()
+    return any(_ORIGIN.sub("", value) == here for _, value in parse_qsl(query))
+
+
+def _login_address() -> str:
     try:
-        login_url = resolve_url(settings.LOGIN_URL)
+        return resolve_url(settings.LOGIN_URL).partition("?")[0]
     except NoReverseMatch:  # a name that this URLconf does not have
-        return False
-    return bool(location) and location == login_url.partition("?")[0]
+        return ""
 
 
 def capture(response: HttpResponseBase, policy: Policy) -> Outcome:

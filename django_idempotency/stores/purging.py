@@ -45,7 +45,9 @@ def purge(connection: BaseDatabaseWrapper, *, limit: int, since: datetime | None
             deadlines = [deadline for _, deadline in rows]
             if rows:
                 marks = ", ".join(["%s"] * len(rows))
-                cursor.execute(f"DELETE FROM {table} WHERE id IN ({marks})", [name for name, _ in rows])
+                # By its index: a small table MySQL would rather scan, and wait for each row that others hold.
+                indexed = f"DELETE due FROM {table} AS due FORCE INDEX (PRIMARY) WHERE due.id IN ({marks})"
+                cursor.execute(indexed, [name for name, _ in rows])
     last = max((instant(deadline, connection) for deadline in deadlines), default=None)
     return Purged(count=len(deadlines), resume=last)
 

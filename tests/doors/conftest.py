@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.http import HttpResponse
 from django.test import Client
 
 from testproject.payments.models import Effect
@@ -36,7 +35,7 @@ class Sender:
     client: Client
     headers: dict[str, str]
 
-    def __call__(self, body: Any = None, *, key: str | None = KEY, url: str = "", **extra: Any) -> HttpResponse:
+    def __call__(self, body: Any = None, *, key: str | None = KEY, url: str = "", **extra: Any) -> Any:
         headers = dict(self.headers, **extra.pop("headers", {}))
         if key is not None:
             headers["Idempotency-Key"] = key

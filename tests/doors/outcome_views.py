@@ -98,7 +98,7 @@ def leased(request: HttpRequest) -> HttpResponse:
 
 
 def drf_end(request: Request) -> Any:
-    how = request.data["how"]
+    how = json.loads(request.body)["how"]
     write()
     if how == "validation":
         raise ValidationError({"amount": "no"})

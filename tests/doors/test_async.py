@@ -73,12 +73,9 @@ def send(user: User) -> Any:
     client = AsyncClient(raise_request_exception=False)
     client.force_login(user)
 
-    def send(url: str, how: str = "201", body: Any = CHARGE, key: str = KEY) -> HttpResponse:
+    def send(url: str, how: str = "201", body: Any = CHARGE, key: str = KEY) -> Any:
         headers = {"How": how, "Idempotency-Key": key}
-        answer: HttpResponse = async_to_sync(client.post)(
-            url, body, content_type="application/json", headers=headers
-        )
-        return answer
+        return async_to_sync(client.post)(url, body, content_type="application/json", headers=headers)
 
     return send
 
@@ -154,9 +151,7 @@ def test_a_sync_view_on_asgi(user: User, settings: Any) -> None:
     client = AsyncClient()
     client.force_login(user)
     answers = [
-        async_to_sync(client.post)(
-            url, CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY + url}
-        )
+        async_to_sync(client.post)(url, CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY + url})
         for url in ("/middleware/charges/", "/plain/charges/")
         for _ in range(2)
     ]

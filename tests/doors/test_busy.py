@@ -88,8 +88,13 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
     answers: list[Any] = []
     first = in_thread(first_sender, answers)
     assert entered.wait(20)
-    told: list[str] = []
-    monkeypatch.setattr("django_idempotency.engine.time.sleep", lambda seconds: (told.append("waits"), leave.set()))
+    told: list[float] = []
+
+    def wait(seconds: float) -> None:
+        told.append(seconds)
+        leave.set()
+
+    monkeypatch.setattr("django_idempotency.engine.time.sleep", wait)
     second = second_sender()
     first.join(20)
     assert told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.contrib.auth.decorators import login_required, permission_required
@@ -115,11 +115,11 @@ async def async_view(request: HttpRequest) -> HttpResponse:
 MISUSES: dict[str, tuple[Any, str]] = {
     "above login_required": (lambda: idempotent()(login_required(view)), "Swap the two lines"),
     "above permission_required": (lambda: idempotent()(permission_required("x.y")(view)), "Swap the two lines"),
-    "around as_view": (lambda: idempotent()(OneMethod.as_view()), "Put @idempotent\\(\\) on the class"),
+    "around as_view": (lambda: idempotent()(OneMethod.as_view()), r"Put @idempotent\(\) on the class"),
     "in method_decorator": (lambda: method_decorator(idempotent(), name="get")(Whole), "on the method itself"),
     "async and atomic": (lambda: idempotent()(async_view), 'guarantee="lease"'),
     "on no view": (lambda: idempotent()(type("Thing", (), {})), "no View"),
-    "without parentheses": (lambda: idempotent()(42), "needs a view"),
+    "on a thing": (lambda: idempotent()(cast("Any", 42)), "needs a view"),
     "unknown field": (lambda: idempotent(requierd=True), "requierd"),
     "bad value": (lambda: idempotent(ttl=-1), "ttl is a positive number of seconds"),
     "around a decorated DRF view": (
@@ -139,7 +139,7 @@ def test_what_cannot_work_raises_where_it_is_written(misuse: str) -> None:
 
 def test_a_method_of_a_drf_class_raises() -> None:
     """There the mixin is the door."""
-    with pytest.raises(Exception, match="IdempotentViewMixin|__set_name__") as caught:
+    with pytest.raises(Exception, match=r"IdempotentViewMixin|__set_name__") as caught:
 
         class Wrong(APIView):
             @idempotent()

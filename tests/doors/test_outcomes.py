@@ -137,5 +137,3 @@ def test_every_door_is_here() -> None:
     from .outcome_views import VIEWS
 
     assert {door for door, _, _ in CASES} | {"leased"} == set(VIEWS)
-
-

@@ -27,8 +27,8 @@ def new_key() -> str:
 class Customer:
     """Sends charges from many threads. Each request has a connection of its own: nobody knows which worker takes it."""
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self.headers = {**headers, "X-Customer": "c-1", "Content-Type": "application/json"}
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self.headers = {**(headers or {}), "X-Customer": "c-1", "Content-Type": "application/json"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._http = httpx.Client(limits=limits, timeout=PATIENCE, trust_env=False, verify=False)
         self._threads = ThreadPoolExecutor(max_workers=64)

@@ -75,10 +75,19 @@ def faults(transactional_db: None, faults_folder: Path) -> Iterator[Faults]:
 
 @pytest.fixture
 def customer(user: User, browser: Client, faults: Faults) -> Iterator[Customer]:
-    """Return one who is known by token (DRF), by session (plain Django) and by name (the routes of views.py)."""
+    """Return one who is known by token (DRF) and by session (plain Django)."""
     cookies = f"sessionid={browser.cookies['sessionid'].value}; csrftoken={CSRF}"
     token = TokenFactory(user=user).key
     customer = Customer({"Authorization": f"Token {token}", "Cookie": cookies, "X-CSRFToken": CSRF})
     yield customer
     faults.end()
     customer.close()
+
+
+@pytest.fixture
+def stranger(faults: Faults) -> Iterator[Customer]:
+    """Return one who is known by name alone (the routes of views.py): no database is asked."""
+    stranger = Customer()
+    yield stranger
+    faults.end()
+    stranger.close()

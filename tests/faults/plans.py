@@ -1,8 +1,8 @@
 """Faults on demand: a test writes down what shall happen to a key, and the process that gets there does it, once.
 
-Files in one folder carry the plan to whatever process serves the request, and the news back:
-`<key>.plan` says point and act, `<key>.reached` says which process and database session got there, `<key>.go` ends a
-pause, `<key>.lost` says that our signal `lost` was sent.
+Files in one folder carry the plan to whatever process serves the request, and the news back: `<key>.<point>.plan` holds
+the act, `.reached` says which process and database session got there, `.go` ends a pause; `<key>.lost` says that our
+signal `lost` was sent.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def until(check: Callable[[], object], what: str, *, patience: float = PATIENCE)
 # ------------------------------------------------------------------------------------------------ in the server process
 
 
-def news(key: str, kind: str) -> Path:
-    return Path(os.environ[FOLDER]) / f"{key}.{kind}"
+def news(key: str, *kind: str) -> Path:
+    return Path(os.environ[FOLDER]) / ".".join([key, *kind])
 
 
 def write(path: Path, text: str) -> None:
@@ -64,31 +64,31 @@ def reach(point: str, key: str, *, session: int = 0) -> None:
     """Do what is planned for this point, if anything is."""
     if (act := taken(point, key)) is None:
         return
-    write(news(key, "reached"), f"{os.getpid()} {session}")
-    if act == "pause":
-        until(news(key, "go").exists, f"{key} may go on")
-    else:
+    write(news(key, point, "reached"), f"{os.getpid()} {session}")
+    if act != "pause":
         os.kill(os.getpid(), signal.SIGKILL if act == "kill" else signal.SIGSTOP)
+    # Not only a pause: SIGSTOP stops the threads of a process one after the other, and this one may be the last.
+    until(news(key, point, "go").exists, f"{key} may go on")
 
 
 async def areach(point: str, key: str) -> None:
     """See reach(). Other requests of the process go on."""
     if (act := taken(point, key)) is not None:
         assert act == "pause", "in a coroutine"
-        write(news(key, "reached"), f"{os.getpid()} 0")
-        while not news(key, "go").exists():
+        write(news(key, point, "reached"), f"{os.getpid()} 0")
+        while not news(key, point, "go").exists():
             await asyncio.sleep(POLL)
 
 
 def taken(point: str, key: str) -> str | None:
     """Return the act that is planned here, to the first who asks."""
-    plan = news(key, "plan")
-    with suppress(FileNotFoundError):
-        where, act = plan.read_text().split()
-        if where == point:
-            plan.rename(news(key, "taken"))
-            return act
-    return None
+    plan = news(key, point, "plan")
+    try:
+        act = plan.read_text()
+        plan.rename(news(key, point, "taken"))
+    except FileNotFoundError:
+        return None
+    return act
 
 
 # ------------------------------------------------------------------------------------------------------- in the test
@@ -105,12 +105,15 @@ class Fault:
     def plan(self) -> Fault:
         assert self.point in POINTS
         assert self.act in ACTS
-        write(news(self.key, "plan"), f"{self.point} {self.act}")
+        write(self._news("plan"), self.act)
         return self
+
+    def _news(self, kind: str) -> Path:
+        return news(self.key, self.point, kind)
 
     def await_reached(self) -> Fault:
         """Wait until the process got there, and stands still if it shall."""
-        until(news(self.key, "reached").exists, f"{self.key} has reached {self.point!r}")
+        until(self._news("reached").exists, f"{self.key} has reached {self.point!r}")
         if self.act == "stop":
             until(lambda: state(self.pid).startswith("T"), f"process {self.pid} stands still")
         if self.act == "kill":
@@ -119,17 +122,18 @@ class Fault:
 
     @property
     def pid(self) -> int:
-        return int(news(self.key, "reached").read_text().split()[0])
+        return int(self._news("reached").read_text().split()[0])
 
     @property
     def session(self) -> int:
         """Name the database session that serves the request."""
-        return int(news(self.key, "reached").read_text().split()[1])
+        return int(self._news("reached").read_text().split()[1])
 
     def go_on(self) -> None:
         """End the pause or the stop."""
-        news(self.key, "go").touch()
-        if self.act == "stop" and news(self.key, "reached").exists():
+        self._news("plan").unlink(missing_ok=True)
+        self._news("go").touch()
+        if self.act == "stop" and self._news("reached").exists():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
 
@@ -152,7 +156,6 @@ class Faults:
 
     def end(self) -> None:
         for fault in self._planned:
-            news(fault.key, "plan").unlink(missing_ok=True)
             fault.go_on()
 
 

@@ -39,25 +39,25 @@ def far(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFact
 
 @needs_server
 @pytest.mark.parametrize("door", OPEN_DOORS)
-def test_no_database_before_the_view(far: Server, proxy: Proxy, customer: Customer, door: str) -> None:
+def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Customer, door: str) -> None:
     """503 that says when to ask again, nothing ran; the same key works when the database is back."""
-    assert_first(customer.post(far, door, new_key()))  # its connection will be found broken
+    assert_first(stranger.post(far, door, new_key()))  # its connection will be found broken
     key = new_key()
     proxy.cut()
     try:
-        for answer in customer.burst(far, door, [key] * 5):
+        for answer in stranger.burst(far, door, [key] * 5):
             assert_unavailable(answer, "store-unavailable")
     finally:
         proxy.mend()
     assert effects(key) == 0
-    answer, _ = customer.insist(far, door, key)
+    answer, _ = stranger.insist(far, door, key)
     assert_first(answer)
     assert (effects(key), record(key).attempt) == (1, 1)
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the others have a server to lose")
 def test_no_file_before_the_view(
-    customer: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The same where the database is a file whose disk is not mounted."""
     database = Path(connection.settings_dict["NAME"])
@@ -65,41 +65,60 @@ def test_no_file_before_the_view(
     with gunicorn(tmp_path_factory.mktemp("far"), DATABASE_NAME=str(mount / database.name)) as server:
         key = new_key()
         for door in OPEN_DOORS:
-            assert_unavailable(customer.post(server, door, key), "store-unavailable")
+            assert_unavailable(stranger.post(server, door, key), "store-unavailable")
         mount.symlink_to(database.parent)
-        assert_first(customer.post(server, OPEN_DOORS[0], key))
+        assert_first(stranger.post(server, OPEN_DOORS[0], key))
     assert effects(key) == 1
 
 
 @needs_server
 @pytest.mark.parametrize("door", OPEN_DOORS)
-def test_cut_off_in_the_view(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
-    """A session that ends in the view takes the effect along: 503, and the retry runs."""
-    fault = faults(new_key(), "viewing", "pause")
-    session = faults(fault.key, "guarded", "pause")
-    first = customer.begin(fleet, door, fault.key)
-    session.await_reached()
-    end_session(session.session)
-    session.go_on()
-    assert first.result().status_code in (500, 503)
-    answer, _ = customer.insist(fleet, door, fault.key)
+def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, door: str) -> None:
+    """A session that ends under the view takes the effect along: 503, and the retry runs."""
+    guard = faults(new_key(), "guarded", "pause")
+    fault = faults(guard.key, "viewing", "pause")
+    first = stranger.begin(fleet, door, fault.key)
+    session = guard.await_reached().session
+    guard.go_on()
+    fault.await_reached()
+    end_session(session)
+    fault.go_on()
+    assert_unavailable(first.result(), "store-unavailable")
+    answer, _ = stranger.insist(fleet, door, fault.key)
     assert_first(answer)
     assert effects(fault.key) == 1
 
 
 @needs_server
+@pytest.mark.parametrize("door", OPEN_DOORS)
+def test_cut_off_before_the_views_own_statement(
+    fleet: Server, stranger: Customer, faults: Faults, door: str
+) -> None:
+    """Then it is the view's own exception, as without us: 500, the key is free, and the retry runs."""
+    fault = faults(new_key(), "writing", "pause")
+    first = stranger.begin(fleet, door, fault.key)
+    fault.await_reached()
+    end_session(fault.session)
+    fault.go_on()
+    assert first.result().status_code == 500
+    answer, _ = stranger.insist(fleet, door, fault.key)
+    assert_first(answer)
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+@needs_server
 @pytest.mark.parametrize("point", ["settled", "committing"])
 @pytest.mark.parametrize("door", OPEN_DOORS)
-def test_cut_off_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, door: str) -> None:
+def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults, point: str, door: str) -> None:
     """COMMIT fails: 503 `outcome-unknown`, told by `lost`; the retry finds out that nothing was committed, and runs."""
     fault = faults(new_key(), point, "pause")
-    first = customer.begin(fleet, door, fault.key)
+    first = stranger.begin(fleet, door, fault.key)
     fault.await_reached()
     end_session(fault.session)
     fault.go_on()
     assert_unavailable(first.result(), "outcome-unknown")
     assert fault.key in lost()
-    answer, _ = customer.insist(fleet, door, fault.key)
+    answer, _ = stranger.insist(fleet, door, fault.key)
     assert_first(answer)
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
 
@@ -107,11 +126,11 @@ def test_cut_off_before_commit(fleet: Server, customer: Customer, faults: Faults
 @needs_server
 @pytest.mark.parametrize("door", OPEN_DOORS)
 def test_the_answer_to_commit_is_lost(
-    far: Server, proxy: Proxy, customer: Customer, faults: Faults, door: str
+    far: Server, proxy: Proxy, stranger: Customer, faults: Faults, door: str
 ) -> None:
     """COMMIT succeeds, but its answer gets lost: 503 `outcome-unknown`, and the retry finds the first answer."""
     fault = faults(new_key(), "committing", "pause")
-    first = customer.begin(far, door, fault.key)
+    first = stranger.begin(far, door, fault.key)
     fault.await_reached()
     proxy.swallow()
     try:
@@ -119,7 +138,7 @@ def test_the_answer_to_commit_is_lost(
         assert_unavailable(first.result(), "outcome-unknown")
     finally:
         proxy.mend()
-    assert_replay(customer.insist(far, door, fault.key)[0])
+    assert_replay(stranger.insist(far, door, fault.key)[0])
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 

@@ -36,11 +36,10 @@ def test_woken_while_the_other_works(fleet: Server, customer: Customer, faults: 
     fault = faults(key, "claimed", "stop")
     late = customer.begin(fleet, "/api/charges/", key)
     fault.await_reached()
-    pid = fault.pid
-    held = faults(key, "written", "pause")  # of whoever takes over
+    held = faults(key, "written", "pause")
     taking = customer.begin_insisting(fleet, "/api/charges/", key)
-    until(lambda: fault.pid != pid, "another holds the record")
-    fault.resume(pid)
+    held.await_reached()
+    fault.go_on()
     assert_busy(late.result())
     held.go_on()
     assert_first(taking.result()[0])

@@ -1,0 +1,91 @@
+"""Records in each place where one can stand, and who looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+
+from django_idempotency.core.records import Outcome, Ticket
+from django_idempotency.core.rules import Ending
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
+from tests.factories import UserFactory
+from tests.stores.acting import Call, atomic_ticket
+
+LIST = "/admin/django_idempotency/idempotencyrecord/"
+JSON = (("Content-Type", "application/json"),)
+
+
+def page_of(ticket: Ticket, verb: str = "change") -> str:
+    return reverse(f"admin:django_idempotency_idempotencyrecord_{verb}", args=[ticket.id])
+
+
+def completed(body: Any = b"{}", headers: Any = JSON, **fields: Any) -> Ticket:
+    """Store a response under a key, as a request would."""
+    ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
+    operation = Call(ticket=ticket).operation
+    operation.open()
+    operation.settle(Ending.KEPT, Outcome(status=201, headers=headers, body=body))
+    return ticket
+
+
+def released(ended: Ending = Ending.FAILED, **fields: Any) -> Ticket:
+    ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
+    Call(ticket=ticket).run(ended)
+    return ticket
+
+
+def running(**fields: Any) -> Ticket:
+    """Claim a key and leave it at that. Its lease lapses at once, unless `lease` says otherwise."""
+    ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
+    ORMStore().claim(ticket)
+    return ticket
+
+
+@contextmanager
+def held(ticket: Ticket) -> Iterator[None]:
+    """Hold a record, as a living worker does. Others must look through another connection."""
+    with ORMStore().guard(ticket) as hold:
+        assert hold.record is not None
+        yield
+        hold.give_up()
+
+
+def staff(*permissions: str) -> Client:
+    client, user = Client(), UserFactory(is_staff=True)
+    codenames = ("view_idempotencyrecord", *permissions)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client.force_login(user)
+    return client
+
+
+def text_of(response: Any) -> str:
+    assert response.status_code == 200, response
+    return str(response.content.decode())
+
+
+def make_again(ticket: Ticket, **fields: Any) -> Ticket:
+    """Make the ticket of the next request with the same key."""
+    from dataclasses import replace
+
+    return replace(ticket, owner=uuid4(), **fields)
+
+
+def replaced(verb: Any, call: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(verb, call=call)
+
+
+def admin_of(client: Client, monkeypatch: Any, **attributes: Any) -> None:
+    """Change the registered admin for a test."""
+    from django.contrib.admin import site
+
+    for name, value in attributes.items():
+        monkeypatch.setattr(site._registry[IdempotencyRecord], name, value)

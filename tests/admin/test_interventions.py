@@ -1,0 +1,185 @@
+"""Release and expire: never against a living owner, never without an entry in the log."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from django_idempotency.core.records import Guarantee, Status
+from django_idempotency.core.rules import Ending
+from django_idempotency.stores.operating import Intervention
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+from tests.admin.acting import (
+    LIST,
+    admin_of,
+    completed,
+    held,
+    make_again,
+    page_of,
+    released,
+    replaced,
+    running,
+    text_of,
+)
+from tests.factories import AdminFactory
+from tests.stores.acting import Call, elsewhere, row
+
+
+def nothing(record: Any) -> None:
+    pass
+
+
+@pytest.mark.django_db
+class TestInterventions:
+    def test_release(self, boss: Client) -> None:
+        """The next request runs the work again, and another body is still refused."""
+        ticket = completed(key="order-42")
+        response = boss.post(page_of(ticket, "release"), follow=True)
+        assert "1 record was released." in text_of(response)
+        record = row(ticket)
+        assert (record.status, record.response_status, record.response_body) == (Status.FREE, None, None)
+        again, other = Call(ticket=make_again(ticket)), Call(ticket=make_again(ticket, digest=b"other"))
+        assert type(other.open()).__name__ == "Mismatch"
+        assert again.run() is not None
+        assert again.operation.attempt == 2
+
+    def test_expire(self, boss: Client) -> None:
+        """The next request begins anew, whatever its body."""
+        ticket = completed(key="order-42")
+        response = boss.post(page_of(ticket, "expire"), follow=True)
+        assert "1 record has expired." in text_of(response)
+        assert "idempotency-label expired" in text_of(response)
+        other = Call(ticket=make_again(ticket, digest=b"other"))
+        other.run()
+        assert other.operation.attempt == 1
+
+    def test_confirmed_first(self, boss: Client) -> None:
+        """To look at the page, or to choose the action, changes nothing."""
+        ticket = completed()
+        page = text_of(boss.get(page_of(ticket, "release")))
+        assert "csrfmiddlewaretoken" in page
+        assert "charged again" in page
+        page = text_of(boss.post(LIST, {"action": "expire_records", "_selected_action": [str(ticket.id)]}))
+        assert f'value="{ticket.id}"' in page
+        assert row(ticket).status == Status.COMPLETED
+        assert LogEntry.objects.count() == 0
+
+    def test_in_the_list(self, boss: Client) -> None:
+        """Each outcome is counted and said."""
+        tickets = [completed(), completed(), running(lease=60), released()]
+        chosen = [str(ticket.id) for ticket in tickets]
+        response = boss.post(
+            LIST, {"action": "release_records", "_selected_action": chosen, "confirmed": "yes"}, follow=True
+        )
+        text = text_of(response)
+        assert "2 records were released." in text
+        assert "1 record was refused, since somebody holds it" in text
+        assert "1 record was free or expired already." in text
+        assert [row(ticket).status for ticket in tickets] == [Status.FREE, Status.FREE, Status.RUNNING, Status.FREE]
+
+    def test_never_across_pages(self, boss: Client) -> None:
+        """A crafted "select all" does what was ticked, and no more."""
+        ticked, other = completed(), completed()
+        form = {
+            "action": "expire_records",
+            "_selected_action": [str(ticked.id)],
+            "select_across": "1",
+            "confirmed": "yes",
+        }
+        boss.post(LIST, form)
+        assert "idempotency-label completed" in text_of(boss.get(page_of(other)))
+        assert "idempotency-label expired" in text_of(boss.get(page_of(ticked)))
+
+    @pytest.mark.parametrize("verb", ["release", "expire"])
+    def test_audit(self, boss: Client, verb: str) -> None:
+        ticket = completed()
+        boss.post(page_of(ticket, verb))
+        (entry,) = LogEntry.objects.all()
+        assert entry.object_id == str(ticket.id)
+        assert "It was completed, attempt 1" in entry.change_message
+        assert User.objects.get(is_superuser=True) == entry.user
+        assert "It was completed, attempt 1" in text_of(boss.get(page_of(ticket, "history")))
+
+    @pytest.mark.parametrize("verb", ["release", "expire"])
+    def test_no_audit_no_change(self, verb: str) -> None:
+        """They share a transaction."""
+        ticket = completed()
+
+        def broken(record: Any) -> None:
+            raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            getattr(ORMStore(), verb)(ticket.id, audit=broken)
+        assert row(ticket).status == Status.COMPLETED
+        assert row(ticket).expires_at > datetime.now(timezone.utc)
+
+    @pytest.mark.parametrize("verb", ["release", "expire"])
+    def test_outcomes(self, verb: str) -> None:
+        act = getattr(ORMStore(), verb)
+        assert act(completed().id, audit=nothing) is Intervention.DONE
+        assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and nobody holds the row
+        assert act(running(lease=60).id, audit=nothing) is Intervention.HELD
+        assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.HELD  # its work still runs
+        assert act(completed(ttl=-60).id, audit=nothing) is Intervention.ALREADY
+        assert act(make_ticket().id, audit=nothing) is Intervention.GONE
+
+    @pytest.mark.parametrize("verb", ["release", "expire"])
+    def test_a_late_owner_changes_nothing(self, verb: str) -> None:
+        """Whoever lost the record to its lease finds another owner's token."""
+        ticket = running(guarantee=Guarantee.LEASE, lease=0.001)
+        owner = row(ticket).owner
+        while getattr(ORMStore(), verb)(ticket.id, audit=nothing) is Intervention.HELD:
+            pass
+        assert row(ticket).owner != owner
+
+    def test_release_keeps_a_dropped_fingerprint_open(self) -> None:
+        ticket = released(Ending.DROPPED)
+        assert ORMStore().release(ticket.id, audit=nothing) is Intervention.ALREADY
+        assert bytes(row(ticket).digest) == b""
+
+    def test_the_store_is_gone(self, boss: Client, monkeypatch: Any) -> None:
+        """Said in a sentence, and no error page."""
+        from django_idempotency.admin import interventions
+        from django_idempotency.errors import StoreUnavailable
+
+        def gone(*args: Any, **kwargs: Any) -> Intervention:
+            raise StoreUnavailable
+
+        ticket = completed()
+        verb = interventions.VERBS["release"]
+        monkeypatch.setitem(interventions.VERBS, "release", replaced(verb, gone))
+        admin_of(boss, monkeypatch)
+        response = boss.post(
+            LIST, {"action": "release_records", "_selected_action": [str(ticket.id)], "confirmed": "yes"}, follow=True
+        )
+        assert "cannot be reached" in text_of(response)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("verb", ["release", "expire"])
+def test_a_held_record_is_refused_at_once(verb: str) -> None:
+    """A living worker's row lock says so, whatever its lease; nothing waits for it."""
+    ticket = running()
+    with held(ticket):
+        assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.HELD
+    assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.DONE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_page_says_that_somebody_holds_it() -> None:
+    """And writes no entry into the log."""
+    ticket, client = running(), Client()
+    client.force_login(AdminFactory())
+    with held(ticket):
+        if connection.vendor == "sqlite":  # one writer: sessions and messages would queue behind it
+            return
+        response = elsewhere(lambda: client.post(page_of(ticket, "release"), follow=True))
+    assert "1 record was refused, since somebody holds it" in text_of(response)
+    assert LogEntry.objects.count() == 0

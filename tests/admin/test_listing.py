@@ -1,0 +1,176 @@
+"""The list: fast whatever the table's size, and how it is searched."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency.admin import listing
+from tests.admin.acting import (
+    LIST,
+    admin_of,
+    completed,
+    released,
+    running,
+    text_of,
+)
+
+
+def keys(response: Any) -> list[str]:
+    return [record.key for record in response.context["cl"].result_list]
+
+
+@pytest.mark.django_db
+class TestList:
+    def test_nothing_is_counted(self, boss: Client) -> None:
+        """One statement on our table, by expiry, with a limit, and without the response."""
+        completed()
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            boss.get(LIST)
+        ours = [query["sql"] for query in queries if "idempotency_record" in query["sql"]]
+        assert len(ours) == 1
+        assert not [query["sql"] for query in queries if "COUNT(" in query["sql"].upper()]
+        assert "LIMIT 51" in ours[0]
+        assert re.search(r"ORDER BY .{0,40}expires_at. DESC", ours[0])
+        assert "response_body" not in ours[0]
+
+    @pytest.mark.parametrize(
+        "query", ["?status__exact=2", "?method=POST", "?response=2", "?guarantee__exact=atomic", "?q=k"]
+    )
+    def test_a_filter_costs_one_statement_more(self, boss: Client, query: str) -> None:
+        """It asks the index where the first 20,000 rows of the window end."""
+        completed()
+        with CaptureQueriesContext(connection) as queries:
+            assert boss.get(f"{LIST}{query}").status_code == 200
+        ours = [query["sql"] for query in queries if "idempotency_record" in query["sql"]]
+        assert len(ours) == 2
+        assert not [sql for sql in ours if "COUNT(" in sql.upper()]
+
+    def test_a_filter_looks_at_part_of_the_window_and_says_so(self, boss: Client, monkeypatch: Any) -> None:
+        """Rows behind the first SCANNED are not looked at."""
+        first, *_ = [completed(ttl=ttl) for ttl in (1000, 2000, 3000)]
+        monkeypatch.setattr(listing, "SCANNED", 2)
+        response = boss.get(f"{LIST}?method=POST")
+        assert len(keys(response)) == 2
+        assert first.key not in keys(response)
+        assert "Choose a narrower one" in text_of(response)
+        assert "Choose a narrower one" not in text_of(boss.get(LIST))
+
+    def test_pages_know_only_their_neighbours(self, boss: Client, monkeypatch: Any) -> None:
+        """Each page knows whether there is another; the last one does not offer it."""
+        tickets = [completed(ttl=ttl) for ttl in (3000, 2000, 1000)]
+        admin_of(boss, monkeypatch, list_per_page=2)
+        first, second = boss.get(LIST), boss.get(f"{LIST}?p=2")
+        assert keys(first) + keys(second) == [ticket.key for ticket in tickets]
+        assert 'rel="next"' in text_of(first)
+        assert 'rel="prev"' not in text_of(first)
+        assert 'rel="next"' not in text_of(second)
+        assert 'rel="prev"' in text_of(second)
+        assert "Select all 3" not in text_of(first)
+
+    @pytest.mark.parametrize("page", ["0", "-1", "999999999", "x"])
+    def test_a_page_that_cannot_be(self, boss: Client, page: str) -> None:
+        assert boss.get(f"{LIST}?p={page}", follow=True).status_code == 200
+
+    def test_the_window(self, boss: Client) -> None:
+        """What has not expired, unless another window is chosen."""
+        soon, later, past = completed(ttl=600), completed(ttl=86400 * 3), completed(ttl=-60)
+        windows = {"": {soon, later}, "hour": {soon}, "week": {soon, later}, "past": {past}, "all": {soon, later, past}}
+        for window, tickets in windows.items():
+            assert set(keys(boss.get(f"{LIST}?expires={window}"))) == {ticket.key for ticket in tickets}, window
+
+    @pytest.mark.parametrize("order", ["1", "-3", "2.1", "x"])
+    def test_no_other_order(self, boss: Client, order: str) -> None:
+        """Any order but that of the index would sort the table."""
+        tickets = [completed(ttl=ttl, key=key) for ttl, key in [(3000, "b"), (2000, "a"), (1000, "c")]]
+        assert keys(boss.get(f"{LIST}?o={order}")) == [ticket.key for ticket in tickets]
+
+    @pytest.mark.parametrize(
+        "lookup", ["response_body__contains=a", "key__startswith=a", "response_headers__contains=a"]
+    )
+    def test_no_other_lookup(self, boss: Client, lookup: str) -> None:
+        """Else the number of hits would tell what may not be seen."""
+        assert boss.get(f"{LIST}?{lookup}").status_code == 400
+
+    @pytest.mark.parametrize(
+        "query", ["expires=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"]
+    )
+    def test_odd_filters(self, boss: Client, query: str) -> None:
+        assert boss.get(f"{LIST}?{query}", follow=True).status_code == 200
+
+    def test_labels(self, boss: Client) -> None:
+        """The status, seen together with its deadlines."""
+        completed()
+        released()
+        running()
+        running(lease=60)
+        completed(ttl=-60)
+        labels = set(re.findall(r'idempotency-label (\w+)"', text_of(boss.get(f"{LIST}?expires=all"))))
+        assert labels == {"completed", "free", "running", "leased", "expired"}
+
+
+@pytest.mark.django_db
+class TestSearch:
+    def test_scope_and_key_go_to_the_primary_key(self, boss: Client) -> None:
+        """Wherever the record is: here, outside of the window and of the filters."""
+        ticket = completed(scope="user:auth.user:7", key="order-42", ttl=-60)
+        completed()
+        with CaptureQueriesContext(connection) as queries:
+            response = boss.get(f"{LIST}?q=user:auth.user:7+order-42&method=PUT")
+        assert keys(response) == [ticket.key]
+        assert not [query["sql"] for query in queries if "scope' =" in query["sql"]]
+
+    def test_spaces_in_either(self, boss: Client) -> None:
+        completed(scope="our shop", key="order 42")
+        completed()
+        assert keys(boss.get(f"{LIST}?q=our+shop+order+42")) == ["order 42"]
+
+    def test_id(self, boss: Client) -> None:
+        ticket, _ = completed(), completed()
+        assert keys(boss.get(f"{LIST}?q={ticket.id}")) == [ticket.key]
+
+    def test_a_key_or_a_scope_alone_stays_in_the_window(self, boss: Client) -> None:
+        alive, dead = completed(key="order-42", scope="a"), completed(key="order-42", scope="b", ttl=-60)
+        for term in ("order-42", "a"):
+            assert keys(boss.get(f"{LIST}?q={term}")) == [alive.key]
+        found = boss.get(f"{LIST}?q=order-42&expires=all").context["cl"].result_list
+        assert {record.scope for record in found} == {alive.scope, dead.scope}
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="reads PostgreSQL's plans")
+class TestScale:
+    @pytest.fixture
+    def crowd(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """INSERT INTO django_idempotency_record SELECT gen_random_uuid(), 'user:' || n % 50, 'key-' || n, 'POST',
+                '/charges/', 'atomic', '\\x00', 2, gen_random_uuid(), 1, now(), now(), now(), now() + n * interval '4 s',
+                '', 201, '[]', '\\x00' FROM generate_series(1, 20000) n"""
+            )
+            cursor.execute("ANALYZE django_idempotency_record")
+
+    @pytest.mark.parametrize(
+        "query", ["", "?expires=all", "?expires=hour", "?p=40", "?method=POST", "?q=key-19999", "?status__exact=0"]
+    )
+    def test_the_list_walks_the_index(self, crowd: None, boss: Client, monkeypatch: Any, query: str) -> None:
+        """Neither a scan of the table nor a sort of it."""
+        monkeypatch.setattr(listing, "SCANNED", 1000)  # the table is twenty times that
+        with CaptureQueriesContext(connection) as queries:
+            boss.get(f"{LIST}{query}")
+        for statement in [query["sql"] for query in queries if "idempotency_record" in query["sql"]]:
+            with connection.cursor() as cursor:
+                cursor.execute("EXPLAIN " + statement.replace("%", "%%"))
+                plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert "expires_at" in plan, plan
+            assert re.search(r"Index (Only )?Scan", plan), plan
+            assert "Seq Scan" not in plan, plan
+            if not re.search("method|q=|status", query):  # a filter leaves so few that they may be sorted
+                assert "->  Sort" not in plan, plan

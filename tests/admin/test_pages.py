@@ -1,0 +1,151 @@
+"""The page of a record: what it says, what it never becomes, and who may see it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from django_idempotency.core.records import MISSING, Status
+from django_idempotency.core.rules import Ending
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.registry import stores
+from django_idempotency.testing.tickets import make_ticket
+from tests.admin.acting import (
+    LIST,
+    completed,
+    page_of,
+    released,
+    running,
+    staff,
+    text_of,
+)
+from tests.factories import AdminFactory, UserFactory
+from tests.stores.acting import row
+
+
+@pytest.mark.django_db
+class TestRecordPage:
+    def test_facts(self, boss: Client) -> None:
+        ticket = completed(b'{"amount": 2499.10}', key="order-42", scope="user:auth.user:7", path="/api/charges/")
+        text = text_of(boss.get(page_of(ticket)))
+        for fact in (
+            "order-42",
+            "user:auth.user:7",
+            "POST /api/charges/",
+            ticket.digest.hex(),
+            "application/json",
+            "201",
+        ):
+            assert fact in text
+        assert "&quot;amount&quot;: 2499.10" in text
+
+    def test_what_a_request_would_get(self, boss: Client) -> None:
+        """In words, for each place that a record can stand."""
+        table = [
+            (completed(), "gets the response below again"),
+            (completed(MISSING), "gets 409 response-not-stored"),
+            (released(), "runs the work as attempt 2; another body"),
+            (released(Ending.DROPPED), "runs the work as attempt 2; it may carry another body"),
+            (running(lease=60), "gets 409 in-progress"),
+            (running(), "if that has died, runs as attempt 2"),
+            (completed(ttl=-60), "as if this record had never been"),
+        ]
+        for ticket, words in table:
+            assert words in text_of(boss.get(page_of(ticket))), words
+
+    @pytest.mark.parametrize("verb", ["change", "release", "expire", "history"])
+    def test_no_such_record(self, boss: Client, verb: str) -> None:
+        assert boss.get(page_of(make_ticket(), verb)).status_code in (302, 404)
+
+    @pytest.mark.parametrize("evil", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
+    def test_nothing_stored_becomes_markup(self, boss: Client, evil: str) -> None:
+        """Keys, scopes, paths, headers and bodies are text, on every page."""
+        html = (("Content-Type", "text/html"), (evil, evil), ("X-A", evil))
+        ticket = completed(evil.encode(), html, key=evil, scope=evil, path=f"/{evil}", method="POST")
+        weird = completed(evil.encode(), (("Content-Type", evil),), key="2")
+        as_json = completed(json.dumps({evil: [evil]}).encode(), key="3")
+        pages = [LIST, f"{LIST}?q={evil}", page_of(weird), page_of(as_json)]
+        pages += [page_of(ticket, verb) for verb in ("change", "release", "expire", "history")]
+        for page in pages:
+            assert evil not in text_of(boss.get(page)), page
+        confirm = {"action": "release_records", "_selected_action": [str(ticket.id)]}
+        assert evil not in text_of(boss.post(LIST, confirm))
+        assert evil not in text_of(boss.post(page_of(ticket, "release"), follow=True))
+
+    def test_a_page_is_read_only(self, boss: Client) -> None:
+        ticket = completed()
+        assert boss.post(page_of(ticket), {"status": 0}).status_code == 403
+        assert boss.get(f"{LIST}add/").status_code == 403
+        assert boss.post(page_of(ticket, "delete"), {"post": "yes"}).status_code == 403
+        delete = {"action": "delete_selected", "_selected_action": [str(ticket.id)], "post": "yes"}
+        boss.post(LIST, delete)
+        assert row(ticket).status == Status.COMPLETED
+
+
+@pytest.mark.django_db
+class TestPermissions:
+    def test_the_body_needs_one_of_its_own(self) -> None:
+        ticket = completed(b'{"balance": "17.25"}')
+        assert "17.25" not in text_of(staff().get(page_of(ticket)))
+        assert "you need the permission" in text_of(staff().get(page_of(ticket)))
+        assert "17.25" in text_of(staff("view_response").get(page_of(ticket)))
+
+    def test_nobody_else_sees_anything(self) -> None:
+        ticket = completed()
+        client = Client()
+        client.force_login(UserFactory(is_staff=True))
+        for page in (LIST, page_of(ticket), page_of(ticket, "release"), page_of(ticket, "history")):
+            assert client.get(page).status_code == 403
+            assert Client().get(page).status_code == 302
+
+    @pytest.mark.parametrize(("mine", "other"), [("release", "expire"), ("expire", "release")])
+    def test_each_intervention_needs_its_own(self, mine: str, other: str) -> None:
+        client = staff(f"{mine}_record")
+        ticket = completed()
+        page, listed = text_of(client.get(page_of(ticket))), text_of(client.get(LIST))
+        assert f'href="{page_of(ticket, mine)}"' in page
+        assert page_of(ticket, other) not in page
+        assert f'value="{mine}_records"' in listed
+        assert f'value="{other}_records"' not in listed
+        assert client.post(page_of(ticket, other)).status_code == 403
+        client.post(LIST, {"action": f"{other}_records", "_selected_action": [str(ticket.id)], "confirmed": "yes"})
+        assert LogEntry.objects.count() == 0
+        assert client.post(page_of(ticket, mine)).status_code == 302
+        assert LogEntry.objects.count() == 1
+
+    def test_an_intervention_without_the_right_to_view(self) -> None:
+        client, user = Client(), UserFactory(is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename="release_record"))
+        client.force_login(user)
+        assert client.post(page_of(completed(), "release")).status_code == 403
+
+    def test_csrf(self) -> None:
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(AdminFactory())
+        assert client.post(page_of(completed(), "release")).status_code == 403
+
+
+@pytest.mark.django_db
+def test_another_database(settings: Any) -> None:
+    """The admin reads where the store writes."""
+    from django.contrib.admin import site
+
+    from django_idempotency.admin import IdempotencyRecordAdmin
+
+    settings.IDEMPOTENCY = {
+        "STORES": {
+            "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}},
+            "other": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "elsewhere"}},
+        }
+    }
+
+    class OtherAdmin(IdempotencyRecordAdmin):
+        store_alias = "other"
+
+    assert IdempotencyRecordAdmin(IdempotencyRecord, site).get_store() is stores["default"]
+    assert OtherAdmin(IdempotencyRecord, site).get_store().using == "elsewhere"

@@ -1,0 +1,29 @@
+"""Stores as somebody else might write them."""
+
+from __future__ import annotations
+
+from tests.fakes import FakeStore
+
+
+class OutsideStore(FakeStore):
+    """Joins no transaction."""
+
+    supports_atomic = False
+
+    def __init__(self, *, url: str = "") -> None:
+        super().__init__(claims=[])
+
+
+class FailingStore(FakeStore):
+    """Cannot be built."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no licence")
+
+
+class NoStore:
+    """Is no BaseStore."""
+
+
+def not_a_store() -> NoStore:
+    return NoStore()

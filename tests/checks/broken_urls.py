@@ -1,0 +1,1 @@
+raise RuntimeError("This URLconf cannot be imported.")

@@ -1,0 +1,33 @@
+"""What the tests of the checks share: settings for one test, and findings as id → hint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage
+from pytest_django import Settings
+
+Configure = Callable[..., None]
+
+
+@pytest.fixture
+def configure(settings: Settings) -> Configure:
+    """Return a function that sets IDEMPOTENCY to its keywords."""
+
+    def configure(**declared: Any) -> None:
+        settings.IDEMPOTENCY = declared
+
+    return configure
+
+
+def hints(messages: Iterable[CheckMessage]) -> dict[str, str]:
+    """Return the short ids and what each tells the reader to type. Every message has both."""
+    found = {}
+    for message in messages:
+        assert isinstance(message.id, str)
+        assert message.hint
+        assert "%(" not in message.msg + message.hint
+        found[message.id.removeprefix("django_idempotency.")] = message.hint
+    return found

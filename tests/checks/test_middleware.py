@@ -1,0 +1,83 @@
+"""The order of MIDDLEWARE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.http import HttpRequest
+from pytest_django import Settings
+
+from django_idempotency.checks.middleware import check_middleware
+from django_idempotency.middleware import IdempotencyMiddleware
+
+from .conftest import hints
+
+OURS = "django_idempotency.middleware.IdempotencyMiddleware"
+CSRF = "django.middleware.csrf.CsrfViewMiddleware"
+LOGIN = "django.contrib.auth.middleware.LoginRequiredMiddleware"
+USER = "django.contrib.auth.middleware.AuthenticationMiddleware"
+SESSION = "django.contrib.sessions.middleware.SessionMiddleware"
+HERE = __name__
+
+
+class Subclass(IdempotencyMiddleware):
+    """A project's own."""
+
+
+class OwnUser(AuthenticationMiddleware):
+    """A project's own."""
+
+
+def by_function(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    return get_response
+
+
+class Explosive:
+    """Must not be built by a check."""
+
+    def __init__(self, get_response: Any) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        ([OURS, CSRF], {"E020": CSRF}),
+        ([USER, OURS, LOGIN], {"E020": LOGIN}),
+        ([f"{HERE}.Subclass", CSRF], {"E020": CSRF}),  # a subclass is ours, too
+        ([SESSION, OURS, USER], {"E022": USER}),
+        ([OURS, f"{HERE}.OwnUser"], {"E022": f"{HERE}.OwnUser"}),
+        ([OURS, USER, CSRF], {"E022": USER, "E020": CSRF}),
+        ([CSRF, USER, OURS, OURS], {"E021": OURS}),
+        ([CSRF, USER, OURS, f"{HERE}.Subclass"], {"E021": OURS}),
+        ([OURS, CSRF, OURS], {"E021": OURS, "E020": CSRF}),
+    ],
+)
+def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, str]) -> None:
+    """The hint names the line to move, and below which."""
+    settings.MIDDLEWARE = order
+    told = hints(check_middleware())
+    assert told.keys() == found.keys()
+    for code, named in found.items():
+        assert f'"{named}"' in told[code]
+        assert f'"{OURS}"' in told[code]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        [],
+        [SESSION, CSRF, USER],  # without ours, no order is wrong
+        [SESSION, CSRF, USER, LOGIN, OURS],
+        [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
+        [CSRF, USER, OURS, f"{HERE}.Explosive"],
+        [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django's to report
+    ],
+)
+def test_the_right_order_is_silent(settings: Settings, order: list[str]) -> None:
+    """Nothing is built, and what cannot be imported is Django's to report."""
+    settings.MIDDLEWARE = order
+    assert check_middleware() == []

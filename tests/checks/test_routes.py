@@ -1,0 +1,386 @@
+"""The views of a URLconf: what cannot have what it asks for is an error, what cannot be proven is not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.decorators import login_required
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver, include, path
+from django.views import View
+from django.views.decorators.cache import cache_page
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_http_methods, require_safe
+from pytest_django import Settings
+from rest_framework.decorators import api_view
+from rest_framework.generics import ListAPIView, ListCreateAPIView
+from rest_framework.response import Response
+from rest_framework.routers import SimpleRouter
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelViewSet, ViewSetMixin
+
+from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.checks import routes
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from .conftest import Configure, hints
+
+OURS = "django_idempotency.middleware.IdempotencyMiddleware"
+OUTSIDE = "tests.checks.backends.OutsideStore"
+STORES = {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"}, "outside": {"BACKEND": OUTSIDE}}
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+async def awaiting(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class Awaiting(View):
+    async def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+class AwaitingReads(View):
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+class Awaited(View):
+    @idempotent(guarantee="lease")
+    async def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+class Create(APIView):
+    def post(self, request: Any) -> Response:
+        return Response()
+
+
+class MixinFirst(IdempotentViewMixin, Create):
+    pass
+
+
+class MixinLast(Create, IdempotentViewMixin):
+    pass
+
+
+class MixinBetween(ViewSetMixin, IdempotentViewMixin, APIView):
+    """ViewSetMixin.as_view() calls no super()."""
+
+    def create(self, request: Any) -> Response:
+        return Response()
+
+
+class MixinLastSet(GenericViewSet, IdempotentViewMixin):
+    def create(self, request: Any) -> Response:
+        return Response()
+
+
+class MixinFirstSet(IdempotentViewMixin, ModelViewSet):
+    pass
+
+
+class MixinBehindOwn(IdempotentViewMixin, View):
+    """No view of DRF."""
+
+
+class OwnDispatch:
+    """A project's own mixin may stand before ours: it calls super()."""
+
+    def dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        return super().dispatch(*args, **kwargs)  # type: ignore[misc]
+
+
+class MixinBehindOwnDispatch(OwnDispatch, IdempotentViewMixin, Create):
+    pass
+
+
+class NoPolicy(MixinFirst):
+    idempotency = {"ttl": 5}  # type: ignore[assignment] # noqa: RUF012 - the mistake
+
+
+class PolicyPerRequest(MixinFirst):
+    idempotency = None  # type: ignore[assignment]
+
+    def get_idempotency_policy(self) -> Policy:
+        return Policy()
+
+
+class PolicyProperty(MixinFirst):
+    @property
+    def idempotency(self) -> Policy:  # type: ignore[override]
+        return Policy()
+
+
+@api_view(["POST"])
+@idempotent()
+def below(request: Any) -> Response:
+    return Response()
+
+
+@idempotent()
+@api_view(["POST"])
+def above(request: Any) -> Response:
+    return Response()
+
+
+@api_view(["GET"])
+def reads(request: Any) -> Response:
+    return Response()
+
+
+def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return view(request, *args, **kwargs)
+
+    return wrapper
+
+
+def with_policy(**fields: Any) -> Any:
+    return type("Policed", (MixinFirst,), {"idempotency": Policy(**fields)}).as_view()
+
+
+def each(*views: Any) -> pytest.MarkDecorator:
+    """Run a test once for each view."""
+    return pytest.mark.parametrize("view", views, ids=map(str, range(len(views))))
+
+
+@pytest.fixture
+def check(settings: Settings) -> Callable[..., dict[str, str]]:
+    """Return a function that checks a URLconf of some views, under the middleware or without it."""
+
+    def check(*views: Any, middleware: bool = True) -> dict[str, str]:
+        settings.MIDDLEWARE = [OURS] if middleware else []
+        urlconf = ModuleType("urlconf")
+        urlconf.urlpatterns = [  # type: ignore[attr-defined]
+            view if isinstance(view, (URLPattern, URLResolver)) else path(f"{number}/", view)
+            for number, view in enumerate(views)
+        ]
+        settings.ROOT_URLCONF = urlconf
+        return hints(routes.check_routes())
+
+    return check
+
+
+Check = Callable[..., dict[str, str]]
+
+# -------------------------------------------------------------------------------------------------- under the middleware
+
+
+@each(awaiting, login_required(awaiting), require_http_methods(["POST"])(awaiting))
+def test_atomic_asked_of_an_async_view(check: Check, view: Any) -> None:
+    """E030: the project's guarantee is atomic, and the middleware guards this view."""
+    assert '@idempotent(guarantee="lease")' in check(view)["E030"]
+
+
+def test_atomic_asked_of_an_async_class(check: Check) -> None:
+    """The same for a class with async handlers."""
+    assert "@idempotency_exempt" in check(Awaiting.as_view())["E030"]
+
+
+@each(
+    plain,
+    idempotent(guarantee="lease")(awaiting),
+    login_required(idempotent(guarantee="lease")(awaiting)),
+    idempotency_exempt(functools.wraps(awaiting)(staff_only(awaiting))),
+    require_GET(awaiting),
+    require_safe(awaiting),
+    require_http_methods(["GET", "HEAD"])(awaiting),
+    AwaitingReads.as_view(),
+    Awaited.as_view(),
+)
+def test_an_async_view_that_asks_for_less_is_silent(check: Check, view: Any) -> None:
+    """A door of its own, exempt, or nothing to guard."""
+    assert check(view) == {}
+
+
+def test_async_views_are_free_without_the_middleware(check: Check, configure: Configure) -> None:
+    """And with a project's guarantee that they can keep."""
+    assert check(awaiting, Awaiting.as_view(), middleware=False) == {}
+    configure(GUARANTEE="lease")
+    assert check(awaiting, Awaiting.as_view()) == {}
+
+
+@pytest.mark.parametrize("decorator", [staff_only, login_required, cache_page(60), csrf_exempt])
+def test_a_decorated_route_of_drf(check: Check, decorator: Any) -> None:
+    """E033: rebuilding it from `.cls` would skip the decorator."""
+    assert "IdempotentViewMixin first in the bases of Create" in check(decorator(Create.as_view()))["E033"]
+
+
+def test_a_decorated_viewset(check: Check) -> None:
+    """Each of its callbacks is one; the class is told once."""
+    decorated = [staff_only(ModelViewSet.as_view(actions)) for actions in ({"post": "create"}, {"delete": "destroy"})]
+    assert list(check(*decorated)) == ["E033"]
+
+
+@each(
+    Create.as_view(),
+    ListCreateAPIView.as_view(),
+    ModelViewSet.as_view({"get": "list", "post": "create"}),
+    above,
+    below,
+    staff_only(MixinFirst.as_view()),
+    staff_only(above),
+    idempotency_exempt(staff_only(Create.as_view())),
+    cache_page(60)(ListAPIView.as_view()),  # nothing to guard
+    cache_page(60)(ReadOnlyModelViewSet.as_view({"get": "list"})),
+    cache_page(60)(reads),
+)
+def test_a_route_of_drf_that_works_is_silent(check: Check, view: Any) -> None:
+    """Bare, with a door of its own, exempt, or with nothing to guard."""
+    assert check(view) == {}
+
+
+def test_a_decorated_route_is_free_without_the_middleware(check: Check) -> None:
+    """Nobody would lend it the mixin."""
+    assert check(staff_only(Create.as_view()), middleware=False) == {}
+
+
+# --------------------------------------------------------------------------------------------------------- the bases
+
+
+@each(
+    MixinLast.as_view(),
+    MixinBetween.as_view({"post": "create"}),
+    MixinLastSet.as_view({"post": "create"}),
+    type("Derived", (MixinLast,), {}).as_view(),
+)
+@pytest.mark.parametrize("middleware", [True, False])
+def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None:
+    """E031: DRF's own dispatch() or as_view() comes first, and calls no super()."""
+    found = check(view, middleware=middleware)
+    assert f"class {view.cls.__name__}(IdempotentViewMixin, …)" in found["E031"]
+    assert list(found) == ["E031"]
+
+
+@each(
+    MixinFirst.as_view(),
+    MixinFirstSet.as_view({"post": "create"}),
+    MixinBehindOwnDispatch.as_view(),
+    PolicyPerRequest.as_view(),
+    PolicyProperty.as_view(),
+    idempotent()(type("Lent", (Create,), {})).as_view(),
+)
+def test_the_mixin_first_is_silent(check: Check, view: Any) -> None:
+    """Before APIView, and behind a project's own mixin that calls super()."""
+    assert check(view) == {}
+
+
+def test_the_mixin_on_a_view_of_django(check: Check) -> None:
+    """E032: it needs DRF's request."""
+    assert "@idempotent() on the class" in check(MixinBehindOwn.as_view())["E032"]
+
+
+def test_a_policy_that_is_none(check: Check) -> None:
+    """E038: a dict is no Policy."""
+    assert "idempotency = Policy(" in check(NoPolicy.as_view())["E038"]
+
+
+@pytest.mark.parametrize("atomic_requests", [True, False])
+def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool) -> None:
+    """E034 with ATOMIC_REQUESTS: it would stand inside its transaction."""
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
+    found = check(below, above)
+    assert list(found) == (["E034"] if atomic_requests else [])
+    if atomic_requests:
+        assert "Swap the two lines" in found["E034"]
+
+
+# ------------------------------------------------------------------------------------------------------- the policies
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "typed"),
+    [
+        ({"ttl": 10}, "E035", "Type both fields"),  # LEASE is 30
+        ({"lease": 86400}, "E035", "Type both fields"),  # TTL is 86400
+        ({"ttl": 0.5, "lease": 0.1}, "E035", "Type both fields"),  # CLAIM_LEASE is 1
+        ({"store": "outsid"}, "E036", 'store="outside"'),
+        ({"store": "outside"}, "E037", 'guarantee="lease"'),
+    ],
+)
+@pytest.mark.parametrize("middleware", [True, False])
+def test_a_policy_that_cannot_be_kept(
+    check: Check, configure: Configure, fields: dict[str, Any], code: str, typed: str, middleware: bool
+) -> None:
+    """Found at the mixin, at the decorator, below others, on methods and below @api_view."""
+    configure(STORES=STORES)
+    method = type("Method", (View,), {"post": idempotent(**fields)(lambda self, request: HttpResponse())})
+    for view in (
+        with_policy(**fields),
+        idempotent(**fields)(Create.as_view()),
+        login_required(idempotent(**fields)(plain)),
+        idempotent(**fields)(type("Class", (View,), {"post": lambda self, request: HttpResponse()})).as_view(),
+        api_view(["POST"])(idempotent(**fields)(lambda request: Response())),
+    ):
+        found = check(view, middleware=middleware)
+        assert list(found) == [code]
+        assert typed in found[code]
+    assert method
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"ttl": 10, "lease": 5}, {"store": "outside", "guarantee": "lease"}, {"guarantee": "lease", "ttl": 31}],
+)
+def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure, fields: dict[str, Any]) -> None:
+    """Together with the settings."""
+    configure(STORES=STORES)
+    assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
+
+
+def test_settings_come_first(check: Check, configure: Configure) -> None:
+    """What is wrong in IDEMPOTENCY is told once there, not for every route again."""
+    configure(TTL=-1)
+    assert check(with_policy(lease=5), MixinLast.as_view()) == {}
+
+
+# -------------------------------------------------------------------------------------------------------- the URLconf
+
+
+def test_every_view_is_told_once(check: Check) -> None:
+    """Under two addresses, in nested and namespaced includes, and from a router."""
+    router = SimpleRouter()
+    router.register("things", MixinLastSet, basename="thing")
+    nested = path("a/", include(([path("b/", include([path("c/", awaiting)])), path("d/", awaiting)], "app")))
+    check(nested, awaiting, path("r/", include(router.urls)), path("admin/", admin.site.urls))
+    assert [message.id for message in routes.check_routes()].count("django_idempotency.E030") == 1
+
+
+def test_a_urlconf_that_includes_itself(settings: Settings) -> None:
+    """Ends."""
+    settings.MIDDLEWARE = [OURS]
+    urlconf = ModuleType("urlconf")
+    urlconf.urlpatterns = []  # type: ignore[attr-defined]
+    urlconf.urlpatterns += [path("again/", include(urlconf)), path("a/", awaiting)]  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF = urlconf
+    assert list(hints(routes.check_routes())) == ["E030"]
+
+
+@pytest.mark.parametrize("urlconf", ["no.such.module", "tests.checks.broken_urls", "math", None, ""])
+def test_a_broken_urlconf_is_djangos_to_report(settings: Settings, urlconf: str | None) -> None:
+    """Missing, raising when imported, without urlpatterns: no crash of ours."""
+    settings.ROOT_URLCONF = urlconf
+    assert routes.check_routes() == []
+
+
+def test_what_can_be_read_of_a_broken_urlconf_is_checked(check: Check) -> None:
+    """A broken include hides nothing else."""
+    broken = URLResolver(path("", plain).pattern, "tests.checks.broken_urls")
+    assert list(check(path("x/", include([broken])), awaiting)) == ["E030"]
+
+
+@each(functools.partial(plain), type("Callable", (), {"__call__": plain})())
+def test_callables_of_any_kind(check: Check, view: Any) -> None:
+    """A partial or an instance has no name, and is no class."""
+    assert check(view) == {}

@@ -1,0 +1,241 @@
+"""IDEMPOTENCY as people get it wrong: each becomes one check error, and none a crash."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from pytest_django import Settings
+
+from django_idempotency import conf
+from django_idempotency.checks.settings import check_settings
+
+from .conftest import Configure, hints
+
+ORM = "django_idempotency.stores.orm.ORMStore"
+OUTSIDE = "tests.checks.backends.OutsideStore"
+
+#: Setting, value, the error's code, and what its hint tells the reader to type.
+MALFORMED = [
+    # ---- unknown names
+    ("TLL", 5, "E002", 'Did you mean "TTL"'),
+    ("ttl", 5, "E002", 'Did you mean "TTL"'),  # a field of Policy is written in capitals here
+    ("GUARANTY", "atomic", "E002", 'Did you mean "GUARANTEE"'),
+    ("STORAGE", {}, "E002", 'Did you mean "STORE'),
+    (7, 7, "E002", "There are STORES, HEADER"),
+    (None, 7, "E002", "There are STORES, HEADER"),
+    # ---- flags
+    ("REQUIRED", "yes", "E003", '"REQUIRED": False'),
+    ("REQUIRED", 1, "E003", "REQUIRED is True or False"),
+    ("BUFFER_STREAM", None, "E003", '"BUFFER_STREAM": False'),
+    # ---- durations
+    ("TTL", 0, "E003", '"TTL": 86400'),
+    ("TTL", -1, "E003", '"TTL": 86400'),
+    ("TTL", "1d", "E003", "a positive number of seconds"),
+    ("TTL", None, "E003", '"TTL": 86400'),
+    ("TTL", True, "E003", '"TTL": 86400'),
+    ("TTL", float("nan"), "E003", '"TTL": 86400'),
+    ("TTL", float("inf"), "E003", '"TTL": 86400'),
+    ("TTL", Decimal(5), "E003", '"TTL": 86400'),
+    ("TTL", timedelta(0), "E003", '"TTL": 86400'),
+    ("TTL", timedelta.max, "E003", "ten years at most"),
+    ("TTL", 10, "E005", 'a "LEASE" below 10'),
+    ("LEASE", [], "E003", '"LEASE": 30'),
+    ("LEASE", 86400, "E005", 'a "LEASE" below 86400'),
+    ("LEASE", timedelta(days=2), "E005", '"TTL": 86400'),
+    ("CLAIM_LEASE", "1", "E003", '"CLAIM_LEASE": 1'),
+    ("CLAIM_LEASE", 0, "E003", '"CLAIM_LEASE": 1'),
+    ("CLAIM_LEASE", None, "E003", '"CLAIM_LEASE": 1'),
+    ("CLAIM_LEASE", 86400, "E005", 'a "CLAIM_LEASE" below 86400'),
+    ("WAIT", -5, "E003", '"WAIT": 5'),
+    ("WAIT", {}, "E003", '"WAIT": 5'),
+    # ---- one of a few words
+    ("GUARANTEE", "exactly-once", "E003", '"atomic" or "lease"'),
+    ("GUARANTEE", None, "E003", '"GUARANTEE": "atomic"'),
+    ("GUARANTEE", ["atomic"], "E003", '"GUARANTEE": "atomic"'),
+    ("ANONYMOUS", "allow", "E003", '"refuse" or "shared"'),
+    ("ON_BUSY", "queue", "E003", '"reject" or "wait"'),
+    ("ON_FAILURE", False, "E003", '"free" or "hold"'),
+    ("ON_STORE_FAILURE", "half", "E003", '"closed" or "open"'),
+    # ---- functions, and dotted paths to them
+    ("SCOPE", "tenant", "E003", "a function (or the dotted path of one) of the request"),
+    ("SCOPE", "no.such.module", "E004", '"SCOPE": "shop.idempotency.scope"'),
+    ("SCOPE", "tests.checks.backends.absent", "E004", '"SCOPE": "shop.idempotency.scope"'),
+    ("SCOPE", ".", "E004", '"SCOPE": "shop.idempotency.scope"'),
+    ("SCOPE", "testproject.settings.SECRET_KEY", "E003", '"SCOPE": None'),  # imported, and no function
+    ("FINGERPRINT", "body", "E003", '"FINGERPRINT": "request"'),
+    ("FINGERPRINT", None, "E003", '"FINGERPRINT": "request"'),
+    ("FINGERPRINT", "no.such", "E004", '"FINGERPRINT": "shop.idempotency.fingerprint"'),
+    ("KEEP", "404", "E003", "a set of statuses below 500"),
+    ("KEEP", {500}, "E003", '"KEEP": None'),
+    ("KEEP", {"404"}, "E003", '"KEEP": None'),
+    ("KEEP", 404, "E003", '"KEEP": None'),
+    ("KEEP", "no.such", "E004", '"KEEP": "shop.idempotency.keep"'),
+    ("HEADERS", "Location", "E003", "a list of header names"),
+    ("HEADERS", [b"Location"], "E003", '"HEADERS": None'),
+    ("HEADERS", "no.such", "E004", '"HEADERS": "shop.idempotency.headers"'),
+    ("AUTHORIZE_REPLAY", True, "E003", '"AUTHORIZE_REPLAY": None'),
+    ("AUTHORIZE_REPLAY", "no.such", "E004", '"AUTHORIZE_REPLAY": "shop.idempotency.authorize_replay"'),
+    # ---- numbers and names
+    ("MAX_BODY", -1, "E003", '"MAX_BODY": 65536'),
+    ("MAX_BODY", 1.5, "E003", "a number of bytes"),
+    ("MAX_BODY", "64k", "E003", '"MAX_BODY": 65536'),
+    ("METHODS", "POST", "E003", "a list of unsafe methods"),
+    ("METHODS", ["GET", "POST"], "E003", "a list of unsafe methods"),
+    ("METHODS", None, "E003", '"METHODS": ("POST", "PUT", "PATCH", "DELETE")'),
+    # ---- HTTP
+    ("HEADER", "", "E006", '"HEADER": "Idempotency-Key"'),
+    ("HEADER", None, "E006", '"HEADER": "Idempotency-Key"'),
+    ("HEADER", 5, "E006", '"HEADER": "Idempotency-Key"'),
+    ("HEADER", "Idempotency Key", "E006", '"HEADER": "Idempotency-Key"'),
+    ("HEADER", "HTTP_IDEMPOTENCY_KEY", "E006", "letters, digits and hyphens"),  # servers drop underscores
+    ("HEADER", "Key:", "E006", '"HEADER": "Idempotency-Key"'),
+    ("HEADER", "X-Key\r\nX-Evil: 1", "E006", '"HEADER": "Idempotency-Key"'),
+    ("HEADER", "Authorization", "E006", "that HTTP itself does not use"),  # would store a secret
+    ("HEADER", "content-type", "E006", "that HTTP itself does not use"),  # no HTTP_… in WSGI
+    ("PROBLEM_DOCS", None, "E003", '"PROBLEM_DOCS": "https://'),
+    ("PROBLEM_DOCS", "", "E003", '"PROBLEM_DOCS": "https://'),
+    ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": "https://'),
+    ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": "https://'),
+    # ---- secrets
+    ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
+    ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),
+    ("DERIVE_SECRET", ["swordfish"], "E007", 'os.environ["DERIVE_SECRET"]'),
+    ("DERIVE_SECRET_FALLBACKS", "swordfish", "E007", '"DERIVE_SECRET_FALLBACKS": ['),  # a secret for each letter
+    ("DERIVE_SECRET_FALLBACKS", None, "E007", '"DERIVE_SECRET_FALLBACKS": ['),
+    ("DERIVE_SECRET_FALLBACKS", [""], "E007", '"DERIVE_SECRET_FALLBACKS": ['),
+    ("DERIVE_SECRET_FALLBACKS", ["good", None], "E007", '"DERIVE_SECRET_FALLBACKS": ['),
+    # ---- stores
+    ("STORES", None, "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", [], "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", ORM, "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": ORM}, "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": None}, "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": {}}, "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": {"BACKEND": 5}}, "E010", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTION": {}}}, "E010", '"OPTIONS": {"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": []}}, "E010", '"OPTIONS": {"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": None}}, "E010", '"OPTIONS": {"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {1: 2}}}, "E010", '"OPTIONS": {"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM}, 5: {"BACKEND": ORM}}, "E010", '"STORES": {"default"'),
+    ("STORES", {"default": {"BACKEND": ORM}, "": {"BACKEND": ORM}}, "E010", '"STORES": {"default"'),
+    ("STORES", {"default": {"BACKEND": "ORMStore"}}, "E011", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": {"BACKEND": "no.such.Store"}}, "E011", f'"BACKEND": "{ORM}"'),
+    ("STORES", {"default": {"BACKEND": "tests.checks.backends.NoStore"}}, "E011", "another BaseStore"),
+    ("STORES", {"default": {"BACKEND": "tests.checks.backends.not_a_store"}}, "E011", "another BaseStore"),
+    (
+        "STORES",
+        {"default": {"BACKEND": "django_idempotency.stores.base.BaseStore"}},
+        "E012",
+        "what BaseStore takes: nothing",
+    ),  # abstract
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"alias": "x"}}}, "E012", "what ORMStore takes: using"),
+    (
+        "STORES",
+        {"default": {"BACKEND": "tests.checks.backends.FailingStore"}},
+        "E012",
+        "what FailingStore takes: nothing",
+    ),
+    ("STORES", {}, "E013", 'add the alias to "STORES"'),
+    ("STORES", {"records": {"BACKEND": ORM}}, "E013", '"STORE": "records"'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": "defualt"}}}, "E014", '{"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": 5}}}, "E014", '{"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": ["default"]}}}, "E014", '{"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": OUTSIDE}}, "E016", '"GUARANTEE": "lease"'),
+    ("STORE", "redis", "E013", '"STORE": "default"'),
+    ("STORE", None, "E003", '"STORE": "default"'),
+    ("STORE", "", "E003", '"STORE": "default"'),
+    ("STORE", ["default"], "E003", '"STORE": "default"'),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "code", "typed"), MALFORMED)
+def test_a_malformed_setting_is_an_error(settings: Settings, name: Any, value: Any, code: str, typed: str) -> None:
+    """One error, and its hint says what to type."""
+    settings.IDEMPOTENCY = {name: value}
+    found = hints(check_settings())
+    assert list(found) == [code]
+    assert typed in found[code]
+
+
+@pytest.mark.parametrize(("name", "value", "code", "typed"), MALFORMED)
+def test_every_check_survives_a_malformed_setting(
+    settings: Settings, name: Any, value: Any, code: str, typed: str
+) -> None:
+    """No check crashes on what another one reports, those of --deploy included."""
+    settings.IDEMPOTENCY = {name: value}
+    found = checks.run_checks(tags=["idempotency"], include_deployment_checks=True)
+    assert [message.id for message in found] == [f"django_idempotency.{code}"]
+
+
+@pytest.mark.parametrize("value", [[], "", 0, "TTL", 5, {"TTL"}, [("TTL", 5)], lambda: {}])
+def test_idempotency_is_a_dict(settings: Settings, value: Any) -> None:
+    """E001 alone; and whoever reads a setting all the same is told the same."""
+    settings.IDEMPOTENCY = value
+    found = hints(checks.run_checks(tags=["idempotency"], include_deployment_checks=True))
+    assert list(found) == ["E001"]
+    assert 'IDEMPOTENCY = {"TTL": 86400}' in found["E001"]
+    with pytest.raises(ImproperlyConfigured, match="IDEMPOTENCY is a dict"):
+        conf.get("TTL")
+
+
+def test_several_mistakes_are_told_at_once(configure: Configure) -> None:
+    """A reader mends them in one go."""
+    configure(TTL="1d", HEADER="", LEASES=5)
+    assert hints(check_settings()).keys() == {"E002", "E003", "E006"}
+
+
+def test_a_secret_is_never_shown(configure: Configure) -> None:
+    """Nor is any part of one."""
+    configure(DERIVE_SECRET=["swordfish"], DERIVE_SECRET_FALLBACKS="swordfish")
+    assert "swordfish" not in "".join(map(str, check_settings()))
+
+
+def test_a_long_value_is_shortened(configure: Configure) -> None:
+    """A message fits a terminal, whatever was typed."""
+    configure(GUARANTEE="x" * 10_000, KEEP=object())
+    assert all(len(message.msg) < 300 for message in check_settings())
+
+
+def test_a_database_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E015 names those that we know; nothing is connected to."""
+    monkeypatch.setattr(connections["default"], "vendor", "oracle")
+    assert "PostgreSQL, MariaDB, MySQL or SQLite" in hints(check_settings())["E015"]
+
+
+#: What is right, one line for each thing that may be typed.
+WELL_FORMED: list[dict[str, Any]] = [
+    {},
+    {"STORES": {"default": {"BACKEND": ORM, "OPTIONS": {"using": "default"}}}},
+    {"STORES": {"default": {"BACKEND": ORM}}},
+    {"STORES": {"default": {"BACKEND": OUTSIDE, "OPTIONS": {"url": "x"}}}, "GUARANTEE": "lease"},
+    {"STORES": {"a": {"BACKEND": ORM}, "b": {"BACKEND": OUTSIDE}}, "STORE": "a"},
+    {"TTL": timedelta(days=1), "LEASE": timedelta(seconds=30), "CLAIM_LEASE": timedelta(seconds=1), "WAIT": 2.5},
+    {"HEADER": "X-Request-Id", "PROBLEM_DOCS": "/help/idempotency/"},
+    {"DERIVE_SECRET": b"\x00\xff", "DERIVE_SECRET_FALLBACKS": ("old", b"older")},
+    {"SCOPE": "tests.checks.backends.not_a_store", "FINGERPRINT": "raw", "KEEP": {404}, "HEADERS": ["Location"]},
+    {"SCOPE": lambda request: None, "KEEP": lambda response: None, "AUTHORIZE_REPLAY": lambda request, outcome: True},
+    {"REQUIRED": True, "ANONYMOUS": "shared", "ON_BUSY": "wait", "ON_FAILURE": "hold", "ON_STORE_FAILURE": "open"},
+    {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
+]
+
+
+@pytest.mark.parametrize("declared", WELL_FORMED)
+def test_what_is_right_is_silent(settings: Settings, declared: dict[str, Any]) -> None:
+    """No error, no problem."""
+    settings.IDEMPOTENCY = declared
+    assert check_settings() == []
+
+
+@pytest.mark.parametrize("declared", [None, {}])
+def test_no_settings_are_needed(settings: Settings, declared: Any) -> None:
+    """Every setting has a default."""
+    settings.IDEMPOTENCY = declared
+    assert check_settings() == []
+    del settings.IDEMPOTENCY
+    assert check_settings() == []

@@ -1,0 +1,120 @@
+"""Each view behind each door: `@pytest.mark.urls("tests.doors.urls")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.decorators import staff_member_required
+from django.contrib.auth.decorators import login_required, permission_required, user_passes_test
+from django.urls import path
+from rest_framework.decorators import api_view, permission_classes, throttle_classes
+from rest_framework.permissions import AllowAny, IsAdminUser, IsAuthenticated
+from rest_framework.response import Response
+
+from django_idempotency import Policy, idempotent
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from . import views
+
+
+def mixed(cls: type[Any], **members: Any) -> Any:
+    """Return the view of a DRF class with the mixin, on a policy that asks for nothing."""
+    return type(cls.__name__, (IdempotentViewMixin, cls), {"idempotency": Policy(), **members}).as_view()
+
+
+# ----------------------------------------------------------------------------------------------------- answers, uploads
+
+#: Door → the view of every kind of answer.
+ANSWERING = {
+    "decorator": idempotent()(views.answers),
+    "middleware": views.answers,
+    "mixin": mixed(views.AnswersView),
+    "lent": views.AnswersView.as_view(),
+}
+#: Door → the view that reads what was sent.
+READING = {
+    "decorator": idempotent()(views.reading),
+    "middleware": views.reading,
+    "mixin": mixed(views.ReadingView),
+    "lent": views.ReadingView.as_view(),
+}
+
+# -------------------------------------------------------------------------------------------------------------- access
+
+FUNCTION_RULES: dict[str, Callable[[Any], Any]] = {
+    "login-required": login_required,
+    "login-elsewhere": login_required(login_url="/elsewhere/", redirect_field_name="back"),
+    "staff-member-required": staff_member_required,
+    "permission-required": permission_required("payments.add_charge"),
+    "permission-required-raising": permission_required("payments.add_charge", raise_exception=True),
+    "user-passes-test": user_passes_test(lambda user: user.is_superuser, login_url="https://sso.example.com/"),
+}
+CLASS_RULES = (
+    views.ForLoggedIn,
+    views.ForPermitted,
+    views.ForPermittedRaising,
+    views.ForSuperusers,
+    views.ForLoggedInByDecorator,
+)
+REST_RULES: dict[str, dict[str, Any]] = {
+    "is-authenticated": {"permission_classes": [IsAuthenticated]},
+    "is-admin": {"permission_classes": [IsAdminUser]},
+    "may-add-charges": {"permission_classes": [views.MayAddCharges]},
+    "throttled": {"permission_classes": [AllowAny], "throttle_classes": [views.AllAtOnce]},
+}
+
+
+def pay_api(request: Any) -> Response:
+    return Response({"id": views.work()}, status=201)
+
+
+def ruled(function: Any, rule: dict[str, Any]) -> Any:
+    """Make a DRF view of a function, under a rule."""
+    for decorate, name in ((permission_classes, "permission_classes"), (throttle_classes, "throttle_classes")):
+        if name in rule:
+            function = decorate(rule[name])(function)
+    return api_view(["POST"])(function)
+
+
+def restricted() -> dict[str, Any]:
+    """Return route → view for every rule behind every door."""
+    routes: dict[str, Any] = {}
+    for name, rule in FUNCTION_RULES.items():
+        routes[f"decorator/{name}/"] = rule(idempotent()(views.pay))
+        routes[f"middleware/{name}/"] = rule(views.pay)
+    for cls in CLASS_RULES:
+        own = type(cls.__name__, (cls,), {})  # the decorator changes the class that it is given
+        routes[f"class/{cls.__name__}/"] = idempotent()(own).as_view()
+        method = idempotent()(views.PayView.post)
+        routes[f"method/{cls.__name__}/"] = type(cls.__name__, (cls,), {"post": method}).as_view()
+        routes[f"middleware/{cls.__name__}/"] = cls.as_view()
+    for name, given in REST_RULES.items():
+        cls = type("PayApi", (views.PayApi,), given)
+        routes[f"mixin/{name}/"] = mixed(views.PayApi, **given)
+        routes[f"lent/{name}/"] = cls.as_view()
+        routes[f"rest-class/{name}/"] = idempotent()(cls).as_view()
+        routes[f"above/{name}/"] = idempotent()(ruled(lambda request: pay_api(request), given))
+        routes[f"below/{name}/"] = ruled(idempotent()(lambda request: pay_api(request)), given)
+    return routes
+
+
+RESTRICTED = restricted()
+
+#: Nobody is asked who they are.
+OPEN = {
+    "decorator/open/": idempotent()(views.pay),
+    "class/open/": idempotent()(type("Open", (views.PayView,), {})).as_view(),
+    "mixin/open/": mixed(views.PayApi, permission_classes=[]),
+    "rest-class/open/": idempotent()(type("Open", (views.PayApi,), {"permission_classes": []})).as_view(),
+    "middleware/open/": views.pay,
+    "lent/open/": type("Open", (views.PayApi,), {"permission_classes": []}).as_view(),
+}
+
+urlpatterns: list[Any] = [
+    path("admin/", admin.site.urls),
+    *(path(f"{door}/answers/<kind>/", view) for door, view in ANSWERING.items()),
+    *(path(f"{door}/reading/<how>/", view) for door, view in READING.items()),
+    *(path(route, view) for route, view in {**RESTRICTED, **OPEN}.items()),
+]

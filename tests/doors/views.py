@@ -1,0 +1,208 @@
+"""Views for every kind of answer, upload and access rule; urls.py puts them behind the doors."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import mixins
+from django.contrib.auth.decorators import login_required
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import resolve_url
+from django.template import engines
+from django.template.response import SimpleTemplateResponse
+from django.utils.decorators import method_decorator
+from django.views import View
+from rest_framework import permissions
+from rest_framework.parsers import BaseParser, FileUploadParser, FormParser, JSONParser, MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from testproject.payments.models import Effect
+
+SMALL, LARGE = 1000, 100_000  # on this side of MAX_BODY and on the other
+
+
+def work() -> str:
+    """Leave an effect, and return what no second run would answer."""
+    return str(Effect.objects.create(label="work").pk)
+
+
+def chunks(count: int) -> Iterator[bytes]:
+    yield work().encode()
+    for _ in range(count):
+        yield b"x" * 1000
+
+
+def headed(response: HttpResponse) -> HttpResponse:
+    response.headers.update({"ETag": '"1"', "X-Note": "café", "X-Wide": "ключ", "Server-Timing": "db;dur=1"})
+    response.set_cookie("visited", "1")
+    return response
+
+
+def template() -> SimpleTemplateResponse:
+    response = SimpleTemplateResponse(engines["django"].from_string("<p>{{ pk }}</p>"), {"pk": work()}, status=201)
+    response.add_post_render_callback(lambda rendered: rendered.headers.update({"X-Rendered": "yes"}))
+    return response
+
+
+#: Answers, by name. Each one runs the work.
+ANSWERS: dict[str, Callable[[], HttpResponseBase]] = {
+    # kept
+    "binary": lambda: HttpResponse(bytes(range(256)) + work().encode(), content_type="application/octet-stream"),
+    "empty": lambda: HttpResponse(b"", headers={"X-Id": work()}),
+    "gzipped": lambda: HttpResponse(gzip.compress(work().encode()), headers={"Content-Encoding": "gzip"}),
+    "no-content": lambda: HttpResponse(status=204, headers={"X-Id": work()}),
+    "moved": lambda: HttpResponse(status=301, headers={"Location": f"/charges/{work()}/"}),
+    "found": lambda: HttpResponseRedirect(f"/charges/{work()}/"),
+    "see-other": lambda: HttpResponse(status=303, headers={"Location": f"/charges/{work()}/"}),
+    "not-found": lambda: HttpResponse(f"no {work()}", status=404),
+    "unprocessable": lambda: HttpResponse(f"not {work()}", status=422),
+    "template": template,
+    "small-file": lambda: FileResponse(BytesIO(work().encode() * SMALL), filename="receipt.pdf", as_attachment=True),
+    "headers": lambda: headed(HttpResponse(work(), status=201)),
+    # done, but without a body
+    "stream": lambda: StreamingHttpResponse(chunks(1), status=201, headers={"Location": "/charges/1/"}),
+    "large-stream": lambda: StreamingHttpResponse(chunks(100), status=201, headers={"Location": "/charges/1/"}),
+    "large": lambda: HttpResponse(work().zfill(LARGE), status=201, headers={"Location": "/charges/1/"}),
+    "large-file": lambda: FileResponse(BytesIO(work().zfill(LARGE).encode()), headers={"Location": "/charges/1/"}),
+    "no-store": lambda: HttpResponse(work(), headers={"Cache-Control": "no-store", "Location": "/charges/1/"}),
+    # dropped
+    "login": lambda: HttpResponseRedirect(f"{resolve_url(settings.LOGIN_URL)}?next=/{work()}/"),
+    "text": lambda: HttpResponse(f"{work()} " + "text " * 500),
+}
+
+
+def answers(request: HttpRequest, kind: str) -> HttpResponseBase:
+    return ANSWERS[kind]()
+
+
+class AnswersView(APIView):
+    permission_classes = ()
+
+    def post(self, request: Request, kind: str) -> Any:
+        return ANSWERS[kind]() if kind in ANSWERS else Response({"id": work()}, status=201, headers={"X-Id": "1"})
+
+
+# ----------------------------------------------------------------------------------------------------------- uploads
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def seen(fields: Any, files: Any) -> dict[str, Any]:
+    return {"fields": {**fields}, "files": {name: digest(upload.read()) for name, upload in files.items()}}
+
+
+def streamed(request: HttpRequest) -> str:
+    value = hashlib.sha256()
+    while chunk := request.read(1000):
+        value.update(chunk)
+    return value.hexdigest()
+
+
+#: How a plain view may read what was sent.
+READERS: dict[str, Callable[[HttpRequest], Any]] = {
+    "form": lambda request: seen(request.POST.dict(), request.FILES),
+    "body": lambda request: digest(request.body),
+    "stream": streamed,
+    "json": lambda request: json.loads(request.body),
+}
+
+
+def reading(request: HttpRequest, how: str) -> HttpResponse:
+    try:
+        found = READERS[how](request)
+    except ValueError:
+        return HttpResponse("no JSON", status=400)
+    return HttpResponse(json.dumps([found, work()]), status=201)
+
+
+class ReadingView(APIView):
+    """`how` chooses the parser; the permission may read the data before anybody else."""
+
+    permission_classes = ()
+
+    def get_parsers(self) -> list[BaseParser]:
+        parsers: dict[str, list[type[BaseParser]]] = {
+            "form": [FormParser, MultiPartParser],
+            "json": [JSONParser],
+            "file": [FileUploadParser],
+        }
+        return [parser() for parser in parsers[self.kwargs["how"]]]
+
+    def check_permissions(self, request: Request) -> None:
+        if "early" in request.query_params:
+            assert request.data is not None
+
+    def post(self, request: Request, how: str) -> Response:
+        data = {name: value for name, value in request.data.items() if name not in request.FILES}
+        return Response([seen(data, request.FILES), work()], status=201)
+
+    put = post
+
+
+# ------------------------------------------------------------------------------------------------------------ access
+
+
+def pay(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(work(), status=201)
+
+
+class PayView(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class ForLoggedIn(mixins.LoginRequiredMixin, PayView):
+    pass
+
+
+class ForPermitted(mixins.PermissionRequiredMixin, PayView):
+    permission_required = "payments.add_charge"
+
+
+class ForPermittedRaising(ForPermitted):
+    raise_exception = True
+
+
+class ForSuperusers(mixins.UserPassesTestMixin, PayView):
+    login_url = "/elsewhere/"
+
+    def test_func(self) -> bool:
+        user: Any = self.request.user
+        return bool(user.is_superuser)
+
+
+@method_decorator(login_required(login_url="/elsewhere/"), name="dispatch")
+class ForLoggedInByDecorator(PayView):
+    pass
+
+
+class AllAtOnce(BaseThrottle):
+    """Lets superusers through, so that every rule here has somebody who may."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        return bool(getattr(request.user, "is_superuser", False))
+
+    def wait(self) -> float:
+        return 7
+
+
+class MayAddCharges(permissions.BasePermission):
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return bool(request.user.has_perm("payments.add_charge"))
+
+
+class PayApi(APIView):
+    def post(self, request: Request) -> Response:
+        return Response({"id": work()}, status=201)

@@ -1,0 +1,129 @@
+"""The same, where DRF's parsers read the body."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from rest_framework.parsers import BaseParser, FileUploadParser, FormParser, JSONParser, MultiPartParser
+from rest_framework.request import Request
+from rest_framework.test import APIRequestFactory
+
+from django_idempotency import Policy
+from django_idempotency.conf import resolve
+from django_idempotency.http.fingerprint import fingerprint
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+USUAL = (JSONParser, FormParser, MultiPartParser)
+
+
+class ListParser(BaseParser):
+    """Returns no pairs at all."""
+
+    media_type = "*/*"
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        return json.loads(stream.read())
+
+
+class MixedNamesParser(ListParser):
+    """Returns what JSON cannot say, as one for YAML would."""
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        return {1: stream.read().decode(), "1": {2: 3, "2": 4}}
+
+
+def sent(body: Any, content_type: str, *, parsers: Any = USUAL, method: str = "POST", name: str = "") -> Request:
+    disposition = {"HTTP_CONTENT_DISPOSITION": f"attachment; filename={name}"} if name else {}
+    raw = APIRequestFactory().generic(method, "/", body, content_type=content_type, **disposition)
+    return Request(raw, parsers=[parser() for parser in parsers], parser_context={"kwargs": {}})
+
+
+def digest(request: Request) -> bytes:
+    return fingerprint(request, resolve(Policy()))
+
+
+def uploaded(content: bytes, *, method: str = "POST") -> Request:
+    factory = APIRequestFactory()
+    send = {"POST": factory.post, "PUT": factory.put}[method]
+    raw = send("/", {"a": "1", "f": SimpleUploadedFile("f.txt", content)}, format="multipart")
+    return Request(raw, parsers=[MultiPartParser()])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_a_form_counts_by_its_pairs_whatever_the_method(method: str) -> None:
+    """DRF parses forms of PUT, which Django does not."""
+    one, same, other = (digest(sent(body, FORM, method=method)) for body in ("a=1&b=2", "b=2&a=1", "a=1&b=3"))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_the_view_still_finds_data_and_files(method: str) -> None:
+    """Parsed once, files rewound; and their content counts."""
+    request = uploaded(b"one", method=method)
+    value = digest(request)
+    assert request.data["a"] == "1"
+    assert request.FILES["f"].read() == b"one"
+    assert digest(uploaded(b"one", method=method)) == value
+    assert digest(uploaded(b"two", method=method)) != value
+
+
+def test_the_view_still_finds_json_and_the_stream() -> None:
+    """As data, or as the stream that a parser of its own wants."""
+    request = sent(b'{"a": 1}', JSON)
+    digest(request)
+    assert request.data == {"a": 1}
+    request = sent(b'{"a": 1}', JSON)
+    digest(request)
+    assert request.stream.read() == b'{"a": 1}'
+
+
+@pytest.mark.parametrize("content_type", [JSON, FORM, "image/png"])
+def test_data_that_a_permission_has_read_counts_all_the_same(content_type: str) -> None:
+    """Its bytes are gone then; another body must still be another request."""
+    digests = []
+    for body in (b'{"a": 1}', b'{"a": 1.0}', b'{"a": 2}', b'{"a": 1}'):
+        request = sent(body, content_type, parsers=(*USUAL, FileUploadParser), name="x.png")
+        assert request.data is not None
+        digests.append(digest(request))
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
+
+
+def test_data_after_a_csrf_check_counts_all_the_same() -> None:
+    """The check asks for the form of a JSON request: an empty one."""
+    digests = []
+    for body in (b'{"a": 1}', b'{"a": 2}'):
+        request = sent(body, JSON)
+        assert not request._request.POST
+        assert request.data
+        digests.append(digest(request))
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "multipart/form-data; boundary=b", FORM, "text/plain"])
+def test_a_parser_that_takes_everything_as_a_file(content_type: str) -> None:
+    """FileUploadParser takes forms too, and gives no pairs; the view finds the file from its start."""
+    one, same, other = (
+        sent(body, content_type, parsers=[FileUploadParser], name="x.png") for body in (b"\x89PNG", b"\x89PNG", b"GIF")
+    )
+    assert digest(one) == digest(same) != digest(other)
+    assert one.data["file"].read() == b"\x89PNG"
+
+
+@pytest.mark.parametrize("parser", [ListParser, MixedNamesParser])
+def test_a_projects_own_parser_may_return_anything(parser: type[BaseParser]) -> None:
+    """What it returns counts."""
+    one, same, other = (digest(sent(body, FORM, parsers=[parser])) for body in (b"[1, 2]", b"[1, 2]", b"[2, 1]"))
+    assert one == same
+    assert one != other
+
+
+def test_a_form_that_no_parser_takes_is_left_to_the_view() -> None:
+    """Only a view that asks for the data answers 415; the fingerprint does not ask."""
+    one, other = (digest(sent(body, FORM, parsers=[JSONParser])) for body in (b"a=1", b"a=2"))
+    assert one != other

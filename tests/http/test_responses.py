@@ -1,0 +1,234 @@
+"""An answer as it is remembered, and as it is given again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.views import redirect_to_login
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.http.response import BadHeaderError, HttpResponseBase
+from django.test import RequestFactory, override_settings
+
+from django_idempotency import Policy
+from django_idempotency.conf import resolve
+from django_idempotency.core.records import MISSING, Outcome
+from django_idempotency.core.rules import Ending
+from django_idempotency.errors import ResponseNotStored
+from django_idempotency.http.responses import UNSAFE_HEADERS, capture, ending_of, rebuild
+
+BINARY = bytes(range(256))
+NEVER_KEPT = [*UNSAFE_HEADERS, "x-our-csrf"]
+
+
+def captured(response: HttpResponseBase, **fields: Any) -> Outcome:
+    return capture(response, resolve(Policy(**fields)))
+
+
+def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any) -> Ending:
+    request: HttpRequest = RequestFactory().post(path)
+    return ending_of(request, response, resolve(Policy(**fields)))
+
+
+# ------------------------------------------------------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 412, 422, 451])
+def test_an_answer_is_kept(status: int) -> None:
+    """Success, redirects, and refusals that the same request would meet again."""
+    response = HttpResponse(status=status, headers={"Location": "/charges/1/"})
+    assert ended(response) is Ending.KEPT
+    rebuilt = rebuild(captured(response))
+    assert (rebuilt.status_code, rebuilt["Location"]) == (status, "/charges/1/")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 408, 409, 415, 425, 429])
+def test_a_refusal_is_dropped(status: int) -> None:
+    """The client may correct or repeat it under the same key; unless the policy says otherwise."""
+    assert ended(HttpResponse(status=status)) is Ending.DROPPED
+    assert ended(HttpResponse(status=status), keep={status}) is Ending.KEPT
+    assert ended(HttpResponse(status=status), keep=lambda response: True) is Ending.KEPT
+    assert ended(HttpResponse(status=status), keep=lambda response: None) is Ending.DROPPED
+
+
+def test_a_keep_function_decides_both_ways_below_500() -> None:
+    """A failure is never kept by it."""
+    assert ended(HttpResponse(status=201), keep=lambda response: False) is Ending.DROPPED
+    for status in (500, 503):
+        assert ended(HttpResponse(status=status), keep=lambda response: True) is Ending.FAILED
+
+
+LOGIN = "/accounts/login/"
+
+
+@pytest.mark.parametrize(
+    ("location", "ending"),
+    [
+        (LOGIN, Ending.DROPPED),
+        (f"{LOGIN}?next=/charges/%3Fa%3D1", Ending.DROPPED),
+        (redirect_to_login("/charges/?a=1", "/staff/login/").url, Ending.DROPPED),
+        (redirect_to_login("/charges/?a=1", "https://sso.example.com/", "back").url, Ending.DROPPED),
+        (redirect_to_login("http://testserver/charges/?a=1", "https://sso.example.com/").url, Ending.DROPPED),
+        ("/charges/1/", Ending.KEPT),
+        ("/charges/1/?next=/charges/2/", Ending.KEPT),
+        (f"{LOGIN}help/", Ending.KEPT),
+        ("/search/?q=http://[1", Ending.KEPT),
+        ("", Ending.KEPT),
+    ],
+)
+def test_a_redirect_to_a_login_page_is_a_refusal(location: str, ending: Ending) -> None:
+    """Known by LOGIN_URL, or since it says to come back to this very address, as Django's access decorators do."""
+    with override_settings(LOGIN_URL=LOGIN):
+        assert ended(HttpResponse(status=302, headers={"Location": location})) is ending
+        assert ended(HttpResponse(status=302, headers={"Location": location}), keep=lambda response: True) is Ending.KEPT
+
+
+def test_a_login_page_that_is_no_route_breaks_no_redirect() -> None:
+    """LOGIN_URL may name a route that this URLconf does not have."""
+    with override_settings(LOGIN_URL="no-such-route"):
+        assert ended(HttpResponseRedirect("/charges/1/")) is Ending.KEPT
+
+
+# ------------------------------------------------------------------------------------------------------------ bodies
+
+
+@pytest.mark.parametrize("body", [BINARY, b"", b"\0", "é".encode("latin-1")], ids=repr)
+def test_a_body_is_bytes(body: bytes) -> None:
+    """None of them changes, and empty is not missing."""
+    outcome = captured(HttpResponse(body, content_type="application/octet-stream"))
+    assert outcome.body == body
+    assert rebuild(outcome).content == body
+
+
+@pytest.mark.parametrize(("size", "kept"), [(10, True), (11, False)])
+def test_a_body_above_the_limit_is_not_kept(size: int, kept: bool) -> None:
+    """The caller has it all the same; the limit itself still fits."""
+    response = HttpResponse(b"x" * size)
+    assert (captured(response, max_body=10).body is not MISSING) is kept
+    assert response.content == b"x" * size
+
+
+@pytest.mark.parametrize("value", ["no-store", "private, No-Store"])
+def test_what_must_not_be_stored_is_not(value: str) -> None:
+    """A file is not even opened for it."""
+    headers = {"Cache-Control": value, "Location": "/1/"}
+    assert captured(HttpResponse(b"secret", headers=headers)).body is MISSING
+    assert captured(FileResponse(BytesIO(b"secret"), headers=headers)).body is MISSING
+
+
+def test_a_stream_is_never_touched() -> None:
+    """An event stream would hang us."""
+    response = StreamingHttpResponse(iter(lambda: pytest.fail("consumed"), None))
+    assert captured(response).body is MISSING
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100])
+def test_a_stream_may_be_buffered(count: int) -> None:
+    """Up to the limit; the first caller gets every byte, and what is behind the limit is still a stream."""
+    taken = []
+
+    def chunks() -> Iterator[bytes]:
+        for number in range(count):
+            taken.append(number)
+            yield b"12345"
+
+    response = StreamingHttpResponse(chunks())
+    outcome = captured(response, buffer_stream=True, max_body=15)
+    assert outcome.body == (b"12345" * count if count <= 3 else MISSING)
+    assert len(taken) == min(count, 4)
+    assert response.getvalue() == b"12345" * count
+
+
+@pytest.mark.parametrize(("size", "kept"), [(0, True), (10, True), (11, False)])
+def test_a_small_file_is_kept(size: int, kept: bool) -> None:
+    """Its length is known beforehand; a large one goes to the caller unread."""
+    source = BytesIO(b"x" * size)
+    response = FileResponse(source, filename="receipt.pdf", as_attachment=True)
+    outcome = captured(response, max_body=10)
+    assert outcome.body == (b"x" * size if kept else MISSING)
+    assert response.getvalue() == b"x" * size
+    response.close()
+    assert source.closed
+    if kept:
+        again = rebuild(outcome)
+        assert (again.content, again["Content-Disposition"]) == (b"x" * size, 'attachment; filename="receipt.pdf"')
+
+
+def test_an_answer_without_a_body_is_said_to_be_done() -> None:
+    """With the status and the place of what was made; and nobody should retry."""
+    with pytest.raises(ResponseNotStored) as caught:
+        rebuild(Outcome(status=201, headers=(("location", "/charges/1/"), ("X-Secret", "s"))))
+    problem = caught.value
+    assert {name.lower(): value for name, value in problem.headers.items()} == {
+        "location": "/charges/1/",
+        "stripe-should-retry": "false",
+    }
+    assert problem.extensions == {"original_status": 201}
+
+
+# ----------------------------------------------------------------------------------------------------------- headers
+
+
+@pytest.mark.parametrize("name", NEVER_KEPT)
+@override_settings(CSRF_HEADER_NAME="HTTP_X_OUR_CSRF")
+def test_a_header_of_one_moment_or_one_client_is_never_kept(name: str) -> None:
+    """Not even when the policy asks for it."""
+    for fields in ({}, {"headers": [name]}, {"headers": lambda name: True}):
+        response = HttpResponse(headers={name.title(): "x", "ETag": '"1"'})
+        names = {name.lower() for name, _ in captured(response, **fields).headers}
+        assert name not in names
+        assert "content-type" in names
+    assert {"set-cookie", "date", "server-timing", "www-authenticate", "x-csrftoken", "connection"} <= {*NEVER_KEPT}
+
+
+def test_cookies_are_never_kept() -> None:
+    """A session belongs to one answer."""
+    response = HttpResponse()
+    response.set_cookie("sessionid", "secret")
+    outcome = captured(response)
+    assert "secret" not in repr(outcome)
+    assert not rebuild(outcome).cookies
+
+
+SAFE = {"Location": "/1/", "ETag": '"1"', "X-Request-Id": "7", "Content-Language": "en", "Link": "</1/>; rel=self"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        (None, {*SAFE}),
+        ([], set()),
+        (["location", "ETAG"], {"Location", "ETag"}),
+        (lambda name: name.startswith("x-"), {"X-Request-Id"}),
+    ],
+)
+def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> None:
+    """The content type always stays: without it the bytes mean nothing."""
+    outcome = captured(HttpResponse(b"{}", content_type="application/json", headers=SAFE), headers=rule)
+    assert dict(outcome.headers) == {"Content-Type": "application/json"} | {name: SAFE[name] for name in kept}
+    replay = rebuild(outcome)
+    assert {**replay.headers} == {**dict(outcome.headers), "Idempotency-Replayed": "true"}
+
+
+def test_an_answer_without_a_content_type_gets_none() -> None:
+    """As 204 has it."""
+    response = HttpResponse(status=204)
+    del response["Content-Type"]
+    assert {**rebuild(captured(response)).headers} == {"Idempotency-Replayed": "true"}
+
+
+@pytest.mark.parametrize("value", ["café", "ключ", "a; filename*=UTF-8''%E2%82%AC"])
+def test_a_header_beyond_ascii_comes_back_as_it_went(value: str) -> None:
+    """Byte for byte: Django encodes it once, and not again."""
+    response = HttpResponse(headers={"X-Name": value})
+    replay = rebuild(captured(response))
+    assert set(response.serialize_headers().splitlines()) < set(replay.serialize_headers().splitlines())
+
+
+@pytest.mark.parametrize("value", ["a\r\nSet-Cookie: a=b", "a\nb"])
+def test_a_stored_line_break_injects_no_header(value: str) -> None:
+    """Whoever wrote it into the database."""
+    with pytest.raises(BadHeaderError):
+        rebuild(Outcome(status=200, headers=(("X-Name", value),), body=b""))
