@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -57,7 +56,13 @@ def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Op
         ([LAPSED], [DONE], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback"], "replayed"),
         ([LAPSED], [CHANGED], Mismatch(), ["claim", "guard", "rollback"], "mismatched"),
         # Its owner is alive: the row is locked. Look again; each lost round means that somebody else has won.
-        ([LAPSED, DONE], [None], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback", "claim"], "replayed"),
+        (
+            [LAPSED, DONE],
+            [None],
+            Replay(outcome=OUTCOME, attempt=1),
+            ["claim", "guard", "rollback", "claim"],
+            "replayed",
+        ),
         ([LAPSED] * 3, [None] * 3, Busy(retry_after=1), ["claim", "guard", "rollback"] * 3, "busy"),
         ([LostRace(), OURS], [OURS], Execute(attempt=1), ["claim", "claim", "guard"], "claimed"),
         ([OURS, DONE], [LostRace()], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "claim"], "replayed"),
@@ -107,7 +112,9 @@ APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
         (Ending.FAILED, True, APART, Status.FREE, True, "released"),
     ],
 )
-def test_settle(ended: Ending, doomed: bool, trace: list[str], status: Status, bound: bool, event: str) -> None:
+def test_settle(  # noqa: PLR0917 - the columns of the table
+    ended: Ending, doomed: bool, trace: list[str], status: Status, bound: bool, event: str
+) -> None:
     """Each ending settles inside the work's transaction, or after its rollback."""
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
     call, listener = opened(store)
@@ -240,13 +247,12 @@ def test_aopen_loses_a_race() -> None:
     assert listener.events == ["busy"]
 
 
+@pytest.mark.xfail(reason="A claim does not say whether it took the record over", strict=True)
 def test_a_takeover_by_claim_is_told() -> None:
-    """A `lease` store takes over in the claim itself; whoever watches should hear of it as in `atomic`."""
-    taken = record_of(LEASED, attempt=2, created_at=NOW - timedelta(minutes=1))
-    call, listener = operation(FakeStore(claims=[taken]), lease=True)
-    verdict = call.open()
-    assert isinstance(verdict, Execute)
-    assert verdict.attempt == 2
+    """A `lease` store takes over in the claim itself; whoever watches hears of it as in `atomic`."""
+    call, listener = operation(FakeStore(claims=[record_of(LEASED, attempt=2)]), lease=True)
+    assert call.open() == Execute(attempt=2, takeover=True)
+    assert listener.events == ["taken_over"]
 
 
 def test_every_event_has_a_name() -> None:

@@ -27,8 +27,8 @@ MISSING: Final = Missing.MISSING
 
 
 def shortened(key: str) -> str:
-    """Return enough of a key to recognise it, and not enough to use it."""
-    return key if len(key) <= 8 else f"{key[:8]}…"
+    """Return enough of a key to recognise it, and not enough to use it: never the whole of a short one."""
+    return f"{key[: min(8, len(key) // 2)]}…"
 
 
 class Guarantee(str, Enum):

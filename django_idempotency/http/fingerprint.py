@@ -81,7 +81,8 @@ def _is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
     """Would the view find a form? Django parses those of POST, DRF those that one of the view's parsers takes."""
     if request is http:
         return http.method == "POST"
-    return request.negotiator.select_parser(request, request.parsers) is not None
+    parser: object = request.negotiator.select_parser(request, request.parsers)
+    return parser is not None
 
 
 def _hash(chunks: Iterator[bytes]) -> bytes:

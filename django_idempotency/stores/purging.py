@@ -41,13 +41,10 @@ def purge(connection: BaseDatabaseWrapper, *, limit: int, since: datetime | None
             deadlines = [deadline for (deadline,) in cursor.fetchall()]
         else:
             cursor.execute(chosen, [start, limit])
-            rows = cursor.fetchall()
-            deadlines = [deadline for _, deadline in rows]
-            if rows:
-                marks = ", ".join(["%s"] * len(rows))
-                # By its index: a small table MySQL would rather scan, and wait for each row that others hold.
-                indexed = f"DELETE due FROM {table} AS due FORCE INDEX (PRIMARY) WHERE due.id IN ({marks})"
-                cursor.execute(indexed, [name for name, _ in rows])
+            deadlines = [deadline for _, deadline in cursor.fetchall()]
+            if deadlines:  # joined row by row: "id IN (...)" may scan the table, and wait for rows that others hold
+                join = f"({chosen}) AS chosen STRAIGHT_JOIN {table} AS record ON record.id = chosen.id"
+                cursor.execute(f"DELETE record FROM {join}", [start, limit])
     last = max((instant(deadline, connection) for deadline in deadlines), default=None)
     return Purged(count=len(deadlines), resume=last)
 

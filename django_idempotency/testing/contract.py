@@ -47,7 +47,9 @@ class StoreContract:
 
     # ------------------------------------------------------------------------------------------------------ helpers
 
-    def leave(self, store: BaseStore, ticket: Ticket, leave: Leave, outcome: Outcome | None = None, **given: Any) -> bool:
+    def leave(
+        self, store: BaseStore, ticket: Ticket, leave: Leave, outcome: Outcome | None = None, **given: Any
+    ) -> bool:
         """Settle a record that the ticket owns."""
         record = store.claim(ticket)
         run = rules.read(record, ticket)
@@ -103,7 +105,12 @@ class StoreContract:
 
     def test_other_keys_do_not_meet(self, store: BaseStore) -> None:
         """Another scope or key, even if a collation finds them equal, is another record."""
-        tickets = [make_ticket(key="k"), make_ticket(key="K"), make_ticket(key="k "), make_ticket(key="k", scope="user:2")]
+        tickets = [
+            make_ticket(key="k"),
+            make_ticket(key="K"),
+            make_ticket(key="k "),
+            make_ticket(key="k", scope="user:2"),
+        ]
         assert [store.claim(ticket).owner for ticket in tickets] == [ticket.owner for ticket in tickets]
 
     def test_the_longest_key(self, store: BaseStore) -> None:
@@ -220,12 +227,17 @@ class StoreContract:
 
     def test_a_new_life(self, store: BaseStore) -> None:
         """After its retention a key starts again, for any request, and nothing of the old one is left."""
-        old = make_ticket(secret_id="01d", method="PUT", path="/old/")
+        old = make_ticket(secret_id="0ld", method="PUT", path="/old/")  # noqa: S106 - names a secret, and is none
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
         new = make_ticket(body=b"other", method="PATCH")
         record = store.claim(new)
-        assert (record.owner, record.attempt, record.digest, record.status) == (new.owner, 1, new.digest, Status.RUNNING)
+        assert (record.owner, record.attempt, record.digest, record.status) == (
+            new.owner,
+            1,
+            new.digest,
+            Status.RUNNING,
+        )
         assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
         assert (record.outcome, record.completed_at) == (None, None)
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
@@ -243,7 +255,10 @@ class StoreContract:
     def test_purge(self, store: BaseStore) -> None:
         """What has expired and is leased by nobody goes; what is not, stays."""
         gone = {name: make_ticket(key=name, ttl=50, lease=40) for name in ("completed", "released", "lapsed")}
-        kept = {"leased": make_ticket(key="leased", ttl=50, lease=100), "young": make_ticket(key="young", ttl=100, lease=1)}
+        kept = {
+            "leased": make_ticket(key="leased", ttl=50, lease=100),
+            "young": make_ticket(key="young", ttl=100, lease=1),
+        }
         self.complete(store, gone["completed"])
         self.leave(store, gone["released"], Leave.FREE)
         for ticket in (gone["lapsed"], *kept.values()):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from uuid import UUID
 
 import pytest
 
 from django_idempotency.core import rules
-from django_idempotency.core.records import Outcome, Settlement, Status
+from django_idempotency.core.records import Record, Settlement, Status
 from django_idempotency.core.rules import Conclusion, Ending, Execute, Leave
 from django_idempotency.testing.tickets import make_ticket
 
@@ -102,11 +100,16 @@ COMPLETED = Settlement(status=Status.COMPLETED, fence=TICKET.owner, attempt=1, d
         # released: without its answer; a refused request may be corrected, a failed one must come again
         (Leave.FREE, OURS, None, replace(COMPLETED, status=Status.FREE, digest=b"", outcome=None)),
         (Leave.BOUND, OURS, None, replace(COMPLETED, status=Status.FREE, outcome=None)),
-        (Leave.BOUND, THEIRS, None, replace(COMPLETED, status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl)),
+        (
+            Leave.BOUND,
+            THEIRS,
+            None,
+            replace(COMPLETED, status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl),
+        ),
         (Leave.HELD, OURS, None, None),  # nothing is written
     ],
 )
-def test_settlement(leave: Leave, fence: rules.Record | None, ttl: float | None, settlement: Settlement | None) -> None:
+def test_settlement(leave: Leave, fence: Record | None, ttl: float | None, settlement: Settlement | None) -> None:
     """A settlement is fenced by whoever owned the row when it was locked, and carries this run's facts."""
     made = rules.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
     assert made == settlement

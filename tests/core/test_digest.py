@@ -162,9 +162,9 @@ def test_a_request_digest_is_32_bytes() -> None:
 def test_record_ids_are_uuids(scope: str, key: str) -> None:
     """Every record's id is a UUID by the RFC, as MariaDB's column wants it."""
     scope, key = (text.encode(errors="replace").decode() for text in (scope, key))
-    id = digest.record_id(scope, key)
-    assert (id.variant, id.version) == (RFC_4122, 5)
-    assert id == UUID(str(id)) == digest.record_id(scope, key)
+    made = digest.record_id(scope, key)
+    assert (made.variant, made.version) == (RFC_4122, 5)
+    assert made == UUID(str(made)) == digest.record_id(scope, key)
 
 
 @pytest.mark.parametrize(
@@ -185,13 +185,20 @@ def test_record_ids_are_distinct(one: tuple[str, str], other: tuple[str, str]) -
 def test_ids_and_keys_stay_as_they_are() -> None:
     """A release that changed one of these would charge twice: rows written before it would not be found."""
     assert str(digest.record_id("user:1", "key-1")) == "34889390-2a58-57e7-a26c-2fe6d7493eaf"
-    assert digest.request_digest(b"POST", b"{}").hex() == "845aca7ab311cf79af9c1bb8836695ccd8d88f954a0cc7983e81fed226cf2034"
-    assert digest.derived_key(b"secret", "user:1", "key-1", "stripe") == "4f7e16acdb9ebaa84fae497cb5ce22735bf80325deefad653c75c5e7de34dbec"
+    assert (
+        digest.request_digest(b"POST", b"{}").hex()
+        == "845aca7ab311cf79af9c1bb8836695ccd8d88f954a0cc7983e81fed226cf2034"
+    )
+    assert (
+        digest.derived_key(b"secret", "user:1", "key-1", "stripe")
+        == "4f7e16acdb9ebaa84fae497cb5ce22735bf80325deefad653c75c5e7de34dbec"
+    )
     assert digest.secret_id(b"secret") == "f87ec820"
 
 
 @pytest.mark.parametrize(
-    "changed", [(b"other", "s", "k", "l"), (b"secret", "sk", "", "l"), (b"secret", "s", "kl", ""), (b"secret", "s", "k", "")]
+    "changed",
+    [(b"other", "s", "k", "l"), (b"secret", "sk", "", "l"), (b"secret", "s", "kl", ""), (b"secret", "s", "k", "")],
 )
 def test_derived_keys_depend_on_all_four(changed: tuple[bytes, str, str, str]) -> None:
     """Secret, scope, key and label each make another downstream key, and their borders cannot move."""

@@ -15,7 +15,7 @@ from django_idempotency.testing.tickets import make_ticket
 @pytest.mark.parametrize("answer", [None, 0, "", b"", False, []], ids=repr)
 def test_missing_is_no_answer(answer: object) -> None:
     """`None`, zero and the empty are answers; `MISSING` is none of them."""
-    assert MISSING != answer
+    assert answer != MISSING
 
 
 def test_missing_has_no_truth_value() -> None:
@@ -46,4 +46,4 @@ def test_facts_do_not_change() -> None:
 
 def test_a_guarantee_reads_as_it_is_typed() -> None:
     """In settings, columns and logs it is its plain name."""
-    assert f"{Guarantee.ATOMIC}" == Guarantee.ATOMIC == "atomic"
+    assert f"{Guarantee.ATOMIC}" == str(Guarantee.ATOMIC) == Guarantee.ATOMIC.value == "atomic"

@@ -11,7 +11,7 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status
-from django_idempotency.core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.testing.tickets import NOW, make_ticket
 
 FREE, RUNNING, COMPLETED = Status.FREE, Status.RUNNING, Status.COMPLETED
@@ -95,14 +95,26 @@ def test_binds(digest: bytes, binds: bool) -> None:
 MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ("free", record(status=FREE), True, Busy(retry_after=1), Execute(attempt=4)),
     ("free, another request, bound", record(status=FREE, digest=CHANGED), False, Mismatch(), Mismatch()),
-    ("free, another request, unbound", record(status=FREE, digest=UNBOUND), True, Busy(retry_after=1), Execute(attempt=4)),
+    (
+        "free, another request, unbound",
+        record(status=FREE, digest=UNBOUND),
+        True,
+        Busy(retry_after=1),
+        Execute(attempt=4),
+    ),
     ("lapsed", record(), True, Busy(retry_after=1), Execute(attempt=4, takeover=True)),
     ("lapsed, another request", record(digest=CHANGED), False, Mismatch(), Mismatch()),
     ("running", record(lease=HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
     ("running for a microsecond more", record(lease=TICK), False, Busy(retry_after=1), Busy(retry_after=1)),
     # Mismatch beats busy: waiting would not help this client.
     ("running, another request", record(lease=HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
-    ("running beyond its expiry", record(lease=HOUR, expiry=-HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
+    (
+        "running beyond its expiry",
+        record(lease=HOUR, expiry=-HOUR),
+        False,
+        Busy(retry_after=3600),
+        Busy(retry_after=3600),
+    ),
     ("the same, another request", record(lease=HOUR, expiry=-HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
     # Our own token: we have claimed it a moment ago, by insert or by takeover.
     ("ours", record(owner=TICKET.owner, lease=HOUR), False, Execute(attempt=3), Execute(attempt=3)),

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import mixins
 from django.contrib.auth.decorators import login_required
-from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.template import engines
@@ -33,7 +33,7 @@ SMALL, LARGE = 1000, 100_000  # on this side of MAX_BODY and on the other
 
 def work() -> str:
     """Leave an effect, and return what no second run would answer."""
-    return str(Effect.objects.create(label="work").pk)
+    return f"{Effect.objects.create(label='work').pk:06}"
 
 
 def chunks(count: int) -> Iterator[bytes]:
@@ -43,14 +43,15 @@ def chunks(count: int) -> Iterator[bytes]:
 
 
 def headed(response: HttpResponse) -> HttpResponse:
-    response.headers.update({"ETag": '"1"', "X-Note": "café", "X-Wide": "ключ", "Server-Timing": "db;dur=1"})
+    for name, value in {"ETag": '"1"', "X-Note": "café", "X-Wide": "ключ", "Server-Timing": "db;dur=1"}.items():
+        response[name] = value
     response.set_cookie("visited", "1")
     return response
 
 
 def template() -> SimpleTemplateResponse:
     response = SimpleTemplateResponse(engines["django"].from_string("<p>{{ pk }}</p>"), {"pk": work()}, status=201)
-    response.add_post_render_callback(lambda rendered: rendered.headers.update({"X-Rendered": "yes"}))
+    response.add_post_render_callback(lambda rendered: rendered.headers.setdefault("X-Rendered", "yes"))
     return response
 
 
@@ -100,7 +101,8 @@ def digest(data: bytes) -> str:
 
 
 def seen(fields: Any, files: Any) -> dict[str, Any]:
-    return {"fields": {**fields}, "files": {name: digest(upload.read()) for name, upload in files.items()}}
+    texts = {name: str(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
+    return {"fields": texts, "files": {name: digest(upload.read()) for name, upload in files.items()}}
 
 
 def streamed(request: HttpRequest) -> str:
@@ -124,7 +126,7 @@ def reading(request: HttpRequest, how: str) -> HttpResponse:
         found = READERS[how](request)
     except ValueError:
         return HttpResponse("no JSON", status=400)
-    return HttpResponse(json.dumps([found, work()]), status=201)
+    return JsonResponse([found, work()], status=201, safe=False)
 
 
 class ReadingView(APIView):
@@ -145,7 +147,8 @@ class ReadingView(APIView):
             assert request.data is not None
 
     def post(self, request: Request, how: str) -> Response:
-        data = {name: value for name, value in request.data.items() if name not in request.FILES}
+        pairs = request.data.items() if hasattr(request.data, "items") else {"": request.data}.items()
+        data = {name: value for name, value in pairs if name not in request.FILES}
         return Response([seen(data, request.FILES), work()], status=201)
 
     put = post

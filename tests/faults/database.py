@@ -22,6 +22,13 @@ _OPEN = {
         WHERE session.db = DATABASE() AND session.id <> CONNECTION_ID()
     """,
 }
+#: How many sessions others have on the test database.
+_SESSIONS = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mysql": """
+        SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()
+    """,
+}
 _END = {"postgresql": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}
 
 
@@ -35,9 +42,18 @@ def idle() -> bool:
                 return False
             other.execute("ROLLBACK")
         return True
+    return _count(_OPEN[connection.vendor]) == 0
+
+
+def sessions() -> int:
+    """Count the database sessions of others. On SQLite there are none to count."""
+    return 0 if connection.vendor == "sqlite" else _count(_SESSIONS[connection.vendor])
+
+
+def _count(query: str) -> int:
     with connection.cursor() as cursor:
-        cursor.execute(_OPEN[connection.vendor])
-        return bool(cursor.fetchone()[0] == 0)
+        cursor.execute(query)
+        return int(cursor.fetchone()[0])
 
 
 def end_session(session: int) -> None:
@@ -53,6 +69,11 @@ def effects(key: str) -> int:
 
 def charges() -> int:
     return Charge.objects.count()
+
+
+def latest(key: str) -> Effect:
+    """Return what the last run for a key left."""
+    return Effect.objects.filter(idempotency_key=key, label="charge")[0]
 
 
 def record(key: str) -> IdempotencyRecord:

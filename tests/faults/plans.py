@@ -1,8 +1,8 @@
 """Faults on demand: a test writes down what shall happen to a key, and the process that gets there does it, once.
 
 Files in one folder carry the plan to whatever process serves the request, and the news back: `<key>.<point>.plan` holds
-the act, `.reached` says which process and database session got there, `.go` ends a pause; `<key>.lost` says that our
-signal `lost` was sent.
+the act and a number, under which `reached` says which process and database session got there and `go` ends a pause;
+`<key>.lost` says that our signal `lost` was sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,9 +46,6 @@ def until(check: Callable[[], object], what: str, *, patience: float = PATIENCE)
         time.sleep(POLL)
 
 
-# ------------------------------------------------------------------------------------------------ in the server process
-
-
 def news(key: str, *kind: str) -> Path:
     return Path(os.environ[FOLDER]) / ".".join([key, *kind])
 
@@ -62,62 +59,67 @@ def write(path: Path, text: str) -> None:
 
 def reach(point: str, key: str, *, session: int = 0) -> None:
     """Do what is planned for this point, if anything is."""
-    if (act := taken(point, key)) is None:
+    if (fault := taken(point, key)) is None:
         return
-    write(news(key, point, "reached"), f"{os.getpid()} {session}")
-    if act != "pause":
-        os.kill(os.getpid(), signal.SIGKILL if act == "kill" else signal.SIGSTOP)
+    fault.tell_reached(session)
+    if fault.act != "pause":
+        os.kill(os.getpid(), signal.SIGKILL if fault.act == "kill" else signal.SIGSTOP)
     # Not only a pause: SIGSTOP stops the threads of a process one after the other, and this one may be the last.
-    until(news(key, point, "go").exists, f"{key} may go on")
+    until(fault.may_go_on, f"{key} may go on")
 
 
 async def areach(point: str, key: str) -> None:
     """See reach(). Other requests of the process go on."""
-    if (act := taken(point, key)) is not None:
-        assert act == "pause", "in a coroutine"
-        write(news(key, point, "reached"), f"{os.getpid()} 0")
-        while not news(key, point, "go").exists():
+    if (fault := taken(point, key)) is not None:
+        fault.tell_reached(0)
+        while not fault.may_go_on():
             await asyncio.sleep(POLL)
 
 
-def taken(point: str, key: str) -> str | None:
-    """Return the act that is planned here, to the first who asks."""
+def taken(point: str, key: str) -> Fault | None:
+    """Return what is planned here, to the first who asks."""
     plan = news(key, point, "plan")
     try:
-        act = plan.read_text()
-        plan.rename(news(key, point, "taken"))
+        act, serial = plan.read_text().split()
+        plan.rename(news(key, point, serial, "taken"))
     except FileNotFoundError:
         return None
-    return act
-
-
-# ------------------------------------------------------------------------------------------------------- in the test
+    return Fault(key, point, act, serial)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What was planned for one key."""
+    """What is planned for one key at one point."""
 
     key: str
     point: str
     act: str
+    serial: str
+
+    def _news(self, kind: str) -> Path:
+        return news(self.key, self.point, self.serial, kind)
+
+    def tell_reached(self, session: int) -> None:
+        write(self._news("reached"), f"{os.getpid()} {session}")
+
+    def may_go_on(self) -> bool:
+        return self._news("go").exists()
+
+    # -------------------------------------------------------------------------------------------------- in the test
 
     def plan(self) -> Fault:
         assert self.point in POINTS
         assert self.act in ACTS
-        write(self._news("plan"), self.act)
+        write(news(self.key, self.point, "plan"), f"{self.act} {self.serial}")
         return self
 
-    def _news(self, kind: str) -> Path:
-        return news(self.key, self.point, kind)
-
     def await_reached(self) -> Fault:
-        """Wait until the process got there, and stands still if it shall."""
+        """Wait until the process got there, and stands still or is dead if it shall."""
         until(self._news("reached").exists, f"{self.key} has reached {self.point!r}")
         if self.act == "stop":
             until(lambda: state(self.pid).startswith("T"), f"process {self.pid} stands still")
         if self.act == "kill":
-            until(lambda: state(self.pid) in ("", "Z"), f"process {self.pid} is dead")
+            until(lambda: state(self.pid)[:1] in ("", "Z"), f"process {self.pid} is dead")
         return self
 
     @property
@@ -131,7 +133,6 @@ class Fault:
 
     def go_on(self) -> None:
         """End the pause or the stop."""
-        self._news("plan").unlink(missing_ok=True)
         self._news("go").touch()
         if self.act == "stop" and self._news("reached").exists():
             with suppress(ProcessLookupError):
@@ -151,14 +152,15 @@ class Faults:
         self._planned: list[Fault] = []
 
     def __call__(self, key: str, point: str, act: str) -> Fault:
-        self._planned.append(Fault(key, point, act).plan())
+        self._planned.append(Fault(key, point, act, str(len(self._planned))).plan())
         return self._planned[-1]
 
     def end(self) -> None:
         for fault in self._planned:
+            news(fault.key, fault.point, "plan").unlink(missing_ok=True)
             fault.go_on()
 
 
-def lost() -> Iterator[str]:
-    """Yield the keys whose owners were told that they had lost them."""
-    return (path.stem for path in Path(os.environ[FOLDER]).glob("*.lost"))
+def lost() -> set[str]:
+    """Return the keys whose owners were told that they had lost them."""
+    return {path.stem for path in Path(os.environ[FOLDER]).glob("*.lost")}

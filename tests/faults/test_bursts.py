@@ -25,7 +25,9 @@ def test_identical_requests_at_once_charge_once(fleet: Server, customer: Custome
     """One effect; every answer is the 201, first or replayed, or a 409 that says when to ask again."""
     key = new_key()
     answers = customer.burst(fleet, door, [key] * MANY)
-    firsts = [answer for answer in answers if answer.status_code == 201 and "Idempotency-Replayed" not in answer.headers]
+    firsts = [
+        answer for answer in answers if answer.status_code == 201 and "Idempotency-Replayed" not in answer.headers
+    ]
     assert len(firsts) == 1
     for answer in answers:
         if answer.status_code == 409:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from django.db import connection
 
@@ -56,9 +57,7 @@ def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Custom
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the others have a server to lose")
-def test_no_file_before_the_view(
-    stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_no_file_before_the_view(stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The same where the database is a file whose disk is not mounted."""
     database = Path(connection.settings_dict["NAME"])
     mount = tmp_path / "mount"
@@ -91,9 +90,7 @@ def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, 
 
 @needs_server
 @pytest.mark.parametrize("door", OPEN_DOORS)
-def test_cut_off_before_the_views_own_statement(
-    fleet: Server, stranger: Customer, faults: Faults, door: str
-) -> None:
+def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Customer, faults: Faults, door: str) -> None:
     """Then it is the view's own exception, as without us: 500, the key is free, and the retry runs."""
     fault = faults(new_key(), "writing", "pause")
     first = stranger.begin(fleet, door, fault.key)
@@ -125,9 +122,7 @@ def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults
 
 @needs_server
 @pytest.mark.parametrize("door", OPEN_DOORS)
-def test_the_answer_to_commit_is_lost(
-    far: Server, proxy: Proxy, stranger: Customer, faults: Faults, door: str
-) -> None:
+def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, door: str) -> None:
     """COMMIT succeeds, but its answer gets lost: 503 `outcome-unknown`, and the retry finds the first answer."""
     fault = faults(new_key(), "committing", "pause")
     first = stranger.begin(far, door, fault.key)
@@ -144,18 +139,21 @@ def test_the_answer_to_commit_is_lost(
 
 @needs_server
 def test_cut_off_after_commit(fleet: Server, customer: Customer, faults: Faults) -> None:
-    """A session that ends after COMMIT changes nothing: 201, and a replay for whoever asks again."""
+    """A session that ends after COMMIT changes nothing: 201, or on MariaDB, where Django has one more word with it before
+    it calls a transaction committed, `outcome-unknown`; and a replay for whoever asks again."""
     fault = faults(new_key(), "committed", "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()
     end_session(fault.session)
     fault.go_on()
-    answer = first.result()
     assert_replay(customer.insist(fleet, "/api/charges/", fault.key)[0])
     assert (effects(fault.key), charges()) == (1, 1)
-    assert_first(answer)
+    if connection.vendor == "mysql":
+        assert_unavailable(first.result(), "outcome-unknown")
+    else:
+        assert_first(first.result())
 
 
-def assert_unavailable(answer, code: str) -> None:
+def assert_unavailable(answer: httpx.Response, code: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (503, code), answer.text
     assert int(answer.headers["Retry-After"]) >= 1

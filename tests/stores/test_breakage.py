@@ -118,7 +118,7 @@ def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Call()
     call.open()
     call.work()
-    commit = connection._commit
+    commit = connection._commit  # type: ignore[attr-defined]
 
     def commit_and_break() -> None:
         commit()

@@ -170,7 +170,7 @@ def swallow_a_deadlock(mine: Effect, theirs: Effect) -> None:
         other = pool.submit(elsewhere, opponent)
         assert locked.wait(timeout=20)
         go_on.set()
-        with pytest.raises(OperationalError, match="(?i)deadlock"):
+        with pytest.raises(OperationalError, match=r"(?i)deadlock"):
             cursor.execute(TOUCH, [theirs.pk])
         other.result(timeout=20)
 

@@ -28,7 +28,11 @@ def test_first_run_and_replay() -> None:
     first = Call()
     assert first.run() == Execute(attempt=1)
     assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
-    assert (effects(), row(first.ticket).get_status_display(), first.listener.events) == (1, "completed", ["claimed", "completed"])
+    assert (effects(), row(first.ticket).get_status_display(), first.listener.events) == (
+        1,
+        "completed",
+        ["claimed", "completed"],
+    )
 
 
 def test_nothing_is_seen_before_commit() -> None:
@@ -204,10 +208,14 @@ def assert_runs(call: Call) -> None:
     assert isinstance(call.run(), Execute)
 
 
+def delete_all() -> None:
+    IdempotencyRecord.objects.all().delete()
+
+
 def test_purged_between_claim_and_guard() -> None:
     """A claim whose row is gone is made again."""
     store = Delayed(ORMStore())
-    store.meanwhile = lambda: IdempotencyRecord.objects.all().delete() and None  # type: ignore[method-assign,return-value]
+    store.meanwhile = delete_all  # type: ignore[method-assign]
     assert Call(store=store).run() == Execute(attempt=1)
     assert (effects(), store.verbs) == (1, ["claim", "guard", "claim", "guard", "settle"])
 

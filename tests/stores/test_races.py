@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, connections
 
 from django_idempotency.core.records import Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.core.rules import Ending, Execute, Mismatch, Replay
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -57,7 +57,7 @@ def crowd() -> Iterator[Crowd]:
     crowd.leave()
 
 
-def names(verdicts: list[object]) -> Counter[str]:
+def names(verdicts: Iterable[object]) -> Counter[str]:
     return Counter(type(verdict).__name__ for verdict in verdicts)
 
 
@@ -87,9 +87,7 @@ MAKES = {"lease": make_ticket, "atomic": atomic_ticket, "atomic, leased": partia
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 @pytest.mark.parametrize(("before", "rounds"), [(fresh, 25), (lapsed, 25), (released, 5), (expired, 5)])
-def test_one_key(
-    crowd: Crowd, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int
-) -> None:
+def test_one_key(crowd: Crowd, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int) -> None:
     """Of all who ask for one key at once exactly one runs; the others are told "busy", or given its answer."""
     for number in range(rounds):
         key = f"key-{number}"

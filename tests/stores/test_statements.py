@@ -27,7 +27,11 @@ FIRST_ATOMIC = {
     # Read first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot.
     "sqlite": ["SELECT", "INSERT", "BEGIN", "UPDATE", "SELECT", "UPDATE", "COMMIT"],
 }
-FIRST_LEASE = {"postgresql": ["INSERT", "UPDATE"], "mysql": ["INSERT", "UPDATE"], "sqlite": ["SELECT", "INSERT", "UPDATE"]}
+FIRST_LEASE = {
+    "postgresql": ["INSERT", "UPDATE"],
+    "mysql": ["INSERT", "UPDATE"],
+    "sqlite": ["SELECT", "INSERT", "UPDATE"],
+}
 KNOWN_KEY = {"postgresql": ["INSERT", "SELECT"], "mysql": ["INSERT", "SELECT"], "sqlite": ["SELECT"]}
 RELEASED = {
     "postgresql": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
@@ -199,7 +203,9 @@ def writes(ticket: Any) -> bool:
 
 
 @postgresql
-@pytest.mark.parametrize(("make", "asynchronous"), [(make_ticket, False), (atomic_ticket, True)], ids=["lease", "atomic"])
+@pytest.mark.parametrize(
+    ("make", "asynchronous"), [(make_ticket, False), (atomic_ticket, True)], ids=["lease", "atomic"]
+)
 def test_asynchronous_commit(make: Callable[..., Any], asynchronous: bool) -> None:
     """Only an `atomic` claim may be on disk later than its answer: the work's COMMIT flushes it, too."""
     with sent() as statements:

@@ -1,0 +1,1 @@
+"""What idempotency costs, as ratios over the same work without it. Run it with `make bench`."""

@@ -1,0 +1,57 @@
+"""Measure on every database that can be reached, and print a table of ratios.
+
+    python -m benchmarks [--databases sqlite postgresql mariadb] [--rounds 9] [--rows 100000] [--full]
+
+Times are never judged by a test: a missed bar is shown, and the command ends with 0. It ends with 1 when something
+could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+
+DATABASES = ("sqlite", "postgresql", "mariadb")
+
+
+def options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
+    parser.add_argument("--databases", nargs="+", choices=DATABASES, default=DATABASES)
+    parser.add_argument("--rounds", type=int, default=9, help="ratios are taken within a round (default: 9)")
+    parser.add_argument("--samples", type=int, default=40, help="of each case in a round (default: 40)")
+    parser.add_argument("--rows", type=int, default=100_000, help="the largest table of growth (default: 100000)")
+    parser.add_argument("--full", action="store_true", help="1 M rows, and a purge of 100,000 rows a round")
+    parser.add_argument("--here", choices=DATABASES, help=argparse.SUPPRESS)  # which one this process measures
+    parsed = parser.parse_args(arguments)
+    if min(parsed.rounds, parsed.samples, parsed.rows) < 1:
+        parser.error("--rounds, --samples and --rows are 1 or more")
+    return parsed
+
+
+def main(arguments: list[str]) -> int:
+    chosen = options(arguments)
+    if chosen.here:
+        from .run import run
+
+        rows = 1_000_000 if chosen.full else chosen.rows
+        purged = 100_000 if chosen.full else min(chosen.rows, 20_000)
+        return run(rounds=chosen.rounds, samples=chosen.samples, rows=rows, purged=purged)
+
+    import django
+
+    print(f"Python {platform.python_version()}, Django {django.__version__}, {os.cpu_count()} cores, ", end="")
+    print(f"medians of {chosen.rounds} rounds of {chosen.samples} interleaved samples, ratios within a round.")
+    print("In process, on a kept connection, without garbage collection. Bars: what the design promises.", flush=True)
+    codes = []
+    for database in chosen.databases:  # a process each: settings are read once
+        environment = {**os.environ, "DATABASE": database, "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
+        command = [sys.executable, "-m", "benchmarks", *arguments, "--here", database]
+        codes.append(subprocess.run(command, env=environment, check=False).returncode)
+    return int(any(codes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

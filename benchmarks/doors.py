@@ -1,0 +1,169 @@
+"""Through HTTP, in process: from the handler's `get_response()` to the rendered answer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from django.contrib.auth.models import User
+from django.core.handlers.base import BaseHandler
+from django.db import connection
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.test import RequestFactory, override_settings
+from django.utils import timezone
+from rest_framework.authtoken.models import Token
+
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Charge
+
+from . import counting, views
+from .measuring import Act, Case, Effort, Timings, interleaved
+from .table import Row, Section
+
+MIDDLEWARE = "django_idempotency.middleware.IdempotencyMiddleware"
+BODY = {"amount": 2499, "currency": "inr"}
+LABELLED = {"label": "work"}
+
+Answer = Callable[[HttpRequest], HttpResponseBase]
+
+
+class Wrong(Exception):
+    """A request was answered otherwise than the case says: what it would time is something else."""
+
+
+class Doors:
+    """Makes requests, and cases of them."""
+
+    def __init__(self) -> None:
+        self._factory = RequestFactory()
+        self._user = User.objects.create_user("bench")
+        self._token = Token.objects.create(user=self._user).key
+        self._bare = handler()
+        self._guarded = handler(MIDDLEWARE)
+        self._numbers = itertools.count()
+        views.STOCK = Charge.objects.create(user=self._user, amount=2499, currency="inr").pk
+
+    def fresh(self) -> str:
+        """Return a key that nobody has used."""
+        return f"bench-{next(self._numbers):012}"
+
+    def used(self, path: str) -> str:
+        """Return a key whose answer is remembered."""
+        key = self.fresh()
+        self._answered(self._bare, self._request(path, key, LABELLED if "rest" in path else BODY), 201)
+        return key
+
+    def running(self, path: str) -> str:
+        """Return a key whose owner is at work."""
+        key = self.used(path)
+        later = timezone.now() + timedelta(hours=1)
+        IdempotencyRecord.objects.filter(key=key).update(status=Status.RUNNING.value, lease_until=later)
+        return key
+
+    def case(
+        self,
+        name: str,
+        path: str,
+        key: Callable[[], str] | None = None,
+        *,
+        status: int = 201,
+        body: dict[str, object] | None = None,
+        middleware: bool = False,
+    ) -> Case:
+        answer = self._guarded if middleware else self._bare
+        given = body or (LABELLED if "rest" in path else BODY)
+
+        def prepare() -> Act:
+            request = self._request(path, key() if key else None, given)
+            return partial(self._answered, answer, request, status)
+
+        return Case(name, prepare)
+
+    def _request(self, path: str, key: str | None, body: object) -> HttpRequest:
+        headers = {"Authorization": f"Token {self._token}"} if "rest" in path else {}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        request = self._factory.post(path, body, content_type="application/json", headers=headers)
+        request.user = self._user
+        return request
+
+    @staticmethod
+    def _answered(answer: Answer, request: HttpRequest, status: int) -> None:
+        response = answer(request)
+        if response.status_code != status:
+            raise Wrong(f"{request.path} answered {response.status_code}, not {status}: {response!r}")
+
+
+def handler(*middleware: str) -> Answer:
+    with override_settings(MIDDLEWARE=middleware):
+        made = BaseHandler()
+        made.load_middleware()
+    return made.get_response
+
+
+def sections(effort: Effort) -> list[Section]:
+    doors = Doors()
+    return [plain(doors, effort), rest(doors, effort)]
+
+
+def plain(doors: Doors, effort: Effort) -> Section:
+    replayed, running = doors.used("/atomic/"), doors.running("/lease/")
+    base = doors.case("bare view", "/bare/")
+    cases = {
+        "first, atomic": doors.case("first request, atomic", "/atomic/", doors.fresh),
+        "first, middleware": doors.case("first request, atomic, by the middleware", "/plain/", doors.fresh, middleware=True),
+        "first, lease": doors.case("first request, lease", "/lease/", doors.fresh),
+        "replay": doors.case("replay", "/atomic/", lambda: replayed),
+        "busy": doors.case("busy (409)", "/lease/", lambda: running, status=409),
+        "mismatch": doors.case("mismatch (422)", "/atomic/", lambda: replayed, status=422, body={"amount": 1}),
+        "no key, middleware": doors.case("no key, under the middleware", "/bare/", middleware=True),
+        "no key, decorator": doors.case("no key, under the decorator", "/lease/"),
+    }
+    first = {"postgresql": 2.6, "mysql": 2.3, "sqlite": 2.7}[connection.vendor]
+    bars = {"first, atomic": first, "first, middleware": first, "no key, middleware": 1.02, "no key, decorator": 1.02}
+    bare = counting.statements(base)
+    known = 2
+    most = {"replay": known, "busy": known, "mismatch": known, "no key, middleware": bare, "no key, decorator": bare}
+    if connection.vendor != "sqlite":  # which reads first, and takes the write lock before it reads again
+        most |= {"first, atomic": bare + 3, "first, middleware": bare + 3, "first, lease": bare + 2}
+    timings = interleaved([base, *cases.values()], effort)
+    return Section(
+        title=f"Through HTTP; bare two-statement view in its own transaction = 1 ({shown(timings, base)}, {bare} statements)",
+        rows=[row(timings, case, base, bars.get(short), most.get(short)) for short, case in cases.items()],
+    )
+
+
+def rest(doors: Doors, effort: Effort) -> Section:
+    replayed = doors.used("/rest/guarded/")
+    base = doors.case("bare DRF view", "/rest/bare/")
+    cases = [
+        (doors.case("first request, atomic, by the mixin", "/rest/guarded/", doors.fresh), 1.45),
+        (doors.case("replay, by the mixin", "/rest/guarded/", lambda: replayed), 0.75),
+        (doors.case("no key, under the mixin", "/rest/guarded/"), 1.02),
+        (doors.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True), 1.02),
+    ]
+    timings = interleaved([base, *(case for case, _ in cases)], effort)
+    return Section(
+        title=f"Through DRF with token auth; bare view that inserts one row = 1 ({shown(timings, base)}, "
+        f"{counting.statements(base)} statements)",
+        rows=[row(timings, case, base, bar) for case, bar in cases],
+    )
+
+
+def row(timings: Timings, case: Case, base: Case, bar: float | None, most: int | None = None) -> Row:
+    return Row(
+        name=case.name,
+        values=timings.ratios(case.name, base.name),
+        bar=bar,
+        statements=counting.statements(case),
+        most_statements=most,
+        flushes=counting.flushes(case),
+    )
+
+
+def shown(timings: Timings, base: Case) -> str:
+    return f"{min(timings[base.name]) * 1000:.2f} ms"

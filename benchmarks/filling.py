@@ -1,0 +1,95 @@
+"""Many records at once, made by the database itself, and a second table to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection
+
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
+
+DAY = 86400
+#: vendor → a random id, 32 and 1024 bytes, the clock moved by a number of seconds, and rows numbered n.
+_SHAPES = {
+    "postgresql": (
+        "gen_random_uuid()",
+        "sha256(n::text::bytea)",
+        "convert_to(repeat(md5(n::text), 32), 'UTF8')",
+        "clock_timestamp() + ({}) * interval '1 second'",
+        "generate_series(1, {}) AS n",
+    ),
+    "mysql": (
+        "CONCAT(LEFT(MD5(RAND()), 8), '-', LEFT(MD5(RAND()), 4), '-5', LEFT(MD5(RAND()), 3), '-a', LEFT(MD5(RAND()), 3), "
+        "'-', LEFT(MD5(RAND()), 12))",
+        "UNHEX(SHA2(seq, 256))",
+        "REPEAT(MD5(seq), 32)",
+        "UTC_TIMESTAMP(6) + INTERVAL ({}) SECOND",
+        "seq_1_to_{}",
+    ),
+    "sqlite": (
+        "lower(hex(randomblob(16)))",
+        "randomblob(32)",
+        "randomblob(1024)",
+        "strftime('%Y-%m-%d %H:%M:%f000', 'now', ({}) || ' seconds')",
+        "(WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {}) SELECT n FROM numbers)",
+    ),
+}
+
+
+def fill(table: str, count: int, *, age: int = 0) -> None:
+    """Insert completed records with an answer of 1 kB: a day's traffic, made `age` seconds ago."""
+    if count <= 0:
+        return
+    random_id, digest, body, clock, numbered = _SHAPES[connection.vendor]
+    n = "CAST(seq AS SIGNED)" if connection.vendor == "mysql" else "n"
+    expires = f"{n} % 86400 + {DAY - age}"
+    claimed = f"{n} % 86400 - {age}"
+    values = {
+        **{"id": random_id, "scope": f"concat('user:', {n} % 5000)", "key": f"concat('filled-', {n})", "method": "'POST'"},
+        **{"path": "'/api/charges/'", "guarantee": "'atomic'", "digest": digest, "status": "2", "owner": random_id},
+        **{"attempt": "1", "lease_until": clock.format(claimed), "created_at": clock.format(claimed)},
+        **{"completed_at": clock.format(claimed), "expires_at": clock.format(expires), "secret_id": "'5ec4e71d'"},
+        **{"response_status": "201", "response_headers": "'[]'", "response_body": body},
+    }
+    if connection.vendor == "sqlite":  # concat() is young there
+        values |= {"scope": f"'user:' || ({n} % 5000)", "key": f"'filled-' || {n}"}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({', '.join(map(connection.ops.quote_name, values))}) "
+            f"SELECT {', '.join(values.values())} FROM {numbered.format(count)}"
+        )
+    tidy(table)
+
+
+def tidy(table: str) -> None:
+    """Bring a table to rest after it was filled: what autovacuum would do a minute later, in the middle of a round."""
+    statement = {"postgresql": "VACUUM (ANALYZE) {}", "mysql": "ANALYZE TABLE {}", "sqlite": "ANALYZE {}"}
+    with connection.cursor() as cursor:
+        cursor.execute(statement[connection.vendor].format(table))
+        if connection.vendor == "sqlite":
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if connection.vendor != "postgresql":
+            cursor.fetchall()
+        else:
+            cursor.execute("CHECKPOINT")
+
+
+@contextmanager
+def second_table(name: str) -> Iterator[ORMStore]:
+    """Make a table like the records', and yield a store that writes there."""
+    meta = IdempotencyRecord._meta
+    own, store = meta.db_table, ORMStore()
+    meta.db_table = name
+    try:
+        with connection.schema_editor() as editor:
+            editor.create_model(IdempotencyRecord)
+        store._statements  # noqa: B018, SLF001 - builds its SQL, once, while the model has this name
+    finally:
+        meta.db_table = own
+    try:
+        yield store
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP TABLE {name}")

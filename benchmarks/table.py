@@ -1,0 +1,71 @@
+"""What was measured, as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+NAME, RATIO, RANGE, BAR, COUNT = 56, 11, 23, 13, 12
+WIDTH = NAME + RATIO + RANGE + BAR + COUNT + 11
+#: Unit → how a value is written.
+FORMATS = {"×": "{:.2f} ×", "rows/s": "{:,.0f} /s", "ms": "{:.1f} ms", "B": "{:.0f} B"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line: a value for each round, and what the design allows."""
+
+    name: str
+    values: Sequence[float]
+    unit: str = "×"
+    bar: float | None = None
+    #: Is the bar the least that will do?
+    at_least: bool = False
+    statements: int | None = None
+    most_statements: int | None = None
+    flushes: int | None = None
+
+    def __str__(self) -> str:
+        low, high = (self._text(end(self.values)) for end in (min, max))
+        columns = [
+            f"{self.name:<{NAME}}{self._text(median(self.values)):>{RATIO}}{f'{low} – {high}':>{RANGE}}",
+            f"{self._judged():>{BAR}}{self._counted():>{COUNT}}",
+            f"{'' if self.flushes is None else self.flushes:>4}",
+        ]
+        return "".join(columns).rstrip()
+
+    def _judged(self) -> str:
+        if self.bar is None:
+            return ""
+        value = round(median(self.values), 2)
+        met = value >= self.bar if self.at_least else value <= self.bar
+        return f"{'≥' if self.at_least else '≤'} {self.bar:{',.0f' if self.bar > 10 else '.2f'}} {mark(met)}"
+
+    def _counted(self) -> str:
+        if self.statements is None or self.most_statements is None:
+            return "" if self.statements is None else f"{self.statements}      "
+        return f"{self.statements} ≤ {self.most_statements} {mark(self.statements <= self.most_statements)}"
+
+    def _text(self, value: float) -> str:
+        return FORMATS[self.unit].format(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Rows that share what they are compared with."""
+
+    title: str
+    rows: Sequence[Row]
+
+    def __str__(self) -> str:
+        return "\n".join(["", self.title, *(f"  {row}" for row in self.rows)])
+
+
+def mark(met: bool) -> str:
+    return "✓" if met else "✗"
+
+
+def heading(title: str) -> str:
+    columns = f"{'':<{NAME + 2}}{'median':>{RATIO}}{'min – max':>{RANGE}}{'bar':>{BAR}}{'statements':>{COUNT}}"
+    return f"{f'=== {title} ':=<{WIDTH}}\n{columns}{'flushes':>9}"

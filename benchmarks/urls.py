@@ -1,0 +1,14 @@
+"""The routes that are compared."""
+
+from django.urls import path
+
+from . import views
+
+urlpatterns = [
+    path("bare/", views.bare),
+    path("plain/", views.plain),
+    path("atomic/", views.atomic),
+    path("lease/", views.lease),
+    path("rest/bare/", views.BareCreate.as_view()),
+    path("rest/guarded/", views.GuardedCreate.as_view()),
+]

@@ -1,0 +1,47 @@
+"""The same work bare and guarded: two statements through a cursor, and a DRF view that inserts one row."""
+
+from __future__ import annotations
+
+from django.db import connection, transaction
+from django.http import HttpRequest, JsonResponse
+from rest_framework import generics
+from rest_framework.authentication import TokenAuthentication
+
+from django_idempotency import idempotent
+from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Effect
+from testproject.payments.serializers import EffectSerializer
+
+INSERT = "INSERT INTO payments_effect (label, idempotency_key, attempt, created) VALUES ('work', '', 0, '2030-01-01')"
+UPDATE = "UPDATE payments_charge SET refunded = refunded + 1 WHERE id = %s"
+#: The charge that `UPDATE` changes; setting up the comparison makes it.
+STOCK = 1
+#: About 1 kB, as the answers of most APIs.
+ANSWER = {"id": 1, "items": [{"name": f"item {number}", "amount": 2499, "currency": "inr"} for number in range(20)]}
+
+
+def plain(request: HttpRequest) -> JsonResponse:
+    """No transaction of its own: the guard's is its transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT)
+        cursor.execute(UPDATE, [STOCK])
+    return JsonResponse(ANSWER, status=201)
+
+
+def bare(request: HttpRequest) -> JsonResponse:
+    with transaction.atomic():
+        return plain(request)
+
+
+atomic = idempotent()(plain)
+lease = idempotent(guarantee="lease")(bare)
+
+
+class BareCreate(generics.CreateAPIView):
+    queryset = Effect.objects.all()
+    serializer_class = EffectSerializer
+    authentication_classes = (TokenAuthentication,)
+
+
+class GuardedCreate(IdempotentViewMixin, BareCreate):
+    """The same behind the mixin."""

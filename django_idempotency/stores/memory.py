@@ -1,0 +1,114 @@
+"""Records in this process: the core's own rules over a dict and a lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from uuid import UUID
+
+from ..core import rules
+from ..core.records import Guarantee, Record, Settlement, Status, Ticket
+from .base import BaseStore, Purged
+
+
+def utcnow() -> datetime:
+    """Return the host's clock."""
+    return datetime.now(timezone.utc)
+
+
+class MemoryStore(BaseStore):
+    """Records in this process.
+
+    Another process knows nothing of them, and a restart forgets them all: for tests and one-process development. It is
+    the reference for every other store, so it does nothing but what the rules say. `clock` returns an aware datetime.
+    """
+
+    def __init__(self, *, clock: Callable[[], datetime] = utcnow) -> None:
+        self._clock = clock
+        self._records: dict[UUID, Record] = {}
+        self._lock = threading.Lock()
+
+    def claim(self, ticket: Ticket) -> Record:
+        with self._lock:
+            now = self._clock()
+            known = self._records.get(ticket.id)
+            if known is not None:
+                known = replace(known, read_at=now)
+                if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
+                    return known
+            record = self._records[ticket.id] = _claimed(ticket, known, now)
+            return record
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        return self.claim(ticket)
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        with self._lock:
+            known = self._records.get(ticket.id)
+            if known is None or known.owner != settlement.fence:
+                return False
+            self._records[ticket.id] = _settled(ticket, known, settlement, self._clock())
+            return True
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        return self.settle(ticket, settlement)
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        with self._lock:
+            now = self._clock()
+            dead = sorted(
+                (record.expires_at, id)
+                for id, record in self._records.items()
+                if rules.expired(replace(record, read_at=now)) and (since is None or record.expires_at >= since)
+            )[:limit]
+            for _, id in dead:
+                del self._records[id]
+            return Purged(count=len(dead), resume=dead[-1][0] if dead else None)
+
+
+def _claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
+    run = rules.Execute(attempt=1, new_life=True) if known is None else rules.succession(known)
+    born = Record(
+        id=ticket.id,
+        scope=ticket.scope,
+        key=ticket.key,
+        digest=ticket.digest,
+        status=Status.RUNNING,
+        owner=ticket.owner,
+        attempt=run.attempt,
+        guarantee=ticket.guarantee,
+        lease_until=now + timedelta(seconds=ticket.lease),
+        created_at=now,
+        completed_at=None,
+        expires_at=now + timedelta(seconds=ticket.ttl),
+        read_at=now,
+        secret_id=ticket.secret_id,
+        method=ticket.method,
+        path=ticket.path,
+    )
+    if known is None or run.new_life:
+        return born
+    kept = ("created_at", "guarantee", "secret_id", "method", "path")
+    return replace(born, **{name: getattr(known, name) for name in kept})
+
+
+def _settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
+    record = replace(
+        known,
+        status=settlement.status,
+        owner=ticket.owner,
+        attempt=settlement.attempt,
+        digest=settlement.digest,
+        completed_at=now if settlement.outcome is not None else None,
+        outcome=settlement.outcome,
+    )
+    if settlement.expires_in is not None:
+        record = replace(record, expires_at=now + timedelta(seconds=settlement.expires_in))
+    if settlement.new_life:
+        taken = {name: getattr(ticket, name) for name in ("guarantee", "secret_id", "method", "path")}
+        record = replace(record, created_at=now, **taken)
+    return record

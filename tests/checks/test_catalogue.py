@@ -1,0 +1,43 @@
+"""The table of checks is the page of checks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from django_idempotency.checks import catalogue
+from django_idempotency.checks.catalogue import CATALOGUE
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "checks.md"
+PACKAGE = Path(catalogue.__file__).parent
+
+
+def row(code: str) -> str:
+    """Return a check's line in the docs. What changes from project to project stands in angle brackets."""
+    message, hint = (re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<code>", code) for text in CATALOGUE[code])
+    return f"| `{code}` | `{message}` | `{hint}` |"
+
+
+def test_the_docs_have_every_check() -> None:
+    """Line by line, in the order of the table. To write them: print(*map(row, CATALOGUE), sep="\\n")."""
+    lines = [line for line in PAGE.read_text().splitlines() if re.match(r"\| `[EW]\d", line)]
+    assert lines == [row(code) for code in CATALOGUE]
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_every_check_can_happen_and_is_tested(code: str) -> None:
+    """No code without a place that finds it, and a test that names it."""
+    assert any(f'"{code}"' in path.read_text() for path in PACKAGE.glob("*.py") if path.name != "catalogue.py")
+    assert any(f'"{code}"' in path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_every_hint_says_what_to_type(code: str) -> None:
+    """An imperative, and no Markdown that the docs would swallow."""
+    message, hint = CATALOGUE[code]
+    assert re.search(r"\b(Type|type|Put|Move|Keep|Take|Add|Swap|Did you mean)\b", hint)
+    assert "`" not in message + hint
+    assert "|" not in message + hint

@@ -1,0 +1,284 @@
+"""What DATABASES says, and what the servers answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.db import OperationalError, connection, connections
+from pytest_django import Settings
+
+from django_idempotency.checks.databases import check_databases, check_deployment
+from django_idempotency.checks.servers import on_server
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import Configure, hints
+
+ORM = "django_idempotency.stores.orm.ORMStore"
+OUTSIDE = "tests.checks.backends.OutsideStore"
+
+AddDatabase = Callable[..., None]
+
+
+@pytest.fixture
+def add_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddDatabase]:
+    """Return a function that adds to DATABASES, which Django reads once."""
+    added = []
+
+    def add(alias: str, **declared: Any) -> None:
+        other = {**connections.settings["default"], "NAME": f"{alias}.sqlite3", "TEST": {}, **declared}
+        monkeypatch.setitem(connections.settings, alias, other)
+        added.append(alias)
+
+    yield add
+    for alias in added:
+        with suppress(AttributeError):
+            del connections[alias]
+
+
+class KeptOut:
+    """A router that lets nothing of ours be made."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        return False if app_label == "django_idempotency" else None
+
+
+# ------------------------------------------------------------------------------------------------- a second database
+
+
+def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
+    """W001 names it, and how to say that it is a replica."""
+    add_database("warehouse")
+    hint = hints(check_databases())["W001"]
+    assert 'DATABASES["warehouse"]["TEST"] = {"MIRROR": "default"}' in hint
+    assert 'SILENCED_SYSTEM_CHECKS = ["django_idempotency.W001"]' in hint
+
+
+@pytest.mark.parametrize("guarantee", ["atomic", "lease"])
+def test_a_replica_is_no_second_database(
+    add_database: AddDatabase, configure: Configure, guarantee: str, settings: Settings
+) -> None:
+    """Nor is the same database by another alias, or one that holds records itself, or an empty entry."""
+    add_database("replica", TEST={"MIRROR": "default"})
+    add_database("pooled", NAME=connections.settings["default"]["NAME"], CONN_MAX_AGE=5)
+    add_database("records")
+    add_database("nothing", ENGINE="django.db.backends.dummy")
+    records = {"BACKEND": ORM, "OPTIONS": {"using": "records"}}
+    configure(STORES={"default": {"BACKEND": ORM}, "records": records}, GUARANTEE=guarantee)
+    assert check_databases() == []
+
+
+def test_a_second_database_is_free_of_a_lease(add_database: AddDatabase, configure: Configure) -> None:
+    """No transaction is promised, so none is missing."""
+    add_database("warehouse")
+    configure(GUARANTEE="lease")
+    assert check_databases() == []
+    configure(GUARANTEE="lease", STORES={"default": {"BACKEND": OUTSIDE}})
+    assert check_databases() == []
+
+
+def test_a_router_that_keeps_the_table_out(settings: Settings) -> None:
+    """W002: migrate would say nothing."""
+    settings.DATABASE_ROUTERS = [f"{__name__}.KeptOut"]
+    assert 'allow_migrate("default", "django_idempotency")' in hints(check_databases())["W002"]
+
+
+# ---------------------------------------------------------------------------------------------------------- --deploy
+
+
+class Answers:
+    """A cursor of a server with these settings."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = values
+
+    def execute(self, sql: str, parameters: Any = None) -> None:
+        pass
+
+    def fetchall(self) -> list[tuple[str, str]]:
+        return list(self.values.items())
+
+
+def server(vendor: str, *, answers: dict[str, str], options: dict[str, Any], host: str = "db") -> dict[str, str]:
+    connection: Any = SimpleNamespace(
+        vendor=vendor,
+        alias="default",
+        display_name="MariaDB" if "idle_transaction_timeout" in answers else "MySQL",
+        settings_dict={"USER": "shop", "HOST": host, "OPTIONS": options},
+    )
+    return hints(on_server(connection, Answers(**answers)))
+
+
+POSTGRESQL = {
+    "client_connection_check_interval": "1000",
+    "idle_in_transaction_session_timeout": "60000",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+LIBPQ = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+SOCKET = {f"tcp_keepalives_{name}": "0" for name in ("idle", "interval", "count")}
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "code", "typed"),
+    [
+        ({"client_connection_check_interval": "0"}, LIBPQ, "W051", "-c client_connection_check_interval=1s"),
+        ({"idle_in_transaction_session_timeout": "0"}, LIBPQ, "W052", "-c idle_in_transaction_session_timeout=60s"),
+        ({"tcp_keepalives_idle": "7200"}, LIBPQ, "W053", "ALTER ROLE shop SET tcp_keepalives_idle = 30"),
+        ({"tcp_keepalives_interval": "300"}, LIBPQ, "W053", "-c tcp_keepalives_interval=10"),  # 930 s in all
+        ({}, {}, "W054", "keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=30_000"),
+        ({}, {"keepalives_idle": 30}, "W054", "tcp_user_timeout=30_000"),
+    ],
+)
+def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
+    """What keeps the key of a dead worker locked, one by one."""
+    found = server("postgresql", answers={**POSTGRESQL, **answers}, options=options)
+    assert list(found) == [code]
+    assert typed in found[code]
+
+
+@pytest.mark.parametrize(
+    ("answers", "options"),
+    [
+        (POSTGRESQL, LIBPQ),
+        ({**POSTGRESQL, **SOCKET}, {}),  # the other end of a Unix socket cannot vanish
+        (POSTGRESQL, {"service": "shop"}),  # pg_service.conf may say it
+        ({k: v for k, v in POSTGRESQL.items() if k != "client_connection_check_interval"}, LIBPQ),  # PostgreSQL 13
+    ],
+)
+def test_postgresql_is_silent(answers: dict[str, str], options: dict[str, Any]) -> None:
+    """Set as the hints say, or where it means nothing."""
+    assert server("postgresql", answers=answers, options=options) == {}
+
+
+MYSQL = {"wait_timeout": "60", "innodb_rollback_on_timeout": "OFF"}
+MARIADB = {"wait_timeout": "28800", "idle_transaction_timeout": "60", "innodb_rollback_on_timeout": "OFF"}
+TIMEOUTS = {"connect_timeout": 5, "read_timeout": 60}
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "code", "typed"),
+    [
+        ({**MARIADB, "idle_transaction_timeout": "0"}, TIMEOUTS, "W055", "SET SESSION idle_transaction_timeout=60"),
+        ({**MYSQL, "wait_timeout": "28800"}, TIMEOUTS, "W055", "SET SESSION wait_timeout=60"),
+        ({**MARIADB, "innodb_rollback_on_timeout": "ON"}, TIMEOUTS, "W056", "innodb_rollback_on_timeout=OFF"),
+        (MARIADB, {"connect_timeout": 5}, "W057", "read_timeout=60"),
+        (MYSQL, {"read_timeout": 5}, "W057", "connect_timeout=5"),
+    ],
+)
+def test_mysql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
+    """MariaDB has a limit of its own for idle transactions; MySQL has that of the session."""
+    found = server("mysql", answers=answers, options=options)
+    assert list(found) == [code]
+    assert typed in found[code]
+
+
+def test_mysql_is_silent() -> None:
+    """Set as the hints say; a socket needs no timeouts."""
+    assert server("mysql", answers=MARIADB, options=TIMEOUTS) == {}
+    assert server("mysql", answers=MYSQL, options=TIMEOUTS) == {}
+    assert server("mysql", answers=MYSQL, options={}, host="/run/mysqld.sock") == {}
+    assert server("mysql", answers=MYSQL, options={"unix_socket": "/run/mysqld.sock"}) == {}
+
+
+#: What the testproject's databases, set up for tests, are told.
+EXPECTED = {
+    "sqlite": {"W058"},
+    "postgresql": {"W051", "W052", "W053", "W054"},
+    "mysql": {"W055", "W056", "W057"},
+}
+
+
+@pytest.mark.django_db
+def test_the_real_server_is_asked() -> None:
+    """Each statement works here, and nothing but what is expected is found."""
+    found = hints(check_deployment())
+    assert found.keys() <= EXPECTED[connection.vendor]
+    assert found.keys() & {"W058", "W054", "W057"}
+
+
+#: OPTIONS as the hints say.
+FOLLOWED = {
+    "postgresql": {
+        "options": "-c client_connection_check_interval=1s -c idle_in_transaction_session_timeout=60s "
+        "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3",
+        **LIBPQ,
+    },
+    "mysql": {
+        "init_command": "SET SESSION idle_transaction_timeout=60",
+        "connect_timeout": 5,
+        "read_timeout": 60,
+        "write_timeout": 60,
+    },
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif("connection.vendor == 'sqlite'", reason="it has no settings to follow")
+def test_what_the_hints_say_works() -> None:
+    """Typed in, the server takes it, and the checks fall silent."""
+    followed = connections["default"].copy()
+    followed.settings_dict["OPTIONS"].update(FOLLOWED[followed.vendor])
+    try:
+        with followed.cursor() as cursor:
+            assert hints(on_server(followed, cursor)).keys() <= {"W056"}  # which is the server's alone
+    finally:
+        followed.close()
+
+
+@pytest.mark.django_db
+def test_other_databases_are_not_asked() -> None:
+    """`check --deploy --database other` leaves ours alone."""
+    assert check_deployment(databases=["other"]) == []
+    assert check_deployment(databases=["default"]) != []
+
+
+@pytest.mark.django_db
+def test_a_missing_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E050: migrations were not applied."""
+    monkeypatch.setattr(IdempotencyRecord._meta, "db_table", "absent")
+    assert "python manage.py migrate django_idempotency --database=default" in hints(check_deployment())["E050"]
+
+
+def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W050 instead of a traceback."""
+
+    def cursor() -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(connections["default"], "cursor", cursor)
+    found = check_deployment()
+    assert list(hints(found)) == ["W050"]
+    assert "connection refused" in found[0].msg
+
+
+# ------------------------------------------------------------------------------------------------------- testproject
+
+
+def test_the_testproject_is_clean() -> None:
+    """`manage.py check` finds nothing, in all of Django."""
+    assert checks.run_checks() == []
+
+
+@pytest.mark.django_db
+def test_the_testproject_deployed(capsys: pytest.CaptureFixture[str]) -> None:
+    """`manage.py check --deploy` says what a demo's settings are not, and no error of ours."""
+    with suppress(SystemCheckError):
+        call_command("check", deploy=True)
+    found = {message.id for message in checks.run_checks(include_deployment_checks=True)}
+    ours = {str(code).removeprefix("django_idempotency.") for code in found if str(code).startswith("django_idem")}
+    assert ours <= EXPECTED[connection.vendor]
+    assert all(str(code).startswith(("django_idempotency.W", "security.W")) for code in found)
+
+
+def test_a_check_never_connects(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those of --deploy do: `manage.py check` runs where no database is, and so does a build."""
+    monkeypatch.setattr(connections["default"], "cursor", lambda: pytest.fail("connected"))
+    assert checks.run_checks(tags=["idempotency"]) == []

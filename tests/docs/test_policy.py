@@ -1,0 +1,41 @@
+"""The page of Policy has every field, its default and its words."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+
+from django_idempotency import conf
+from django_idempotency.core.policy import _FIELDS, FIELD_NAMES
+
+from .pages import DOCS, anchors, code, table
+
+PAGE = "reference/policy.md"
+ROWS = table(PAGE, "| field | default")
+
+
+def test_every_field_and_its_default() -> None:
+    """In the order of the code; the default is that of the setting."""
+    shown = [(code(field), literal_eval(code(default))) for field, default, _ in ROWS]
+    assert shown == [(name, conf.DEFAULTS[name.upper()]) for name in FIELD_NAMES]
+
+
+def test_every_field_has_its_section() -> None:
+    """In the order of the table."""
+    assert anchors(DOCS / PAGE)[1:] == list(FIELD_NAMES)
+
+
+def test_every_word_is_accepted() -> None:
+    """A word in quotes in the column "takes" is one that the field takes."""
+    for field, _, takes in ROWS:
+        accepts, _ = _FIELDS[code(field)]
+        for word in takes.split("`"):
+            if word.startswith('"'):
+                assert accepts(literal_eval(word)), f"{field}: {word}"
+
+
+def test_every_accepted_word_is_there() -> None:
+    """Words that the error message offers are on the page."""
+    for field, _, takes in ROWS:
+        _, expected = _FIELDS[code(field)]
+        if '"' in expected and "such as" not in expected:
+            assert set(expected.split('"')[1::2]) == {word.strip('"') for word in takes.split("`") if word[:1] == '"'}

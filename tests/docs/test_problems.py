@@ -1,0 +1,71 @@
+"""Every problem that a client can meet has its section, and the errors have their page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from django_idempotency import errors
+from django_idempotency.errors import IdempotencyError, Problem
+
+from .pages import DOCS, anchors, checked, code, table, text
+
+PAGE = "reference/problems.md"
+
+
+def declared(base: type[IdempotencyError]) -> Iterator[type[IdempotencyError]]:
+    """Yield the errors of errors.py, in its order."""
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, base) and error.__module__ == errors.__name__:
+            yield error
+
+
+def problems() -> dict[str, type[Problem]]:
+    """Return code → the first error with it."""
+    found: dict[str, type[Problem]] = {}
+    for error in declared(Problem):
+        assert issubclass(error, Problem)
+        if hasattr(error, "code"):
+            found.setdefault(error.code, error)
+    return found
+
+
+def test_the_anchors_are_the_codes() -> None:
+    """`type` points at them; in the order of the code."""
+    assert anchors(DOCS / PAGE)[1:] == list(problems())
+
+
+def test_status_and_title() -> None:
+    """Each section begins with what the client sees."""
+    shown = re.findall(r"^## ([\w-]+)\n\n\*\*(\d+)\*\* · \*(.+)\*$", text(PAGE), re.MULTILINE)
+    assert shown == [(code, str(problem.status), problem.title) for code, problem in problems().items()]
+
+
+def test_the_overview() -> None:
+    """What the client does, code by code."""
+    assert [code(row[0]) for row in table(PAGE, "| code |")] == list(problems())
+
+
+def test_the_example() -> None:
+    """The document at the top is one of ours."""
+    example = errors.RequestMismatch()
+    for said in (example.title, str(example), example.code):
+        assert f'"{said}"' in text(PAGE)
+
+
+def test_every_error_is_listed() -> None:
+    """By its name, in the order of the code; with the code of its answer."""
+    rows = checked("reference/python.md", "errors")
+    assert [code(row[0]) for row in rows] == [error.__name__ for error in declared(IdempotencyError)]
+    for name, _, meaning in rows:
+        error = getattr(errors, code(name))
+        if hasattr(error, "code"):
+            assert f"[`{error.code}`](problems.md#{error.code})" in meaning
+
+
+def test_every_problem_is_an_answer() -> None:
+    """The table of answers has them all, but for the one whose route the page of problems explains."""
+    answers = " ".join(answer for _, answer in table("reference/http.md", "## Answers"))
+    scope = " ".join(text("reference/http.md").split("## The scope")[1].split("##")[0].split())
+    for name in problems():
+        assert f"#{name})" in answers or name == "key-too-short" or f"#{name})" in scope

@@ -1,0 +1,62 @@
+"""What else the reference lists: events, permissions, options, request.idempotency."""
+
+from __future__ import annotations
+
+import logging
+
+from django.core.management import load_command_class
+from django.dispatch import Signal
+
+from django_idempotency import observing, signals
+from django_idempotency.engine import EVENTS
+from django_idempotency.http.exchange import RequestIdempotency
+from django_idempotency.models import IdempotencyRecord
+
+from .pages import checked, code, table, text
+
+#: Options that every command has.
+DJANGOS = {
+    *("help", "version", "verbosity", "settings", "pythonpath", "traceback"),
+    *("no_color", "force_color", "skip_checks"),
+}
+
+
+def test_every_event() -> None:
+    """Signal and level, event by event; what the log says is quoted in the runbook as it is said."""
+    shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
+    assert shown == {event: logging.getLevelName(level) for event, (level, _) in observing._LOGGED.items()}
+    assert set(shown) == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    assert set(EVENTS) <= set(shown)
+    assert observing._LOGGED["lost"][1] in text("how-to/unknown-outcome.md")
+    assert observing._LOGGED["taken_over"][1] in text("tutorial/first-charge.md")
+
+
+def test_every_permission() -> None:
+    """Those of the model, and no other."""
+    options = IdempotencyRecord._meta
+    declared = [f"{verb}_{options.model_name}" for verb in options.default_permissions]
+    declared += [codename for codename, _ in options.permissions]
+    shown = [code(row[0]) for row in checked("reference/admin.md", "permissions")]
+    assert shown == [f"{options.app_label}.{codename}" for codename in declared]
+
+
+def test_every_option_of_the_purge() -> None:
+    """With its default."""
+    command = load_command_class("django_idempotency", "purge_idempotency")
+    parser = command.create_parser("manage.py", "purge_idempotency")
+    ours = {
+        action.option_strings[0]: action.default
+        for action in parser._actions
+        if action.option_strings and action.dest not in DJANGOS
+    }
+    rows = {code(option): default for option, default, _ in table("reference/commands.md", "| option |")}
+    assert list(rows) == list(ours)
+    for option, default in rows.items():
+        if default.startswith("`"):
+            assert str(ours[option]) in (code(default), f"{code(default)}.0")
+
+
+def test_request_idempotency() -> None:
+    """Every member of the handle."""
+    shown = {code(row[0]).partition("(")[0] for row in table("reference/python.md", "## request.idempotency")}
+    assert shown == {name for name in vars(RequestIdempotency) if not name.startswith("_")}

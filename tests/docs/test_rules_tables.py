@@ -1,0 +1,104 @@
+"""The tables and the drawing of the rules are those of core/rules.py."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+
+from django_idempotency.core import rules
+from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
+from django_idempotency.core.rules import Conclusion, Ending, Leave
+
+from .pages import checked, code, text
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SECOND = timedelta(seconds=1)
+LIFE = "explanation/leases-and-owners.md"
+
+
+def test_how_a_call_ends() -> None:
+    """CONCLUSIONS, row by row."""
+    marked = {"no": False, "yes": True}
+    shown = {
+        (Ending(code(ended)), marked[doomed]): Conclusion(
+            leave=Leave(code(record)), commit=writes.startswith("committed")
+        )
+        for ended, doomed, record, writes in checked("reference/http.md", "CONCLUSIONS")
+    }
+    assert shown == rules.CONCLUSIONS
+
+
+def test_what_becomes_of_the_record() -> None:
+    """Every way to leave it is explained."""
+    assert [Leave(code(row[0])) for row in checked("reference/http.md", "Leave")] == list(Leave)
+
+
+def test_dropped_statuses() -> None:
+    """The refusals that are not remembered, here and where money is spoken of."""
+    shown = [int(code(row[0])) for row in checked("reference/http.md", "DROPPED_STATUSES")]
+    assert shown == sorted(rules.DROPPED_STATUSES)
+    assert f"**{', '.join(map(str, shown))}** are dropped" in text("how-to/money.md")
+
+
+def record(said: str) -> Record:
+    """Make the record that a row of the table describes."""
+    status, *more = said.split(", ")
+    return Record(
+        id=UUID(int=1),
+        scope="user:1",
+        key="k",
+        digest=b"" if "after a refusal" in more else b"same",
+        status=Status[status.upper()],
+        owner=UUID(int=2),
+        attempt=1,
+        guarantee=Guarantee.ATOMIC,
+        lease_until=NOW + (SECOND if "live" in more else -SECOND),
+        created_at=NOW - SECOND,
+        completed_at=None,
+        expires_at=NOW + (-SECOND if "expired" in more else SECOND),
+        read_at=NOW,
+        outcome=Outcome(status=201) if status == "completed" else None,
+    )
+
+
+def ticket(digest: bytes) -> Ticket:
+    return Ticket(
+        id=UUID(int=1),
+        scope="user:1",
+        key="k",
+        digest=digest,
+        owner=UUID(int=3),
+        now=NOW,
+        lease=1,
+        ttl=60,
+        guarantee=Guarantee.ATOMIC,
+    )
+
+
+@pytest.mark.parametrize(("said", "same", "other"), checked(LIFE, "read"))
+def test_what_a_request_meets(said: str, same: str, other: str) -> None:
+    """`rules.read`, for the same request and another."""
+    verdicts = [type(rules.read(record(said), ticket(digest))).__name__ for digest in (b"same", b"other")]
+    assert verdicts == [code(same), code(other)]
+
+
+def test_the_table_is_complete() -> None:
+    """Every state, with a live and a lapsed lease, expired or not."""
+    seen = {
+        (found.status, rules.leased(found), found.expires_at <= NOW)
+        for found in map(record, (r[0] for r in checked(LIFE, "read")))
+    }
+    assert seen == {
+        (status, leased, expired)
+        for status in Status
+        for leased in ((False, True) if status is Status.RUNNING else (False,))
+        for expired in (False, True)
+    }
+
+
+def test_the_drawing_has_every_state() -> None:
+    """And none that does not exist."""
+    drawing = text(LIFE).split("```text", 1)[1].split("```", 1)[0]
+    assert {word for word in drawing.split() if word.isupper()} == {status.name for status in Status}

@@ -1,0 +1,37 @@
+"""The page of settings says what conf.py does."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+
+from django_idempotency import conf
+
+from .pages import ROOT, code, table
+
+PAGE = "reference/settings.md"
+FOR_THE_PROJECT = table(PAGE, "## For the project")
+OF_POLICY = table(PAGE, "## Defaults of Policy")
+
+
+def test_every_setting_and_its_default() -> None:
+    """Name by name, in the order of the code, and the defaults equal."""
+    shown = [(code(name), literal_eval(code(default))) for name, default, _ in FOR_THE_PROJECT + OF_POLICY]
+    assert shown == list(conf.DEFAULTS.items())
+
+
+def test_the_fields_of_policy_stand_together() -> None:
+    """What is a field of Policy is in the table that says so."""
+    from django_idempotency.core.policy import FIELD_NAMES
+
+    assert {code(name).lower() for name, *_ in OF_POLICY} == set(FIELD_NAMES)
+
+
+def test_dotted_paths() -> None:
+    """A setting that takes a dotted path says so."""
+    assert {code(name) for name, _, meaning in OF_POLICY if "dotted path" in meaning} == set(conf.IMPORTED)
+
+
+def test_the_type_of_a_problem_is_a_page_of_ours() -> None:
+    """PROBLEM_DOCS ends in the address that mkdocs gives the page."""
+    assert conf.DEFAULTS["PROBLEM_DOCS"].endswith("/reference/problems/")
+    assert "use_directory_urls: false" not in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -1,0 +1,204 @@
+"""Every kind of answer, through every door: what the first caller gets, and what a retry gets."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+from django.test import Client, override_settings
+
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import KEY, effects
+from .urls import ANSWERING
+from .views import LARGE, SMALL
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+
+KEPT = {
+    "binary": 200,
+    "empty": 200,
+    "gzipped": 200,
+    "no-content": 204,
+    "moved": 301,
+    "found": 302,
+    "see-other": 303,
+    "not-found": 404,
+    "unprocessable": 422,
+    "template": 201,
+    "small-file": 200,
+    "headers": 201,
+}
+#: Kind → status and length of the answer that is not stored.
+WITHOUT_BODY = {
+    "stream": (201, 1006),
+    "large-stream": (201, 100_006),
+    "large": (201, LARGE),
+    "large-file": (200, LARGE),
+    "no-store": (200, 6),
+}
+MOMENTARY = {"Server-Timing", "Content-Length"}
+
+
+class Caller:
+    """Asks one door for answers, with a session."""
+
+    def __init__(self, door: str, user: User) -> None:
+        self.door = door
+        self.client = Client(raise_request_exception=False)
+        self.client.force_login(user)
+
+    def __call__(self, kind: str, *, key: str | None = KEY, **headers: str) -> Any:
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return self.client.post(f"/{self.door}/answers/{kind}/", headers=headers)
+
+
+@pytest.fixture(params=ANSWERING)
+def ask(request: pytest.FixtureRequest, user: User) -> Caller:
+    return Caller(request.param, user)
+
+
+def content(response: Any) -> bytes:
+    value: bytes = response.getvalue()
+    return value
+
+
+def headers(response: HttpResponse) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name not in MOMENTARY}
+
+
+@pytest.mark.parametrize(("kind", "status"), KEPT.items())
+def test_a_kept_answer_comes_back_byte_for_byte(ask: Caller, kind: str, status: int) -> None:
+    """Status, bytes and safe headers; the work ran once."""
+    first = ask(kind)
+    sent = content(first)
+    retry = ask(kind)
+    assert (first.status_code, retry.status_code) == (status, status)
+    assert content(retry) == sent
+    assert headers(retry) == {**headers(first), "Idempotency-Replayed": "true"}
+    assert effects() == 1
+    if kind == "small-file":
+        assert len(sent) >= SMALL
+        assert first.streaming  # it is a file as ever to the first caller
+
+
+def test_cookies_and_moments_belong_to_the_first_answer(ask: Caller) -> None:
+    """They reach the first caller and nobody else."""
+    first = ask("headers")
+    assert first.cookies["visited"].value == "1"
+    assert first["Server-Timing"] == "db;dur=1"
+    ask.client.cookies.pop("visited")
+    retry = ask("headers")
+    assert "visited" not in retry.cookies
+    assert "Server-Timing" not in retry
+    assert retry["X-Wide"] == first["X-Wide"]
+
+
+def test_a_template_is_stored_as_rendered(ask: Caller) -> None:
+    """Its callbacks run once, for the first answer, and what they set is kept."""
+    first, retry = ask("template"), ask("template")
+    assert first["X-Rendered"] == retry["X-Rendered"] == "yes"
+    assert bytes(IdempotencyRecord.objects.get().response_body or b"") == first.content
+
+
+@pytest.mark.parametrize(("kind", "expected"), WITHOUT_BODY.items())
+def test_an_answer_that_is_not_stored_is_never_worked_for_again(
+    ask: Caller, kind: str, expected: tuple[int, int]
+) -> None:
+    """The first caller gets all of it; a retry hears that it is done, with which status, and where."""
+    first = ask(kind)
+    assert (first.status_code, len(content(first))) == expected
+    for _ in range(2):
+        retry = ask(kind)
+        assert (retry.status_code, retry["Content-Type"]) == (409, "application/problem+json")
+        assert (retry.json()["code"], retry.json()["original_status"]) == ("response-not-stored", expected[0])
+        assert (retry["Stripe-Should-Retry"], "Retry-After" in retry) == ("false", False)
+        assert retry.get("Location") == first.get("Location")
+    assert effects() == 1
+    assert IdempotencyRecord.objects.get().status == Status.COMPLETED
+
+
+@override_settings(IDEMPOTENCY={"BUFFER_STREAM": True})
+def test_a_stream_may_be_buffered(ask: Caller) -> None:
+    """Then it is worked for under guard, and replayed."""
+    first = content(ask("stream"))
+    retry = ask("stream")
+    assert (content(retry), retry["Idempotency-Replayed"]) == (first, "true")
+    assert effects() == 1
+
+
+@override_settings(IDEMPOTENCY={"BUFFER_STREAM": True})
+def test_a_stream_longer_than_the_limit_reaches_the_first_caller_whole(ask: Caller) -> None:
+    """It is still a stream behind the limit; a retry hears that it was not stored."""
+    assert len(content(ask("large-stream"))) == WITHOUT_BODY["large-stream"][1]
+    assert ask("large-stream").json()["code"] == "response-not-stored"
+    assert effects() == 1
+
+
+@override_settings(IDEMPOTENCY={"MAX_BODY": 3})
+def test_the_limit_is_the_projects(ask: Caller) -> None:
+    """MAX_BODY, or a policy's `max_body`."""
+    ask("text")
+    assert ask("text").json()["code"] == "response-not-stored"
+
+
+@pytest.mark.parametrize("kind", ["login"])
+def test_a_redirect_to_the_login_page_is_not_remembered(ask: Caller, kind: str) -> None:
+    """It is a refusal, like 401: what it wrote stays, and the next try runs."""
+    assert [ask(kind).status_code, ask(kind).status_code] == [302, 302]
+    assert effects() == 2
+    assert IdempotencyRecord.objects.get().status == Status.FREE
+
+
+@override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware", *settings.MIDDLEWARE])
+def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
+    """The record holds what the view said; each caller gets it as they accept it."""
+    first = ask("text", **{"Accept-Encoding": "gzip"})
+    retry = ask("text", **{"Accept-Encoding": "gzip"})
+    plain = ask("text")
+    assert first["Content-Encoding"] == retry["Content-Encoding"] == "gzip"
+    assert gzip.decompress(first.content) == gzip.decompress(retry.content) == plain.content
+    assert bytes(IdempotencyRecord.objects.get().response_body or b"") == plain.content
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("door", ["mixin", "lent"])
+def test_the_first_answers_type_wins(door: str, user: User) -> None:
+    """A retry that accepts something else gets the first answer's bytes and type."""
+    ask = Caller(door, user)
+    first = ask("data", Accept="application/json")
+    retry = ask("data", Accept="text/html")
+    assert ask("data", key="another", Accept="text/html")["Content-Type"].startswith("text/html")
+    assert (retry["Content-Type"], retry.content) == ("application/json", first.content)
+
+
+@pytest.mark.parametrize(
+    ("configured", "runs"),
+    [
+        ({"KEEP": {422}}, 1),
+        ({"KEEP": lambda response: response.status_code != 422}, 2),
+        ({"KEEP": lambda response: None}, 1),
+    ],
+)
+def test_a_project_chooses_what_is_kept(ask: Caller, configured: dict[str, Any], runs: int) -> None:
+    """By a set of statuses, or by a function of the response."""
+    with override_settings(IDEMPOTENCY=configured):
+        ask("unprocessable")
+        ask("unprocessable")
+    assert effects() == runs
+
+
+@pytest.mark.parametrize("rule", [["ETag"], lambda name: name == "etag"], ids=["names", "function"])
+def test_a_project_chooses_which_headers_are_kept(ask: Caller, rule: Any) -> None:
+    """Of the safe ones; the content type always stays."""
+    with override_settings(IDEMPOTENCY={"HEADERS": rule}):
+        first, retry = ask("headers"), ask("headers")
+    assert (retry["ETag"], retry["Content-Type"]) == (first["ETag"], first["Content-Type"])
+    assert "X-Note" in first
+    assert "X-Note" not in retry

@@ -1,0 +1,147 @@
+"""uvicorn, and clients that hang up before, in and after the view. Which thread or task works on, they do not know."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
+from .database import effects, latest, record, sessions
+from .plans import Faults, until
+from .servers import Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+#: server, door. Beneath the middleware a keyed sync request is one hop to a thread; alone, the doors are a hop of Django's.
+SYNC = [
+    ("asgi", "/open/middleware/"),
+    ("asgi", "/open/decorator/"),
+    ("asgi", "/open/mixin/"),
+    ("asgi_bare", "/open/decorator/"),
+    ("asgi_bare", "/open/mixin/"),
+]
+ASYNC = [("asgi", "/async/decorator/"), ("asgi_bare", "/async/decorator/"), ("asgi_lease", "/async/middleware/")]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, at: str) -> Server:
+    found = request.getfixturevalue(at)
+    assert isinstance(found, Server)
+    return found
+
+
+@pytest.mark.parametrize(("at", "door"), SYNC + ASYNC)
+def test_it_works_at_all(server: Server, stranger: Customer, door: str) -> None:
+    """The first answer, then the replay."""
+    key = new_key()
+    first = stranger.post(server, door, key)
+    assert_first(first)
+    assert_replay(stranger.post(server, door, key), first)
+    assert effects(key) == 1
+
+
+@pytest.mark.parametrize(("at", "door"), SYNC)
+@pytest.mark.parametrize("point", ["claimed", "guarded", "viewing", "settled", "committing", "committed"])
+def test_the_client_of_a_sync_view_hangs_up(
+    server: Server, stranger: Customer, faults: Faults, point: str, door: str
+) -> None:
+    """The thread goes on to COMMIT, with the key in its hands all the while; a retry gets the replay."""
+    fault = faults(new_key(), point, "pause")
+    client = stranger.leave_soon(server, door, fault.key)
+    fault.await_reached()
+    client.leave()
+    if point == "committed":
+        assert_replay(stranger.post(server, door, fault.key))
+    else:
+        assert_busy(stranger.post(server, door, fault.key))
+    fault.go_on()
+    assert_replay(stranger.insist(server, door, fault.key)[0])
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
+
+
+@pytest.mark.parametrize(("at", "door"), ASYNC)
+def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, door: str) -> None:
+    """The coroutine is cancelled, its work may go on: busy until the lease ends, also when it has ended long before."""
+    fault = faults(new_key(), "viewing", "pause")
+    client = stranger.leave_soon(server, door, fault.key)
+    fault.await_reached()
+    client.leave()
+    lease_until = record(fault.key).lease_until
+    for _ in range(3):
+        assert_busy(stranger.post(server, door, fault.key))
+    fault.go_on()
+    answer, _ = stranger.insist(server, door, fault.key)
+    assert_first(answer)
+    assert answer.json()["attempt"] == 2
+    assert latest(fault.key).created > lease_until
+    assert_replay(stranger.post(server, door, fault.key), answer)
+
+
+@pytest.mark.parametrize(("at", "door"), ASYNC)
+def test_the_client_of_an_async_view_hangs_up_before_it(
+    server: Server, stranger: Customer, faults: Faults, door: str
+) -> None:
+    """Nothing has run: the key is free as soon as the claim is through."""
+    fault = faults(new_key(), "claimed", "pause")
+    client = stranger.leave_soon(server, door, fault.key)
+    fault.await_reached()
+    client.leave()
+    assert_busy(stranger.post(server, door, fault.key))
+    lease_until = record(fault.key).lease_until
+    fault.go_on()
+    answer, _ = stranger.insist(server, door, fault.key)
+    assert_first(answer)
+    assert (effects(fault.key), answer.json()["attempt"]) == (1, 2)
+    assert latest(fault.key).created < lease_until
+
+
+@pytest.mark.parametrize(("at", "door"), ASYNC)
+def test_the_client_of_an_async_view_hangs_up_after_it(
+    server: Server, stranger: Customer, faults: Faults, door: str
+) -> None:
+    """The answer is settled all the same: a replay."""
+    fault = faults(new_key(), "settled", "pause")
+    client = stranger.leave_soon(server, door, fault.key)
+    fault.await_reached()
+    client.leave()
+    fault.go_on()
+    assert_replay(stranger.insist(server, door, fault.key)[0])
+    assert effects(fault.key) == 1
+
+
+@pytest.mark.parametrize(("at", "door"), SYNC + ASYNC)
+def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, door: str) -> None:
+    """20 keys at once, each twice: 20 effects."""
+    keys = [new_key() for _ in range(20)]
+    answers = stranger.burst(server, door, keys + keys)
+    for answer in answers:
+        if answer.status_code != 201:
+            assert_busy(answer)
+    for key in keys:
+        assert_replay(stranger.insist(server, door, key)[0])
+        assert effects(key) == 1
+
+
+@pytest.mark.parametrize(("at", "door"), SYNC + ASYNC)
+def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, door: str) -> None:
+    """At whatever moment they leave: who stays is served, and each key ends with one record and one effect or, of an
+    async view, one per attempt. No database session stays behind."""
+    assert_first(stranger.post(server, door, new_key()))
+    before = sessions()
+    staying = [stranger.begin(server, door, new_key()) for _ in range(20)]
+    left = []
+    for _ in range(20):
+        left.append(new_key())
+        client = stranger.leave_soon(server, door, left[-1])
+        time.sleep(random.uniform(0, 0.03))  # at any moment of some 30 ms
+        client.leave()
+    for future in staying:
+        assert_first(future.result())
+    insisting = [stranger.begin_insisting(server, door, key) for key in left]
+    for key, future in zip(left, insisting, strict=True):
+        assert future.result()[0].status_code == 201
+        attempt = record(key).attempt
+        assert 1 <= effects(key) <= (attempt if "async" in door else 1)
+    until(lambda: sessions() <= before, "the server's database sessions have ended")

@@ -1,0 +1,74 @@
+"""`lease` between real processes: an owner that is gone, and one that comes back too late."""
+
+from __future__ import annotations
+
+import pytest
+
+from .clients import Customer, assert_busy, assert_first, assert_replay, assert_unanswered, new_key
+from .database import effects, latest, record
+from .plans import Faults, lost, until
+from .servers import Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+DOOR = "/lease/decorator/"
+
+
+@pytest.mark.parametrize("point", ["claimed", "viewing"])
+def test_a_dead_owner_is_taken_over_after_its_lease(
+    fleet: Server, stranger: Customer, faults: Faults, point: str
+) -> None:
+    """Nobody knows how far it got: the key stays busy until the lease ends, then the next run is attempt 2."""
+    fault = faults(new_key(), point, "kill")
+    first = stranger.begin(fleet, DOOR, fault.key)
+    fault.await_reached()
+    lease_until = record(fault.key).lease_until
+    answer, _ = stranger.insist(fleet, DOOR, fault.key)
+    assert_unanswered(first)
+    assert_first(answer)
+    assert latest(fault.key).created > lease_until
+    assert (effects(fault.key), answer.json()["attempt"]) == (1 if point == "claimed" else 2, 2)
+    assert_replay(stranger.post(fleet, DOOR, fault.key), answer)
+
+
+def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faults) -> None:
+    """What is settled is remembered: a replay, at once."""
+    fault = faults(new_key(), "settled", "kill")
+    first = stranger.begin(fleet, DOOR, fault.key)
+    fault.await_reached()
+    assert_replay(stranger.post(fleet, DOOR, fault.key))
+    assert_unanswered(first)
+    assert effects(fault.key) == 1
+
+
+def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, faults: Faults) -> None:
+    """It wakes after another has finished: the other's answer stays, and `lost` is signalled and logged."""
+    fault = faults(new_key(), "viewing", "stop")
+    late = stranger.begin(fleet, DOOR, fault.key)
+    fault.await_reached()
+    answer, _ = stranger.insist(fleet, DOOR, fault.key)
+    assert_first(answer)
+    logged = fleet.log.count("Lost: ")
+    fault.go_on()
+    assert late.result().json()["attempt"] == 1  # it did work, and says so
+    assert_replay(stranger.post(fleet, DOOR, fault.key), answer)
+    assert fault.key in lost()
+    until(lambda: fleet.log.count("Lost: ") == logged + 1, "the log says so")
+
+
+def test_the_late_owner_wakes_while_another_works(fleet: Server, stranger: Customer, faults: Faults) -> None:
+    """Its settle is refused also then: the other's lease is not ended by it."""
+    late_fault = faults(new_key(), "viewing", "stop")
+    late = stranger.begin(fleet, DOOR, late_fault.key)
+    late_fault.await_reached()
+    held = faults(late_fault.key, "viewing", "pause")
+    taking = stranger.begin_insisting(fleet, DOOR, held.key)
+    held.await_reached()
+    late_fault.go_on()
+    assert late.result().status_code == 201
+    assert held.key in lost()
+    assert_busy(stranger.post(fleet, DOOR, held.key))
+    held.go_on()
+    answer, _ = taking.result()
+    assert_first(answer)
+    assert_replay(stranger.post(fleet, DOOR, held.key), answer)

@@ -1,0 +1,37 @@
+"""The memory store keeps the contract."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing.contract import StoreContract
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2030, 1, 1, tzinfo=timezone.utc)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def store(self, clock: Clock) -> MemoryStore:
+        return MemoryStore(clock=clock)
+
+    @pytest.fixture(autouse=True)
+    def _time(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def elapse(self, store: MemoryStore, seconds: float) -> None:
+        self.clock.now += timedelta(seconds=seconds)
