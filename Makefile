@@ -21,7 +21,7 @@ demo: .venv/demo
 	$(BIN)/python -m testproject.demo
 
 bench: .venv/dev
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
 docs: .venv/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

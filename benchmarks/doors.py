@@ -115,7 +115,9 @@ def plain(doors: Doors, effort: Effort) -> Section:
     base = doors.case("bare view", "/bare/")
     cases = {
         "first, atomic": doors.case("first request, atomic", "/atomic/", doors.fresh),
-        "first, middleware": doors.case("first request, atomic, by the middleware", "/plain/", doors.fresh, middleware=True),
+        "first, middleware": doors.case(
+            "first request, atomic, by the middleware", "/plain/", doors.fresh, middleware=True
+        ),
         "first, lease": doors.case("first request, lease", "/lease/", doors.fresh),
         "replay": doors.case("replay", "/atomic/", lambda: replayed),
         "busy": doors.case("busy (409)", "/lease/", lambda: running, status=409),

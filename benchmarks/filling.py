@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from django.db import connection
 
+from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 
@@ -21,8 +22,7 @@ _SHAPES = {
         "generate_series(1, {}) AS n",
     ),
     "mysql": (
-        "CONCAT(LEFT(MD5(RAND()), 8), '-', LEFT(MD5(RAND()), 4), '-5', LEFT(MD5(RAND()), 3), '-a', LEFT(MD5(RAND()), 3), "
-        "'-', LEFT(MD5(RAND()), 12))",
+        "INSERT(INSERT(MD5(RAND()), 13, 1, '5'), 17, 1, 'a')",  # a valid UUID, or the column refuses it
         "UNHEX(SHA2(seq, 256))",
         "REPEAT(MD5(seq), 32)",
         "UTC_TIMESTAMP(6) + INTERVAL ({}) SECOND",
@@ -47,11 +47,24 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
     expires = f"{n} % 86400 + {DAY - age}"
     claimed = f"{n} % 86400 - {age}"
     values = {
-        **{"id": random_id, "scope": f"concat('user:', {n} % 5000)", "key": f"concat('filled-', {n})", "method": "'POST'"},
-        **{"path": "'/api/charges/'", "guarantee": "'atomic'", "digest": digest, "status": "2", "owner": random_id},
-        **{"attempt": "1", "lease_until": clock.format(claimed), "created_at": clock.format(claimed)},
-        **{"completed_at": clock.format(claimed), "expires_at": clock.format(expires), "secret_id": "'5ec4e71d'"},
-        **{"response_status": "201", "response_headers": "'[]'", "response_body": body},
+        "id": random_id,
+        "scope": f"concat('user:', {n} % 5000)",
+        "key": f"concat('filled-', {n})",
+        "method": "'POST'",
+        "path": "'/api/charges/'",
+        "guarantee": "'atomic'",
+        "digest": digest,
+        "status": str(Status.COMPLETED.value),
+        "owner": random_id,
+        "attempt": "1",
+        "lease_until": clock.format(claimed),
+        "created_at": clock.format(claimed),
+        "completed_at": clock.format(claimed),
+        "expires_at": clock.format(expires),
+        "secret_id": "'5ec4e71d'",
+        "response_status": "201",
+        "response_headers": "'[]'",
+        "response_body": body,
     }
     if connection.vendor == "sqlite":  # concat() is young there
         values |= {"scope": f"'user:' || ({n} % 5000)", "key": f"'filled-' || {n}"}

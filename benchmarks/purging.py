@@ -34,7 +34,9 @@ def purge(effort: Effort) -> Section:
         tails.append(traffic.percentile(99))
     judged = connection.vendor == "postgresql"
     rows = [
-        Row(name="rows deleted in a second", values=rates, unit="rows/s", bar=50_000 if judged else None, at_least=True),
+        Row(
+            name="rows deleted in a second", values=rates, unit="rows/s", bar=50_000 if judged else None, at_least=True
+        ),
         Row(name="claim and settle beside it, p50", values=middles, unit="ms"),
         Row(name="claim and settle beside it, p99", values=tails, unit="ms", bar=15 if judged else None),
         Row(name="claim and settle without it, p99", values=calm, unit="ms"),
@@ -62,7 +64,7 @@ class Traffic:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> Traffic:  # noqa: PYI034 - Self is young
         self._thread.start()
         return self
 

@@ -8,7 +8,7 @@ from testproject.settings import *  # noqa: F403
 from testproject.settings import BASE_DIR, DATABASE, DATABASES, TEST_NAME
 
 ROOT_URLCONF = "benchmarks.urls"
-MIDDLEWARE: list[str] = []  # each handler gets its own
+MIDDLEWARE = []  # each handler gets its own
 
 BENCH_NAME = TEST_NAME.replace("test_idempotency", "test_idempotency_bench", 1)
 DATABASES["default"] |= {"CONN_MAX_AGE": None, "ATOMIC_REQUESTS": False}  # connecting is not measured

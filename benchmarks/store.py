@@ -38,17 +38,30 @@ def bare_insert() -> Act:
     """Insert the row that a claim inserts, and nothing else."""
     fields = IdempotencyRecord._meta.concrete_fields
     row = IdempotencyRecord(id=uuid4(), **columns())
-    columns_ = ", ".join(connection.ops.quote_name(field.column) for field in fields)
+    columns_ = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
     sql = f"INSERT INTO {TABLE} ({columns_}) VALUES ({', '.join(['%s'] * len(fields))})"
-    return partial(execute, sql, [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields])
+    return partial(
+        execute, sql, [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields]
+    )
 
 
 def columns() -> dict[str, Any]:
     now, key = timezone.now(), uuid4().hex
     return {
-        **{"scope": "user:1", "key": key, "method": "POST", "path": "/api/charges/", "guarantee": "atomic"},
-        **{"digest": b"0123456789abcdef" * 2, "status": 1, "owner": uuid4(), "attempt": 1, "secret_id": "5ec4e71d"},
-        **{"lease_until": now, "created_at": now, "expires_at": now + timedelta(days=1), "response_headers": ""},
+        "scope": "user:1",
+        "key": key,
+        "method": "POST",
+        "path": "/api/charges/",
+        "guarantee": "atomic",
+        "digest": b"0123456789abcdef" * 2,
+        "status": Status.RUNNING.value,
+        "owner": uuid4(),
+        "attempt": 1,
+        "lease_until": now,
+        "created_at": now,
+        "expires_at": now + timedelta(days=1),
+        "secret_id": "5ec4e71d",
+        "response_headers": "",
     }
 
 

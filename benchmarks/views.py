@@ -20,7 +20,7 @@ STOCK = 1
 ANSWER = {"id": 1, "items": [{"name": f"item {number}", "amount": 2499, "currency": "inr"} for number in range(20)]}
 
 
-def plain(request: HttpRequest) -> JsonResponse:
+def plain(_request: HttpRequest) -> JsonResponse:
     """No transaction of its own: the guard's is its transaction."""
     with connection.cursor() as cursor:
         cursor.execute(INSERT)
@@ -37,7 +37,7 @@ atomic = idempotent()(plain)
 lease = idempotent(guarantee="lease")(bare)
 
 
-class BareCreate(generics.CreateAPIView):
+class BareCreate(generics.CreateAPIView):  # type: ignore[type-arg]
     queryset = Effect.objects.all()
     serializer_class = EffectSerializer
     authentication_classes = (TokenAuthentication,)

@@ -10,7 +10,7 @@ from .errors import SecretUnknown
 
 def current_secret_id() -> str:
     """Name the secret that a new operation derives with."""
-    return secret_id(conf.derive_secrets()[0])
+    return secret_id(conf.derive_secret())
 
 
 def derive(operation: Operation, label: str) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +43,7 @@ def derived_key(secret: bytes, scope: str, key: str, label: str) -> str:
     return hmac.new(secret, message, hashlib.sha256).hexdigest()
 
 
+@lru_cache(maxsize=8)
 def secret_id(secret: bytes) -> str:
     """Name a secret without telling it: 8 hex digits, kept in the row of attempt 1."""
     return hmac.new(secret, b"django-idempotency secret id", hashlib.sha256).hexdigest()[:8]

@@ -107,6 +107,8 @@ class Record:
     method: str = ""
     path: str = ""
     outcome: Outcome | None = None
+    #: Has the claim that returned this record just taken it from an owner who fell silent?
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def read(record: Record, ticket: Ticket) -> Execute | Replay | Busy | Mismatch:
     if (record.scope, record.key) != (ticket.scope, ticket.key):
         return Mismatch()
     if owned(record, ticket):
-        return Execute(attempt=record.attempt)
+        return Execute(attempt=record.attempt, takeover=record.taken)
     if not expired(record) and binds(record, ticket.digest):
         return Mismatch()
     if takeable(record, ticket):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .. import conf
@@ -29,6 +30,7 @@ def carries_key(request: HttpRequest) -> bool:
     return _meta_name(conf.get("HEADER")) in request.META
 
 
+@lru_cache(maxsize=8)
 def _meta_name(header: str) -> str:
     return "HTTP_" + header.upper().replace("-", "_")
 

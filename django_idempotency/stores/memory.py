@@ -38,7 +38,8 @@ class MemoryStore(BaseStore):
                 known = replace(known, read_at=now)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                     return known
-            record = self._records[ticket.id] = _claimed(ticket, known, now)
+            record = _claimed(ticket, known, now)
+            self._records[ticket.id] = replace(record, taken=False)
             return record
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -93,7 +94,7 @@ def _claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
     if known is None or run.new_life:
         return born
     kept = ("created_at", "guarantee", "secret_id", "method", "path")
-    return replace(born, **{name: getattr(known, name) for name in kept})
+    return replace(born, taken=run.takeover, **{name: getattr(known, name) for name in kept})
 
 
 def _settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:

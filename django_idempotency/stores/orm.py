@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -47,10 +48,13 @@ class ORMStore(BaseStore):
         connection = self._connection
         joined = connection.in_atomic_block
         with self._translated(), self._statements.dialect.joining(connection) if joined else nullcontext():
+            run: rules.Execute | None = None
             for _ in range(3):
                 record = self._insert_or_read(connection, ticket, joined=joined)
                 if record is None:
                     continue  # purged between two statements: ask again
+                if run is not None and rules.owned(record, ticket):
+                    return replace(record, taken=run.takeover)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
                     return record
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
@@ -71,10 +75,10 @@ class ORMStore(BaseStore):
         if record is not None:
             return record
         try:
-            if sql.dialect.returns:
-                record = self._read(connection, sql.insert(ticket, joined=joined))
-            else:
+            if not sql.dialect.returns:
                 self._write(connection, sql.insert(ticket, joined=joined))
+            elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
+                return sql.inserted(ticket, row[0], connection)
         except IntegrityError:  # MySQL's way to say that the key is known
             pass
         except Error as error:
@@ -84,7 +88,8 @@ class ORMStore(BaseStore):
             record = self._read(connection, sql.select(ticket))
             if record is None:
                 raise
-        return record or self._read(connection, sql.select(ticket, joined=joined))
+            return record
+        return self._read(connection, sql.select(ticket, joined=joined))
 
     # -------------------------------------------------------------------------------------------------------- guard
 
@@ -175,10 +180,14 @@ class ORMStore(BaseStore):
             return Statements(self._connection)
 
     def _read(self, connection: BaseDatabaseWrapper, bound: Bound) -> Record | None:
+        row = self._row(connection, bound)
+        return None if row is None else self._statements.record(row, connection)
+
+    def _row(self, connection: BaseDatabaseWrapper, bound: Bound) -> tuple[Any, ...] | None:
         with connection.cursor() as cursor:
             cursor.execute(*bound)
-            row = cursor.fetchone()
-        return None if row is None else self._statements.record(row, connection)
+            row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
 
     def _write(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
         with connection.cursor() as cursor:

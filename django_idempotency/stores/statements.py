@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -57,7 +58,7 @@ class Statements:
         return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}", [self.uuid(ticket.id)]
 
     def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
-        """Read a row of `select`, `lock` or `insert`."""
+        """Read a row of `select` or `lock`."""
         value = dict(zip(_NAMES, row, strict=True))
         status = Status(value["status"])
         outcome = None
@@ -114,7 +115,29 @@ class Statements:
             given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in _FIELDS
         )
         sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
-        return f"{sql} RETURNING {self._columns}, {self.dialect.clock}" if self.dialect.returns else sql
+        return f"{sql} RETURNING {self.dialect.clock}" if self.dialect.returns else sql
+
+    def inserted(self, ticket: Ticket, now: Any, connection: BaseDatabaseWrapper) -> Record:
+        """Return the record that `insert` has made. Its row holds nothing but the ticket, and the clock it returned."""
+        made_at = instant(now, connection)
+        return Record(
+            id=ticket.id,
+            scope=ticket.scope,
+            key=ticket.key,
+            method=ticket.method,
+            path=ticket.path,
+            guarantee=ticket.guarantee,
+            digest=ticket.digest,
+            status=Status.RUNNING,
+            owner=ticket.owner,
+            attempt=1,
+            lease_until=made_at + timedelta(seconds=ticket.lease),
+            created_at=made_at,
+            completed_at=None,
+            expires_at=made_at + timedelta(seconds=ticket.ttl),
+            read_at=made_at,
+            secret_id=ticket.secret_id,
+        )
 
     def take(self, ticket: Ticket, seen: Record, *, attempt: int, new_life: bool) -> Bound:
         """Make the ticket the owner of a takeable record, if nobody has been faster."""

@@ -134,7 +134,8 @@ class StoreContract:
         store.claim(first)
         self.elapse(store, first.lease + 1)
         record = store.claim(second)
-        assert (record.owner, record.attempt, record.status) == (second.owner, 2, Status.RUNNING)
+        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, True)
+        assert store.claim(second).taken is False  # it says so once
         assert abs((record.lease_until - record.read_at).total_seconds() - 50) < 1
 
     def test_a_late_owner(self, store: BaseStore) -> None:
@@ -208,7 +209,7 @@ class StoreContract:
         record = self.look(store, first)
         assert (record.status, record.attempt, record.outcome, record.completed_at) == (Status.FREE, 1, None, None)
         record = store.claim(second)
-        assert (record.owner, record.attempt, record.status) == (second.owner, 2, Status.RUNNING)
+        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
 
     def test_released_and_bound(self, store: BaseStore) -> None:
         """After a failure another request under the key is refused, not run."""

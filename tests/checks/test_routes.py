@@ -146,8 +146,13 @@ def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def made(name: str, *bases: type[Any], **members: Any) -> Any:
+    """Make a class, as a class statement would."""
+    return type(name, bases, members)
+
+
 def with_policy(**fields: Any) -> Any:
-    return type("Policed", (MixinFirst,), {"idempotency": Policy(**fields)}).as_view()
+    return made("Policed", MixinFirst, idempotency=Policy(**fields)).as_view()
 
 
 def each(*views: Any) -> pytest.MarkDecorator:
@@ -219,7 +224,10 @@ def test_a_decorated_route_of_drf(check: Check, decorator: Any) -> None:
 
 def test_a_decorated_viewset(check: Check) -> None:
     """Each of its callbacks is one; the class is told once."""
-    decorated = [staff_only(ModelViewSet.as_view(actions)) for actions in ({"post": "create"}, {"delete": "destroy"})]
+    decorated = [
+        staff_only(ModelViewSet.as_view({method: action}))
+        for method, action in (("post", "create"), ("delete", "destroy"))
+    ]
     assert list(check(*decorated)) == ["E033"]
 
 
@@ -253,7 +261,7 @@ def test_a_decorated_route_is_free_without_the_middleware(check: Check) -> None:
     MixinLast.as_view(),
     MixinBetween.as_view({"post": "create"}),
     MixinLastSet.as_view({"post": "create"}),
-    type("Derived", (MixinLast,), {}).as_view(),
+    made("Derived", MixinLast).as_view(),
 )
 @pytest.mark.parametrize("middleware", [True, False])
 def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None:
@@ -269,7 +277,7 @@ def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None
     MixinBehindOwnDispatch.as_view(),
     PolicyPerRequest.as_view(),
     PolicyProperty.as_view(),
-    idempotent()(type("Lent", (Create,), {})).as_view(),
+    idempotent()(made("Lent", Create)).as_view(),
 )
 def test_the_mixin_first_is_silent(check: Check, view: Any) -> None:
     """Before APIView, and behind a project's own mixin that calls super()."""
@@ -311,7 +319,7 @@ def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPa
 )
 @pytest.mark.parametrize("middleware", [True, False])
 def test_a_policy_that_cannot_be_kept(
-    check: Check, configure: Configure, fields: dict[str, Any], code: str, typed: str, middleware: bool
+    check: Check, configure: Configure, *, fields: dict[str, Any], code: str, typed: str, middleware: bool
 ) -> None:
     """Found at the mixin, at the decorator, below others, on classes and below @api_view."""
     configure(STORES=STORES)
@@ -319,7 +327,7 @@ def test_a_policy_that_cannot_be_kept(
         with_policy(**fields),
         idempotent(**fields)(Create.as_view()),
         login_required(idempotent(**fields)(plain)),
-        idempotent(**fields)(type("Class", (View,), {"post": lambda self, request: HttpResponse()})).as_view(),
+        idempotent(**fields)(made("Class", View, post=lambda self, request: HttpResponse())).as_view(),
         api_view(["POST"])(idempotent(**fields)(lambda request: Response())),
     ):
         found = check(view, middleware=middleware)

@@ -70,6 +70,11 @@ class BareRaising(APIView):
         raise LookupError
 
 
+class Reads(APIView):
+    def get(self, request: Request) -> Response:
+        return Response({})
+
+
 def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -79,6 +84,7 @@ def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 urlpatterns = [
+    path("decorated-reads/", staff_only(Reads.as_view())),
     path("plain/", plain),
     path("raising/", raising),
     path("exempt/", exempt),
@@ -194,3 +200,12 @@ def test_without_a_key_it_costs_no_query(user: User, connect: Connect, django_as
         assert client.get("/exempt/nothing", headers={"Idempotency-Key": KEY}).status_code == 404
     with django_assert_num_queries(1):
         assert client.post("/plain/").status_code == 201
+
+
+def test_a_decorated_view_that_only_reads_is_left_alone(user: User, connect: Connect) -> None:
+    """It has nothing to guard: a POST gets its own refusal with a key and without, and no check error asks for more."""
+    user.is_staff = True
+    user.save()
+    send = connect("/decorated-reads/", user)
+    assert [send().status_code, send(key=None).status_code] == [405, 405]
+    assert not IdempotencyRecord.objects.exists()

@@ -160,6 +160,7 @@ def test_broken_json_ends_as_it_does_without_a_key(send: Uploader, door: str, bo
     for _ in range(2):
         keyed = send(address, body, content_type)
         assert keyed.status_code == bare.status_code
+    assert bare.status_code in (201, 400, 415) or door in REST  # DRF itself falls over what is too deep
     assert IdempotencyRecord.objects.filter(response_status__isnull=False).count() == (bare.status_code == 201)
 
 

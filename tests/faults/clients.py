@@ -37,22 +37,24 @@ class Customer:
         self._threads.shutdown()
         self._http.close()
 
-    def post(self, server: Server, path: str, key: str) -> httpx.Response:
-        return self._http.post(server.url + path, json=CHARGE, headers={**self.headers, "Idempotency-Key": key})
+    def post(self, server: Server, path: str, key: str, **body: object) -> httpx.Response:
+        """Send a charge; `body` says what is different about it."""
+        headers = {**self.headers, "Idempotency-Key": key}
+        return self._http.post(server.url + path, json={**CHARGE, **body}, headers=headers)
 
-    def begin(self, server: Server, path: str, key: str) -> Future[httpx.Response]:
+    def begin(self, server: Server, path: str, key: str, **body: object) -> Future[httpx.Response]:
         """Send a charge, and do not wait for the answer."""
-        return self._threads.submit(self.post, server, path, key)
+        return self._threads.submit(self.post, server, path, key, **body)
 
-    def burst(self, server: Server, path: str, keys: Iterable[str]) -> list[httpx.Response]:
+    def burst(self, server: Server, path: str, keys: Iterable[str], **body: object) -> list[httpx.Response]:
         """Send charges at once, and wait for all answers."""
-        return [future.result() for future in [self.begin(server, path, key) for key in keys]]
+        return [future.result() for future in [self.begin(server, path, key, **body) for key in keys]]
 
-    def insist(self, server: Server, path: str, key: str) -> tuple[httpx.Response, float]:
+    def insist(self, server: Server, path: str, key: str, **body: object) -> tuple[httpx.Response, float]:
         """Retry as a good client does, but impatiently, until the answer is not 409. Return it, and after how long."""
         began = time.monotonic()
         while time.monotonic() - began < PATIENCE:
-            answer = self.post(server, path, key)
+            answer = self.post(server, path, key, **body)
             if answer.status_code != 409:
                 return answer, time.monotonic() - began
             assert_busy(answer)

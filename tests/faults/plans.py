@@ -72,7 +72,7 @@ async def areach(point: str, key: str) -> None:
     """See reach(). Other requests of the process go on."""
     if (fault := taken(point, key)) is not None:
         fault.tell_reached(0)
-        while not fault.may_go_on():
+        while not fault.may_go_on():  # noqa: ASYNC110 - another process says so
             await asyncio.sleep(POLL)
 
 

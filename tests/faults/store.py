@@ -33,7 +33,7 @@ class FaultStore(ORMStore):
         connection = self._connection
         with commit_watched(connection, ticket.key), super().guard(ticket, takeover=takeover) as hold:
             reach("guarded", ticket.key, session=session(connection))
-            with connection.execute_wrapper(partial(around_writes, ticket.key, connection)):
+            with connection.execute_wrapper(partial(around_writes, ticket.key)):
                 yield hold
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -42,13 +42,12 @@ class FaultStore(ORMStore):
         return settled
 
 
-def around_writes(
-    key: str, connection: BaseDatabaseWrapper, execute: Any, sql: str, params: Any, many: bool, context: Any
-) -> Any:
+def around_writes(key: str, execute: Any, sql: str, *rest: Any) -> Any:
     """Meet the first write of a charge, its effect, and the last one, its row."""
+    connection = rest[-1]["connection"]
     if sql.startswith("INSERT INTO") and "payments_effect" in sql:
         reach("writing", key, session=session(connection))
-    done = execute(sql, params, many, context)
+    done = execute(sql, *rest)
     if sql.startswith("INSERT INTO") and "payments_charge" in sql:
         reach("written", key, session=session(connection))
     return done

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
-from .database import charges, effects
+from .database import charges, effects, record
 from .plans import Faults
 from .servers import Server
 
@@ -35,6 +35,16 @@ def test_identical_requests_at_once_charge_once(fleet: Server, customer: Custome
         elif answer is not firsts[0]:
             assert_replay(answer, firsts[0])
     assert (effects(key), charges()) == (1, 1)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_identical_requests_that_fail(fleet: Server, customer: Customer, door: str) -> None:
+    """The card network is down: each run is a 500 that leaves nothing, its duplicates hear 409; the key ends free."""
+    key = new_key()
+    for answer in customer.burst(fleet, door, [key] * 20, card="tok_down"):
+        if answer.status_code != 500:
+            assert_busy(answer)
+    assert (effects(key), charges(), record(key).status) == (0, 0, "free")
 
 
 @pytest.mark.parametrize("door", DOORS)

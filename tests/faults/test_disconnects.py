@@ -131,7 +131,7 @@ def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, door
     assert_first(stranger.post(server, door, new_key()))
     before = sessions()
     staying = [stranger.begin(server, door, new_key()) for _ in range(20)]
-    left = []
+    left: list[str] = []
     for _ in range(20):
         left.append(new_key())
         client = stranger.leave_soon(server, door, left[-1])
@@ -140,8 +140,8 @@ def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, door
     for future in staying:
         assert_first(future.result())
     insisting = [stranger.begin_insisting(server, door, key) for key in left]
-    for key, future in zip(left, insisting, strict=True):
-        assert future.result()[0].status_code == 201
+    for key, insisted in zip(left, insisting, strict=True):
+        assert insisted.result()[0].status_code == 201
         attempt = record(key).attempt
         assert 1 <= effects(key) <= (attempt if "async" in door else 1)
     until(lambda: sessions() <= before, "the server's database sessions have ended")

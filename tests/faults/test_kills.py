@@ -42,6 +42,20 @@ def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, 
     assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("point", ["settled", "committing", "committed"])
+def test_killed_in_the_release(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+    """The view has failed and is rolled back, its key not yet free: the next retry runs as soon."""
+    fault = faults(new_key(), point, "kill")
+    first = customer.begin(fleet, "/api/charges/", fault.key, card="tok_down")
+    fault.await_reached()
+    assert_unanswered(first)
+    assert record(fault.key).status == ("free" if point == "committed" else "running")
+    answer, seconds = customer.insist(fleet, "/api/charges/", fault.key, card="tok_down")
+    assert answer.status_code == 500
+    assert seconds < SOON
+    assert (effects(fault.key), record(fault.key).status, record(fault.key).attempt) == (0, "free", 2)
+
+
 @pytest.mark.parametrize("point", ["claimed", "written", "settled", "committing"])
 def test_a_crowd_retries_after_a_kill(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
     """30 retries at once for a dead worker's key: one of them runs, none fails."""

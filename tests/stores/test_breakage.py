@@ -145,7 +145,7 @@ def test_killed_in_a_lease() -> None:
     connection.close()
     assert (effects(), row(call.ticket).status) == (1, Status.RUNNING)
     elapse(31)
-    assert Call(make_ticket()).run() == Execute(attempt=2)
+    assert Call(make_ticket()).run() == Execute(attempt=2, takeover=True)
 
 
 def test_a_missing_table() -> None:

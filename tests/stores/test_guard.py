@@ -236,4 +236,4 @@ def test_a_lease_beside_atomic() -> None:
     leased = replace(first, owner=uuid4(), guarantee=Guarantee.LEASE)
     assert isinstance(Call(leased).run(), Busy)
     elapse(31)
-    assert Call(leased).run() == Execute(attempt=2)
+    assert Call(leased).run() == Execute(attempt=2, takeover=True)

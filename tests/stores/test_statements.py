@@ -119,7 +119,7 @@ def test_takeover_lease() -> None:
     """What was seen, one compare-and-set, and the record as it now stands."""
     Call(make_ticket(lease=0)).open()
     with sent() as statements:
-        assert Call(make_ticket()).open() == Execute(attempt=2)
+        assert Call(make_ticket()).open() == Execute(attempt=2, takeover=True)
     assert statements == [*KNOWN_KEY[connection.vendor], "UPDATE", *KNOWN_KEY[connection.vendor]]
 
 

@@ -1,0 +1,175 @@
+"""Who may have a replay: whoever may send the request now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.test import override_settings
+from rest_framework import exceptions
+from rest_framework.authtoken.models import Token
+from rest_framework.throttling import SimpleRateThrottle
+
+from django_idempotency.core.records import Outcome
+from testproject.payments.views import BareChargeView, ChargeViewSet
+
+from .conftest import Connect, Sender, effects
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+#: Doors of the testproject that identify by token, and so repeat DRF's checks.
+TOKEN_DOORS = ("/api/charges/", "/middleware/api/charges/", "/api/payouts/")
+
+
+@pytest.fixture(params=TOKEN_DOORS)
+def token_door(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+    return connect(request.param, user)
+
+
+def deactivate(user: User) -> None:
+    User.objects.filter(pk=user.pk).update(is_active=False)
+
+
+def delete_token(user: User) -> None:
+    Token.objects.filter(user=user).delete()
+
+
+@pytest.mark.parametrize("revoke", [deactivate, delete_token])
+def test_a_revoked_client_gets_no_replay(token_door: Sender, user: User, revoke: Callable[[User], None]) -> None:
+    """401, as for any request, and not a word of the stored answer."""
+    first = token_door()
+    revoke(user)
+    answer = token_door()
+    assert (answer.status_code, "Idempotency-Replayed" in answer) == (401, False)
+    assert str(first.json()["id"]) not in answer.content.decode()
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("url", ["/plain/charges/", "/middleware/charges/"])
+@pytest.mark.parametrize("leave", [deactivate, lambda user: user.delete()], ids=["inactive", "deleted"])
+def test_a_session_that_is_over_gets_no_replay(
+    url: str, user: User, connect: Connect, leave: Callable[[User], Any]
+) -> None:
+    """The login page, as for any request."""
+    send = connect(url, user)
+    assert send().status_code == 201
+    leave(user)
+    answer = send()
+    assert (answer.status_code, "Idempotency-Replayed" in answer) == (302, False)
+
+
+class TwicePerHour(SimpleRateThrottle):
+    rate = "2/hour"
+
+    def get_cache_key(self, request: Any, view: Any) -> str:
+        return f"throttle-{request.user.pk}"
+
+
+@pytest.fixture
+def _throttled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    from django.core.cache import cache
+
+    cache.clear()
+    for view in (ChargeViewSet, BareChargeView):
+        monkeypatch.setattr(view, "throttle_classes", [TwicePerHour])
+    yield
+    cache.clear()
+
+
+@pytest.mark.usefixtures("_throttled")
+@pytest.mark.parametrize("url", ["/api/charges/", "/middleware/api/charges/"])
+def test_a_throttled_client_gets_no_replay(url: str, user: User, connect: Connect) -> None:
+    """A replay counts like any request, and 429 stays 429."""
+    send = connect(url, user)
+    assert [send().status_code, send().status_code, send().status_code] == [201, 201, 429]
+    assert "Idempotency-Replayed" not in send()
+    assert effects() == 1
+
+
+@pytest.mark.urls("tests.doors.urls")
+@pytest.mark.parametrize(
+    ("route", "status"),
+    [
+        ("mixin/may-add-charges/", 403),
+        ("lent/may-add-charges/", 403),
+        ("rest-class/may-add-charges/", 403),
+        ("above/may-add-charges/", 403),
+        ("below/may-add-charges/", 403),
+        ("decorator/permission-required/", 302),
+        ("decorator/permission-required-raising/", 403),
+        ("class/ForPermitted/", 403),
+        ("method/ForPermittedRaising/", 403),
+    ],
+)
+def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, connect: Connect) -> None:
+    """Whoever has lost the permission since has lost the replay with it."""
+    permission = Permission.objects.get(codename="add_charge")
+    user.user_permissions.add(permission)
+    send = connect(f"/{route}", user)
+    assert [send().status_code, send().status_code] == [201, 201]
+    user.user_permissions.remove(permission)
+    answer = send()
+    assert (answer.status_code, "Idempotency-Replayed" in answer) == (status, False)
+    user.user_permissions.add(permission)
+    assert send()["Idempotency-Replayed"] == "true"
+    assert effects() == 1
+
+
+def test_another_user_never_gets_it(door: Sender, other_user: User, connect: Connect) -> None:
+    """On the same client, with the same key: the key is theirs, and nobody is blocked by it."""
+    first = door()
+    other = connect(door.url, other_user)
+    other.client = door.client
+    if not other.headers:
+        other.client.force_login(other_user)
+    theirs = other()
+    assert (theirs.status_code, "Idempotency-Replayed" in theirs) == (201, False)
+    assert theirs.json()["id"] != first.json()["id"]
+    assert other({"amount": 1, "currency": "eur"}).status_code == 422  # of their own key
+    assert effects() == 2
+
+
+def test_a_project_may_refuse_a_replay(door: Sender) -> None:
+    """`authorize_replay` sees the request with its user, and what would be answered."""
+    asked: list[tuple[Any, int]] = []
+
+    def authorize(request: HttpRequest, outcome: Outcome) -> bool:
+        asked.append((request.user.pk, outcome.status))
+        return len(asked) > 1
+
+    with override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": authorize}):
+        first = door()
+        assert asked == []
+        refused = door()
+        assert (refused.status_code, refused.json()["code"]) == (403, "replay-refused")
+        assert refused["Content-Type"] == "application/problem+json"
+        assert door().content == first.content
+    assert {status for _, status in asked} == {201}
+    assert {who for who, _ in asked} == {User.objects.get().pk}
+    assert effects() == 1
+
+
+def denied(request: HttpRequest, outcome: Outcome) -> bool:
+    raise PermissionDenied
+
+
+@override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": "tests.doors.test_replay_rights.denied"})
+def test_a_project_may_refuse_by_an_exception(door: Sender) -> None:
+    """Answered as the view's own PermissionDenied would be."""
+    assert [door().status_code, door().status_code] == [201, 403]
+
+
+def gone(request: HttpRequest, outcome: Outcome) -> bool:
+    raise exceptions.NotFound
+
+
+@override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": gone})
+def test_drfs_exceptions_work_in_drfs_doors(token_door: Sender) -> None:
+    """404 instead of 403, where a project does not tell what exists."""
+    assert [token_door().status_code, token_door().status_code] == [201, 404]
+
+

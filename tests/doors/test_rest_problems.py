@@ -1,0 +1,101 @@
+"""Our problems in a DRF project: its exception handler wins, and without one they are problem documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
+
+from .conftest import KEY, Connect, Sender
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+
+DOORS = ("mixin", "lent", "rest-class", "above", "below")
+DOCS = 'rel="describedby"'
+
+
+def enveloping(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Handle exceptions as a project with one shape for all errors does."""
+    assert context["view"] is not None
+    response = exception_handler(exc, context)
+    if response is not None:
+        response.data = {"error": {"message": str(exc), "code": getattr(exc, "default_code", ""), "codes": _codes(exc)}}
+        response.headers["X-Envelope"] = "yes"
+    return response
+
+
+def _codes(exc: Any) -> Any:
+    return exc.get_codes() if hasattr(exc, "get_codes") else None
+
+
+def helpless(exc: Exception, context: dict[str, Any]) -> Response | None:
+    return None
+
+
+@pytest.fixture(params=DOORS)
+def rest_door(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+    return connect(f"/{request.param}/is-authenticated/", user)
+
+
+def mismatch(send: Sender) -> Any:
+    assert send(key="secret-key-0815").status_code == 201
+    return send({"amount": 7}, key="secret-key-0815")
+
+
+def test_a_project_without_a_handler_gets_problem_documents(rest_door: Sender) -> None:
+    """Type, title, status, detail and code, with a Link to the page about it."""
+    answer = mismatch(rest_door)
+    document = answer.json()
+    assert (answer.status_code, answer["Content-Type"]) == (422, "application/problem+json")
+    assert set(document) == {"type", "title", "status", "detail", "code"}
+    assert (document["code"], document["status"]) == ("request-mismatch", 422)
+    assert DOCS in answer["Link"]
+    assert document["type"] in answer["Link"]
+
+
+def test_a_problem_tells_neither_the_key_nor_the_answer(door_or_rest: Sender) -> None:
+    """Whoever sends another body learns nothing of the first."""
+    first = door_or_rest(key="secret-key-0815")
+    answer = door_or_rest({"amount": 7}, key="secret-key-0815")
+    everything = answer.content.decode() + str(answer.headers)
+    assert answer.status_code == 422
+    assert "secret-key-0815" not in everything
+    assert first.content.decode() not in everything
+    malformed = door_or_rest(key="secret,key")
+    assert "secret,key" not in malformed.content.decode() + str(malformed.headers)
+
+
+@pytest.fixture(params=[*(f"/{door}/is-authenticated/" for door in DOORS), "/decorator/login-required/", "/middleware/login-required/"])
+def door_or_rest(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+    return connect(request.param, user)
+
+
+def test_a_projects_handler_gives_its_shape(rest_door: Sender, settings: Any) -> None:
+    """Status and code are ours, the body is the project's, and our headers stay."""
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
+    answer = mismatch(rest_door)
+    assert (answer.status_code, answer["Content-Type"], answer["X-Envelope"]) == (422, "application/json", "yes")
+    assert answer.json()["error"]["codes"] == "request-mismatch"
+    assert DOCS in answer["Link"]
+    assert answer["Cache-Control"] == "no-store"
+
+
+def test_a_projects_handler_keeps_retry_after(rest_door: Sender, settings: Any, monkeypatch: Any) -> None:
+    """A client is told when to ask again, whatever the body looks like."""
+    from django_idempotency.core.rules import Busy
+    from django_idempotency.engine import Operation
+
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
+    monkeypatch.setattr(Operation, "open", lambda self, *, wait: Busy(retry_after=7))
+    answer = rest_door(key=KEY)
+    assert (answer.status_code, answer["Retry-After"]) == (409, "7")
+    assert answer.json()["error"]["codes"] == "in-progress"
+
+
+def test_a_handler_that_answers_nothing_is_a_failure_of_the_project(rest_door: Sender, settings: Any) -> None:
+    """As for every other exception that it does not know: nothing is made up, and nothing runs."""
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.helpless"}
+    assert mismatch(rest_door).status_code == 500

@@ -1,0 +1,69 @@
+"""Servers that are told to end (a deployment) while they have a request in hand."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
+from .database import effects, latest, record
+from .plans import Faults, until
+from .servers import Server, gunicorn, uvicorn
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.mark.parametrize("door", ["/open/middleware/", "/open/decorator/"])
+@pytest.mark.parametrize("point", ["claimed", "viewing", "settled"])
+def test_uvicorn_gives_up_on_a_sync_view(
+    fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, point: str, door: str
+) -> None:
+    """Its patience ends and every task is cancelled, but not the thread: effect and record both stand, or neither."""
+    with uvicorn(tmp_path) as ending:
+        fault = faults(new_key(), point, "pause")
+        stranger.leave_soon(ending, door, fault.key)
+        fault.await_reached()
+        ending.process.send_signal(signal.SIGTERM)
+        until(lambda: "graceful shutdown exceeded" in ending.log, "uvicorn has given up")
+        if point != "claimed":
+            assert_busy(stranger.post(fleet, door, fault.key))
+            assert effects(fault.key) == 0
+        fault.go_on()
+        until(lambda: ending.process.poll() is not None, "uvicorn has ended")
+    answer, _ = stranger.insist(fleet, door, fault.key)
+    assert effects(fault.key) == 1
+    assert_replay(stranger.post(fleet, door, fault.key), answer)
+
+
+def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
+    """The key is held until its lease ends: how far the work got, nobody knows."""
+    door = "/async/decorator/"
+    with uvicorn(tmp_path) as ending:
+        fault = faults(new_key(), "viewing", "pause")
+        stranger.leave_soon(ending, door, fault.key)
+        fault.await_reached()
+        lease_until = record(fault.key).lease_until
+        ending.process.send_signal(signal.SIGTERM)
+        until(lambda: "graceful shutdown exceeded" in ending.log, "uvicorn has given up")
+    answer, _ = stranger.insist(asgi, door, fault.key)
+    assert_first(answer)
+    assert latest(fault.key).created > lease_until
+    assert answer.json()["attempt"] == 2
+
+
+@pytest.mark.parametrize("point", ["claimed", "viewing", "settled"])
+def test_gunicorn_waits_no_longer(
+    fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, point: str
+) -> None:
+    """After its graceful timeout it kills its workers, requests and all: the retry runs."""
+    with gunicorn(tmp_path) as ending:
+        fault = faults(new_key(), point, "pause")
+        stranger.leave_soon(ending, "/open/decorator/", fault.key)
+        fault.await_reached()
+        ending.process.send_signal(signal.SIGTERM)
+        until(lambda: ending.process.poll() is not None, "gunicorn has ended")
+    answer, _ = stranger.insist(fleet, "/open/decorator/", fault.key)
+    assert_first(answer)
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
