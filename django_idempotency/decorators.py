@@ -66,9 +66,14 @@ def _refuse_what_cannot_work(view: Any) -> None:
             f"@idempotent() around {view.view_class.__name__}.as_view() would answer before the class has checked "
             "anything. Put @idempotent() on the class."
         )
+    _refuse_access_decorator(view, name)
+
+
+def _refuse_access_decorator(view: Any, name: str) -> None:
     if hasattr(view, "login_url"):  # what user_passes_test leaves on a view
         raise ImproperlyConfigured(
-            f"@idempotent() above the access decorator of {name} would answer before it. Swap the two lines."
+            f"@idempotent() above the access decorator of {name} would answer before it. Swap the two lines; on a class, "
+            "give the access decorator to its dispatch."
         )
 
 
@@ -157,6 +162,7 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     dispatch = cls.dispatch
     declared = declared_non_atomic(dispatch)
     for name in names:
+        _refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
         setattr(cls, name, _guarded(getattr(cls, name), policy, declared=declared))
     if any(iscoroutinefunction(getattr(cls, name)) for name in names):
         return  # Django itself refuses ATOMIC_REQUESTS for async views

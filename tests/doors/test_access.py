@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.http import HttpResponse
+from django.core.exceptions import ImproperlyConfigured
 from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils.decorators import method_decorator
+from django.views import View
 
-from django_idempotency import Policy
+from django_idempotency import Policy, idempotent
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge
@@ -21,7 +23,8 @@ from testproject.payments.views import ChargeViewSet
 from tests.factories import AdminFactory
 
 from .conftest import CHARGE, KEY, effects
-from .urls import OPEN, RESTRICTED
+from .urls import FUNCTION_RULES, OPEN, RESTRICTED
+from .views import PayView, pay
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
 
@@ -36,7 +39,7 @@ def speaking_for(user: User | None, **options: Any) -> Client:
     return client
 
 
-def refusal(response: HttpResponse) -> tuple[int, str | None, bytes]:
+def refusal(response: Any) -> tuple[int, str | None, bytes]:
     return response.status_code, response.get("Location"), response.content
 
 
@@ -103,13 +106,26 @@ def test_login_required_middleware_comes_first(route: str) -> None:
         client = speaking_for(None)
         bare = client.post(f"/{route}")
         keyed = client.post(f"/{route}", headers=WITH_KEY)
-    if route.split("/")[0] in ("mixin", "lent", "rest-class"):
+    if route.split("/", maxsplit=1)[0] in ("mixin", "lent", "rest-class"):
         assert bare.status_code == 201
         return
     assert bare.status_code == 302
     assert refusal(keyed) == refusal(bare)
     assert effects() == 0
     assert not IdempotencyRecord.objects.exists()
+
+
+@pytest.mark.parametrize("rule", FUNCTION_RULES.values(), ids=FUNCTION_RULES)
+def test_an_access_decorator_below_ours_raises_where_it_is_written(rule: Any) -> None:
+    """A replay would be given before it is asked; on a handler of a decorated class, too."""
+    decorated = type("Decorated", (View,), {"post": method_decorator(rule)(PayView.post)})
+    for write_it in (
+        lambda: idempotent()(rule(pay)),
+        lambda: idempotent()(method_decorator(rule)(PayView.post)),
+        lambda: idempotent()(decorated),
+    ):
+        with pytest.raises(ImproperlyConfigured, match=r"above the access decorator of .* Swap the two lines"):
+            write_it()
 
 
 def routes(resolver: URLResolver, prefix: str = "/") -> Iterator[str]:
@@ -148,7 +164,9 @@ def test_no_route_of_the_testproject_changes_its_status(
         statuses = []
         for headers in ({}, {"Idempotency-Key": f"{KEY}-{number}"}):
             client = speaking_for(who)  # anew each time: some routes log out
-            answer = client.generic(method, address, json.dumps(CHARGE), content_type="application/json", headers=headers)
+            answer = client.generic(
+                method, address, json.dumps(CHARGE), content_type="application/json", headers=headers
+            )
             statuses.append((answer.status_code, answer.get("Location")))
             Charge.objects.update(refunded=0)  # so that it may be refunded twice
         if statuses[0] != statuses[1]:
@@ -157,5 +175,3 @@ def test_no_route_of_the_testproject_changes_its_status(
     if person == "anonymous":
         assert effects() == 0
         assert not IdempotencyRecord.objects.exists()
-
-

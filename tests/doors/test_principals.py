@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.http import HttpRequest
 from django.test import Client, override_settings
@@ -26,7 +24,6 @@ def anonymous(request: pytest.FixtureRequest) -> Sender:
 def test_anonymous_is_not_a_principal(anonymous: Sender) -> None:
     """The middleware lets the request through unguarded; mixin and decorator say what is missing."""
     answers = [anonymous(), anonymous()]
-    print([a.content for a in answers])
     if anonymous.url.strip("/") + "/" in LENIENT:
         assert [answer.status_code for answer in answers] == [201, 201]
         assert effects() == 2
@@ -63,9 +60,9 @@ def test_a_shared_key_is_everybodys(anonymous: Sender) -> None:
     assert effects() == 1
 
 
-def test_a_safe_method_ignores_the_header(door: Sender, settings: Any) -> None:
+@pytest.mark.urls("testproject.urls")
+def test_a_safe_method_ignores_the_header(door: Sender) -> None:
     """Malformed or not, the answer is the same, and nothing is stored."""
-    settings.ROOT_URLCONF = "testproject.urls"
     answers = []
     for key in (None, KEY, "a,b", ""):
         headers = {**door.headers, **({} if key is None else {"Idempotency-Key": key})}
@@ -76,10 +73,10 @@ def test_a_safe_method_ignores_the_header(door: Sender, settings: Any) -> None:
     assert not IdempotencyRecord.objects.exists()
 
 
+@pytest.mark.urls("testproject.urls")
 @override_settings(IDEMPOTENCY={"HEADER": "X-Request-Token"})
-def test_the_name_of_the_header_is_the_projects(door: Sender, settings: Any) -> None:
+def test_the_name_of_the_header_is_the_projects(door: Sender) -> None:
     """The usual one means nothing then."""
-    settings.ROOT_URLCONF = "testproject.urls"
     first, retry = (door(key=None, headers={"X-Request-Token": KEY}) for _ in range(2))
     assert (first.status_code, retry.content) == (201, first.content)
     ignored = door()

@@ -19,9 +19,14 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from . import views
 
 
+def derived(*bases: type[Any], **members: Any) -> Any:
+    """Make a class for one route alone: the decorator changes the class that it is given."""
+    return type(bases[-1].__name__, bases, members)
+
+
 def mixed(cls: type[Any], **members: Any) -> Any:
     """Return the view of a DRF class with the mixin, on a policy that asks for nothing."""
-    return type(cls.__name__, (IdempotentViewMixin, cls), {"idempotency": Policy(), **members}).as_view()
+    return derived(IdempotentViewMixin, cls, idempotency=Policy(), **members).as_view()
 
 
 # ----------------------------------------------------------------------------------------------------- answers, uploads
@@ -66,8 +71,13 @@ REST_RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def pay_api(request: Any) -> Response:
-    return Response({"id": views.work()}, status=201)
+def pay_api() -> Callable[[Any], Response]:
+    """Make a function of its own for each rule: DRF's decorators leave the rule on it."""
+
+    def pay(request: Any) -> Response:
+        return Response({"id": views.work()}, status=201)
+
+    return pay
 
 
 def ruled(function: Any, rule: dict[str, Any]) -> Any:
@@ -85,18 +95,16 @@ def restricted() -> dict[str, Any]:
         routes[f"decorator/{name}/"] = rule(idempotent()(views.pay))
         routes[f"middleware/{name}/"] = rule(views.pay)
     for cls in CLASS_RULES:
-        own = type(cls.__name__, (cls,), {})  # the decorator changes the class that it is given
-        routes[f"class/{cls.__name__}/"] = idempotent()(own).as_view()
+        routes[f"class/{cls.__name__}/"] = idempotent()(derived(cls)).as_view()
         method = idempotent()(views.PayView.post)
-        routes[f"method/{cls.__name__}/"] = type(cls.__name__, (cls,), {"post": method}).as_view()
+        routes[f"method/{cls.__name__}/"] = derived(cls, post=method).as_view()
         routes[f"middleware/{cls.__name__}/"] = cls.as_view()
     for name, given in REST_RULES.items():
-        cls = type("PayApi", (views.PayApi,), given)
         routes[f"mixin/{name}/"] = mixed(views.PayApi, **given)
-        routes[f"lent/{name}/"] = cls.as_view()
-        routes[f"rest-class/{name}/"] = idempotent()(cls).as_view()
-        routes[f"above/{name}/"] = idempotent()(ruled(lambda request: pay_api(request), given))
-        routes[f"below/{name}/"] = ruled(idempotent()(lambda request: pay_api(request)), given)
+        routes[f"lent/{name}/"] = derived(views.PayApi, **given).as_view()
+        routes[f"rest-class/{name}/"] = idempotent()(derived(views.PayApi, **given)).as_view()
+        routes[f"above/{name}/"] = idempotent()(ruled(pay_api(), given))
+        routes[f"below/{name}/"] = ruled(idempotent()(pay_api()), given)
     return routes
 
 
@@ -105,11 +113,11 @@ RESTRICTED = restricted()
 #: Nobody is asked who they are.
 OPEN = {
     "decorator/open/": idempotent()(views.pay),
-    "class/open/": idempotent()(type("Open", (views.PayView,), {})).as_view(),
+    "class/open/": idempotent()(derived(views.PayView)).as_view(),
     "mixin/open/": mixed(views.PayApi, permission_classes=[]),
-    "rest-class/open/": idempotent()(type("Open", (views.PayApi,), {"permission_classes": []})).as_view(),
+    "rest-class/open/": idempotent()(derived(views.PayApi, permission_classes=[])).as_view(),
     "middleware/open/": views.pay,
-    "lent/open/": type("Open", (views.PayApi,), {"permission_classes": []}).as_view(),
+    "lent/open/": derived(views.PayApi, permission_classes=[]).as_view(),
 }
 
 urlpatterns: list[Any] = [

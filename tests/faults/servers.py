@@ -80,7 +80,7 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 def gunicorn(folder: Path, **extra: str) -> Iterator[Server]:
     """Run 2 processes of 8 threads. `extra` is environment."""
     gunicorn = [sys.executable, "-m", "gunicorn", "tests.faults.wsgi", "--worker-class=gthread", "--timeout=0"]
-    gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=2", "--no-control-socket"]
+    gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=1", "--no-control-socket"]
     with serving(gunicorn, "--bind=fd://{}", folder, extra, workers=WORKERS) as server:
         yield server
 
@@ -89,7 +89,7 @@ def gunicorn(folder: Path, **extra: str) -> Iterator[Server]:
 def uvicorn(folder: Path, **extra: str) -> Iterator[Server]:
     """Run one process. `extra` is environment."""
     uvicorn = [sys.executable, "-m", "uvicorn", "testproject.asgi:application", "--lifespan=off"]
-    uvicorn += ["--no-access-log", "--timeout-graceful-shutdown=2"]
+    uvicorn += ["--no-access-log", "--timeout-graceful-shutdown=1"]
     with serving(uvicorn, "--fd={}", folder, extra) as server:
         yield server
 

@@ -8,6 +8,8 @@ from statistics import median
 import pytest
 from django.db import connection
 
+from django_idempotency.core.records import Status
+
 from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
 from .database import charges, effects, record
 from .plans import Faults
@@ -44,7 +46,7 @@ def test_identical_requests_that_fail(fleet: Server, customer: Customer, door: s
     for answer in customer.burst(fleet, door, [key] * 20, card="tok_down"):
         if answer.status_code != 500:
             assert_busy(answer)
-    assert (effects(key), charges(), record(key).status) == (0, 0, "free")
+    assert (effects(key), charges(), record(key).status) == (0, 0, Status.FREE.value)
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from django_idempotency.core.records import Status
+
 from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
 from .database import charges, effects, record
 from .plans import Faults
@@ -49,11 +51,11 @@ def test_killed_in_the_release(fleet: Server, customer: Customer, faults: Faults
     first = customer.begin(fleet, "/api/charges/", fault.key, card="tok_down")
     fault.await_reached()
     assert_unanswered(first)
-    assert record(fault.key).status == ("free" if point == "committed" else "running")
+    assert record(fault.key).status == (Status.FREE if point == "committed" else Status.RUNNING).value
     answer, seconds = customer.insist(fleet, "/api/charges/", fault.key, card="tok_down")
     assert answer.status_code == 500
     assert seconds < SOON
-    assert (effects(fault.key), record(fault.key).status, record(fault.key).attempt) == (0, "free", 2)
+    assert (effects(fault.key), record(fault.key).status, record(fault.key).attempt) == (0, Status.FREE.value, 2)
 
 
 @pytest.mark.parametrize("point", ["claimed", "written", "settled", "committing"])

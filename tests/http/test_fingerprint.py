@@ -193,7 +193,7 @@ def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
     sent = request(body, content_type)
     fingerprint(sent, resolve(Policy()))
     assert sent.POST["amount"] == "1"
-    upload = sent.FILES["receipt"]
+    upload: Any = sent.FILES["receipt"]
     assert upload.read() == RECEIPT[3]
 
 

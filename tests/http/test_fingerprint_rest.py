@@ -37,7 +37,7 @@ class MixedNamesParser(ListParser):
 
 
 def sent(body: Any, content_type: str, *, parsers: Any = USUAL, method: str = "POST", name: str = "") -> Request:
-    disposition = {"HTTP_CONTENT_DISPOSITION": f"attachment; filename={name}"} if name else {}
+    disposition: dict[str, Any] = {"HTTP_CONTENT_DISPOSITION": f"attachment; filename={name}"} if name else {}
     raw = APIRequestFactory().generic(method, "/", body, content_type=content_type, **disposition)
     return Request(raw, parsers=[parser() for parser in parsers], parser_context={"kwargs": {}})
 
@@ -66,8 +66,9 @@ def test_the_view_still_finds_data_and_files(method: str) -> None:
     """Parsed once, files rewound; and their content counts."""
     request = uploaded(b"one", method=method)
     value = digest(request)
-    assert request.data["a"] == "1"
-    assert request.FILES["f"].read() == b"one"
+    found: Any = request.data
+    assert found["a"] == "1"
+    assert found["f"].read() == b"one"
     assert digest(uploaded(b"one", method=method)) == value
     assert digest(uploaded(b"two", method=method)) != value
 
@@ -112,7 +113,8 @@ def test_a_parser_that_takes_everything_as_a_file(content_type: str) -> None:
         sent(body, content_type, parsers=[FileUploadParser], name="x.png") for body in (b"\x89PNG", b"\x89PNG", b"GIF")
     )
     assert digest(one) == digest(same) != digest(other)
-    assert one.data["file"].read() == b"\x89PNG"
+    found: Any = one.data
+    assert found["file"].read() == b"\x89PNG"
 
 
 @pytest.mark.parametrize("parser", [ListParser, MixedNamesParser])
