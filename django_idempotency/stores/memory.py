@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from uuid import UUID
@@ -57,6 +57,17 @@ class MemoryStore(BaseStore):
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
         return self.settle(ticket, settlement)
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        with self._lock:
+            renewed = set()
+            for ticket in tickets:
+                known = self._records.get(ticket.id)
+                if known is not None and rules.owned(known, ticket):
+                    until = self._clock() + timedelta(seconds=ticket.lease)
+                    self._records[ticket.id] = replace(known, lease_until=until)
+                    renewed.add(ticket.owner)
+            return renewed
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -136,6 +136,23 @@ class ORMStore(BaseStore):
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
         return await sync_to_async(self.settle)(ticket, settlement)
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        connection = self._connection
+        with self._translated():
+            renewed = self._write(connection, self._statements.renew(tickets))
+            owners = {ticket.owner for ticket in tickets}
+            if renewed == len(owners):  # nearly always: one trip
+                return owners
+            with connection.cursor() as cursor:
+                cursor.execute(*self._statements.owners(tickets))
+                return owners & {self._statements.owner(row) for row in cursor.fetchall()}
+
+    def is_joined(self) -> bool:
+        return self._connection.in_atomic_block
+
+    def close(self) -> None:
+        self._connection.close()
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         from .purging import purge  # not above: loads the model
