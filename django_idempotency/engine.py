@@ -12,7 +12,7 @@ from typing import Protocol
 from .core import rules
 from .core.records import Outcome, Record, Settlement, Ticket
 from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
-from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost
+from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from .heartbeat import heartbeat
 from .stores.base import BaseStore, Hold
 
@@ -48,7 +48,7 @@ class Operation:
         self._hold_failures = hold_failures
         self._hold = Hold()
         #: Why the record is no longer ours although the work still runs; `lease` only.
-        self.lost: IdempotencyError | None = None
+        self.lost: Exception | None = None
         self._guard = ExitStack()
 
     @property
@@ -138,7 +138,7 @@ class Operation:
 
     # ------------------------------------------------------------------------------------------------------- settle
 
-    def lose(self, error: IdempotencyError) -> None:
+    def lose(self, error: Exception) -> None:
         """Learn from the heartbeat that another may own the record by now. The work may ask for `lost`, and stop."""
         self.lost = error
         self._tell("lost", self, error)
@@ -161,6 +161,9 @@ class Operation:
                 rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave, outcome, ttl
             )
             return
+        if ended in (Ending.KEPT, Ending.DROPPED) and hold.broken():
+            self._roll_back()
+            raise StoreUnavailable
         conclusion = rules.conclude(ended, doomed=hold.doomed(), hold_failures=self._hold_failures)
         committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
         if not committing:
@@ -205,9 +208,7 @@ class Operation:
         try:
             settled = self.store.settle(self.ticket, settlement)
         except IdempotencyError as error:
-            self._hold.give_up()
-            self._guard.close()
-            self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+            self._roll_back()
             if isinstance(error, LostRace):
                 raise OwnershipLost from error
             raise
@@ -217,6 +218,12 @@ class Operation:
             self._told(None)
             raise OwnershipLost
         return not self._hold.doomed()
+
+    def _roll_back(self) -> None:
+        """End the guard without what the work wrote, and release the record."""
+        self._hold.give_up()
+        self._guard.close()
+        self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""

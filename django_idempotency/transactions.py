@@ -53,7 +53,8 @@ def leave_while_held(view: Any) -> None:
     """Take a view out of ATOMIC_REQUESTS for those requests that the middleware guards."""
     if not isinstance(getattr(view, "_non_atomic_requests", None), (EveryAlias, UnlessHeld)):
         # A bound method (of an admin site) takes no attribute, but shows those of its function.
-        getattr(view, "__func__", view)._non_atomic_requests = UnlessHeld(declared_non_atomic(view))
+        function = getattr(view, "__func__", view)
+        function._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
 
 
 def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Any]:

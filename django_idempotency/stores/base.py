@@ -27,6 +27,10 @@ class Hold:
         """Is the work's transaction marked for rollback?"""
         return False
 
+    def broken(self) -> bool:
+        """Has the work's transaction lost its connection, so that what it wrote is gone although nobody gave it up?"""
+        return False
+
     def give_up(self) -> None:
         """Roll the work's transaction back when the guard ends."""
 
@@ -76,7 +80,7 @@ class BaseStore(ABC):
         """Is what this thread claims now part of a caller's open transaction, so that no other thread sees it?"""
         return False
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most stores hold nothing
         """Give back what this thread holds of the store, such as a connection."""
 
     @abstractmethod

@@ -73,12 +73,12 @@ class MemoryStore(BaseStore):
         with self._lock:
             now = self._clock()
             dead = sorted(
-                (record.expires_at, id)
-                for id, record in self._records.items()
+                (record.expires_at, name)
+                for name, record in self._records.items()
                 if rules.expired(replace(record, read_at=now)) and (since is None or record.expires_at >= since)
             )[:limit]
-            for _, id in dead:
-                del self._records[id]
+            for _, name in dead:
+                del self._records[name]
             return Purged(count=len(dead), resume=dead[-1][0] if dead else None)
 
 

@@ -237,6 +237,20 @@ class TransactionHold(Hold):
             return False
         return bool(self._connection.connection.info.transaction_status == _INERROR)
 
+    def broken(self) -> bool:
+        if not self.doomed():
+            return False
+        driver = self._connection.connection
+        if driver is None or self._connection.closed_in_transaction:
+            return True
+        if self._connection.vendor == "mysql":  # not is_usable(), since PyMySQL's ping connects anew
+            try:
+                with driver.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+            except Exception:  # noqa: BLE001 - whatever the driver calls it
+                return True
+        return self._connection.vendor == "postgresql" and bool(driver.closed)
+
     def give_up(self) -> None:
         transaction.set_rollback(True, using=self._connection.alias)
 

@@ -148,7 +148,9 @@ def test_no_route_of_the_testproject_changes_its_status(
         statuses = []
         for headers in ({}, {"Idempotency-Key": f"{KEY}-{number}"}):
             client = speaking_for(who)  # anew each time: some routes log out
-            answer = client.generic(method, address, json.dumps(CHARGE), content_type="application/json", headers=headers)
+            answer = client.generic(
+                method, address, json.dumps(CHARGE), content_type="application/json", headers=headers
+            )
             statuses.append((answer.status_code, answer.get("Location")))
             Charge.objects.update(refunded=0)  # so that it may be refunded twice
         if statuses[0] != statuses[1]:
@@ -157,5 +159,3 @@ def test_no_route_of_the_testproject_changes_its_status(
     if person == "anonymous":
         assert effects() == 0
         assert not IdempotencyRecord.objects.exists()
-
-

@@ -171,5 +171,3 @@ def gone(request: HttpRequest, outcome: Outcome) -> bool:
 def test_drfs_exceptions_work_in_drfs_doors(token_door: Sender) -> None:
     """404 instead of 403, where a project does not tell what exists."""
     assert [token_door().status_code, token_door().status_code] == [201, 404]
-
-

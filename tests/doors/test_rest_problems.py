@@ -68,7 +68,13 @@ def test_a_problem_tells_neither_the_key_nor_the_answer(door_or_rest: Sender) ->
     assert "secret,key" not in malformed.content.decode() + str(malformed.headers)
 
 
-@pytest.fixture(params=[*(f"/{door}/is-authenticated/" for door in DOORS), "/decorator/login-required/", "/middleware/login-required/"])
+@pytest.fixture(
+    params=[
+        *(f"/{door}/is-authenticated/" for door in DOORS),
+        "/decorator/login-required/",
+        "/middleware/login-required/",
+    ]
+)
 def door_or_rest(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
     return connect(request.param, user)
 

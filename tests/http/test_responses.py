@@ -35,7 +35,9 @@ def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any
 # ------------------------------------------------------------------------------------------------------------- kinds
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 412, 422, 451])
+@pytest.mark.parametrize(
+    "status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 412, 422, 451]
+)
 def test_an_answer_is_kept(status: int) -> None:
     """Success, redirects, and refusals that the same request would meet again."""
     response = HttpResponse(status=status, headers={"Location": "/charges/1/"})
@@ -82,7 +84,9 @@ def test_a_redirect_to_a_login_page_is_a_refusal(location: str, ending: Ending) 
     """Known by LOGIN_URL, or since it says to come back to this very address, as Django's access decorators do."""
     with override_settings(LOGIN_URL=LOGIN):
         assert ended(HttpResponse(status=302, headers={"Location": location})) is ending
-        assert ended(HttpResponse(status=302, headers={"Location": location}), keep=lambda response: True) is Ending.KEPT
+        assert (
+            ended(HttpResponse(status=302, headers={"Location": location}), keep=lambda response: True) is Ending.KEPT
+        )
 
 
 def test_a_login_page_that_is_no_route_breaks_no_redirect() -> None:
