@@ -12,7 +12,8 @@ from typing import Protocol
 from .core import rules
 from .core.records import Outcome, Record, Settlement, Ticket
 from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
-from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost
+from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from .heartbeat import heartbeat
 from .stores.base import BaseStore, Hold
 
 #: Seconds between two looks at a busy record.
@@ -46,6 +47,8 @@ class Operation:
         self._tell = observer
         self._hold_failures = hold_failures
         self._hold = Hold()
+        #: Why the record is no longer ours although the work still runs; `lease` only.
+        self.lost: Exception | None = None
         self._guard = ExitStack()
 
     @property
@@ -122,6 +125,8 @@ class Operation:
         match verdict:
             case Execute():
                 self.run = verdict
+                if not self._hold.joins and not self.store.is_joined():
+                    heartbeat.watch(self)
                 self._tell("taken_over" if verdict.takeover else "claimed", self)
             case Replay():
                 self._tell("replayed", self)
@@ -132,6 +137,11 @@ class Operation:
         return verdict
 
     # ------------------------------------------------------------------------------------------------------- settle
+
+    def lose(self, error: Exception) -> None:
+        """Learn from the heartbeat that another may own the record by now. The work may ask for `lost`, and stop."""
+        self.lost = error
+        self._tell("lost", self, error)
 
     def give_up(self) -> None:
         """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
@@ -144,12 +154,16 @@ class Operation:
         writes were rolled back), what COMMIT raised (the writes are gone), `OutcomeUnknown` (nobody knows), and what an
         `on_commit` callback raised (all is committed).
         """
+        heartbeat.forget(self)
         hold = self._hold
         if not hold.joins:
             self._settle_apart(
                 rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave, outcome, ttl
             )
             return
+        if ended in (Ending.KEPT, Ending.DROPPED) and hold.broken():
+            self._roll_back()
+            raise StoreUnavailable
         conclusion = rules.conclude(ended, doomed=hold.doomed(), hold_failures=self._hold_failures)
         committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
         if not committing:
@@ -171,6 +185,7 @@ class Operation:
 
     async def asettle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
         """See settle(). No transaction is held in an async call."""
+        heartbeat.forget(self)
         leave = rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave
         settlement = self._settlement(leave, outcome, ttl)
         if settlement is None:
@@ -193,9 +208,7 @@ class Operation:
         try:
             settled = self.store.settle(self.ticket, settlement)
         except IdempotencyError as error:
-            self._hold.give_up()
-            self._guard.close()
-            self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+            self._roll_back()
             if isinstance(error, LostRace):
                 raise OwnershipLost from error
             raise
@@ -205,6 +218,12 @@ class Operation:
             self._told(None)
             raise OwnershipLost
         return not self._hold.doomed()
+
+    def _roll_back(self) -> None:
+        """End the guard without what the work wrote, and release the record."""
+        self._hold.give_up()
+        self._guard.close()
+        self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""
@@ -225,7 +244,8 @@ class Operation:
         return rules.settlement(leave, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
 
     def _told(self, leave: Leave | None) -> None:
-        self._tell(_EVENT_OF[leave], self)
+        if leave is not None or self.lost is None:  # the heartbeat has told already
+            self._tell(_EVENT_OF[leave], self)
 
 
 _EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}

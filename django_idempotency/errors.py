@@ -133,5 +133,9 @@ class LostRace(IdempotencyError):
     """Another transaction was faster; nothing of ours was written."""
 
 
+class LeaseLost(LostRace):
+    """The lease of this operation ended before it did: another may run the work by now. Nothing more is remembered."""
+
+
 class OwnershipLost(LostRace, InProgress):
     """This request was overtaken by another with the same idempotency key, and changed nothing. Ask again."""

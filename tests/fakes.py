@@ -85,6 +85,9 @@ class FakeStore(BaseStore):
         """See settle()."""
         return self.settle(ticket, settlement)
 
+    def renew(self, tickets):
+        return {ticket.owner for ticket in tickets}
+
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         raise NotImplementedError
 

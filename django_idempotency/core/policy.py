@@ -71,7 +71,8 @@ class Policy:
             value = getattr(self, name)
             if value is not MISSING and not accepts(value):
                 raise ValueError(f"Policy({name}={value!r}): {name} is {expected}.")
-        if MISSING not in (self.lease, self.ttl) and seconds(self.lease) >= seconds(self.ttl):
+        bounded = self.guarantee != Guarantee.ATOMIC and MISSING not in (self.lease, self.ttl)
+        if bounded and seconds(self.lease) >= seconds(self.ttl):
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
 
     def given(self) -> Mapping[str, Any]:

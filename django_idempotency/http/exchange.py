@@ -89,6 +89,11 @@ class RequestIdempotency:
         """Return a key to send on to a provider: 64 hex digits, the same for this label at every attempt."""
         return derive(self._operation, label)
 
+    @property
+    def lost(self) -> bool:
+        """Has a `lease` ended under this run? Another may run by now: stop where that is still of use."""
+        return self._operation.lost is not None
+
     def keep(self) -> None:
         """Remember this response, whatever its status. What a 5xx wrote is rolled back all the same."""
         self._ending = Ending.KEPT

@@ -80,7 +80,7 @@ def _is_json(content_type: str) -> bool:
 def _is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
     """Would the view find a form? Django parses those of POST, DRF those that one of the view's parsers takes."""
     if request is http:
-        return http.method == "POST"
+        return bool(http.method == "POST")
     parser: object = request.negotiator.select_parser(request, request.parsers)
     return parser is not None
 

@@ -6,24 +6,37 @@ import django_idempotency.models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
             name="IdempotencyRecord",
             fields=[
                 ("id", models.UUIDField(editable=False, primary_key=True, serialize=False, verbose_name="id")),
-                ("scope", models.CharField(help_text="The principal that the key belongs to.", max_length=255, verbose_name="scope")),
+                (
+                    "scope",
+                    models.CharField(
+                        help_text="The principal that the key belongs to.", max_length=255, verbose_name="scope"
+                    ),
+                ),
                 ("key", models.CharField(max_length=255, verbose_name="key")),
                 ("method", models.CharField(max_length=16, verbose_name="method")),
                 ("path", models.CharField(max_length=255, verbose_name="path")),
-                ("guarantee", models.CharField(choices=[("atomic", "atomic"), ("lease", "lease")], max_length=8, verbose_name="guarantee")),
+                (
+                    "guarantee",
+                    models.CharField(
+                        choices=[("atomic", "atomic"), ("lease", "lease")], max_length=8, verbose_name="guarantee"
+                    ),
+                ),
                 ("digest", models.BinaryField(max_length=32, verbose_name="request digest")),
-                ("status", models.SmallIntegerField(choices=[(0, "free"), (1, "running"), (2, "completed")], verbose_name="status")),
+                (
+                    "status",
+                    models.SmallIntegerField(
+                        choices=[(0, "free"), (1, "running"), (2, "completed")], verbose_name="status"
+                    ),
+                ),
                 ("owner", models.UUIDField(verbose_name="owner token")),
                 ("attempt", models.PositiveIntegerField(verbose_name="attempt")),
                 ("lease_until", django_idempotency.models.InstantField(verbose_name="leased until")),
@@ -39,7 +52,11 @@ class Migration(migrations.Migration):
                 "verbose_name": "idempotency record",
                 "verbose_name_plural": "idempotency records",
                 "db_table": "django_idempotency_record",
-                "permissions": [("view_response", "Can see stored response bodies"), ("release_record", "Can release idempotency keys"), ("expire_record", "Can expire idempotency records")],
+                "permissions": [
+                    ("view_response", "Can see stored response bodies"),
+                    ("release_record", "Can release idempotency keys"),
+                    ("expire_record", "Can expire idempotency records"),
+                ],
                 "default_permissions": ("view",),
             },
         ),

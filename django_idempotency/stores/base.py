@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
 
@@ -24,6 +25,10 @@ class Hold:
 
     def doomed(self) -> bool:
         """Is the work's transaction marked for rollback?"""
+        return False
+
+    def broken(self) -> bool:
+        """Has the work's transaction lost its connection, so that what it wrote is gone although nobody gave it up?"""
         return False
 
     def give_up(self) -> None:
@@ -66,6 +71,17 @@ class BaseStore(ABC):
     @abstractmethod
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
+
+    @abstractmethod
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        """Let the leases of running records begin anew. Return the owner tokens of those that are still theirs."""
+
+    def is_joined(self) -> bool:
+        """Is what this thread claims now part of a caller's open transaction, so that no other thread sees it?"""
+        return False
+
+    def close(self) -> None:  # noqa: B027 - most stores hold nothing
+        """Give back what this thread holds of the store, such as a connection."""
 
     @abstractmethod
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:

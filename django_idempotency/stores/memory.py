@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from uuid import UUID
@@ -58,16 +58,27 @@ class MemoryStore(BaseStore):
         """See settle()."""
         return self.settle(ticket, settlement)
 
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        with self._lock:
+            renewed = set()
+            for ticket in tickets:
+                known = self._records.get(ticket.id)
+                if known is not None and rules.owned(known, ticket):
+                    until = self._clock() + timedelta(seconds=ticket.lease)
+                    self._records[ticket.id] = replace(known, lease_until=until)
+                    renewed.add(ticket.owner)
+            return renewed
+
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:
             now = self._clock()
             dead = sorted(
-                (record.expires_at, id)
-                for id, record in self._records.items()
+                (record.expires_at, name)
+                for name, record in self._records.items()
                 if rules.expired(replace(record, read_at=now)) and (since is None or record.expires_at >= since)
             )[:limit]
-            for _, id in dead:
-                del self._records[id]
+            for _, name in dead:
+                del self._records[name]
             return Purged(count=len(dead), resume=dead[-1][0] if dead else None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -137,6 +137,23 @@ class ORMStore(BaseStore):
         """See settle()."""
         return await sync_to_async(self.settle)(ticket, settlement)
 
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        connection = self._connection
+        with self._translated():
+            renewed = self._write(connection, self._statements.renew(tickets))
+            owners = {ticket.owner for ticket in tickets}
+            if renewed == len(owners):  # nearly always: one trip
+                return owners
+            with connection.cursor() as cursor:
+                cursor.execute(*self._statements.owners(tickets))
+                return owners & {self._statements.owner(row) for row in cursor.fetchall()}
+
+    def is_joined(self) -> bool:
+        return self._connection.in_atomic_block
+
+    def close(self) -> None:
+        self._connection.close()
+
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         from .purging import purge  # not above: loads the model
 
@@ -219,6 +236,20 @@ class TransactionHold(Hold):
         if self._connection.vendor != "postgresql" or self._connection.connection is None:
             return False
         return bool(self._connection.connection.info.transaction_status == _INERROR)
+
+    def broken(self) -> bool:
+        if not self.doomed():
+            return False
+        driver = self._connection.connection
+        if driver is None or self._connection.closed_in_transaction:
+            return True
+        if self._connection.vendor == "mysql":  # not is_usable(), since PyMySQL's ping connects anew
+            try:
+                with driver.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+            except Exception:  # noqa: BLE001 - whatever the driver calls it
+                return True
+        return self._connection.vendor == "postgresql" and bool(driver.closed)
 
     def give_up(self) -> None:
         transaction.set_rollback(True, using=self._connection.alias)

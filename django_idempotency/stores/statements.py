@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,28 @@ class Statements:
         return self._bind(
             ticket, columns, values, settlement.new_life, (settlement.fence, None, None), completes=outcome is not None
         )
+
+    def renew(self, tickets: Sequence[Ticket]) -> Bound:
+        """Let running records' leases begin anew, each with its own length."""
+        lease = self._quote("lease_until")
+        cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
+        where, owned = self._owned(tickets)
+        values = [value for ticket in tickets for value in (self.uuid(ticket.id), self.dialect.delay(ticket.lease))]
+        sql = f"UPDATE {self._table} SET {lease} = CASE {self._quote('id')} {cases} ELSE {lease} END {where}"
+        return sql, [*values, *owned]
+
+    def owners(self, tickets: Sequence[Ticket]) -> Bound:
+        where, owned = self._owned(tickets)
+        return f"SELECT {self._quote('owner')} FROM {self._table} {where}", owned
+
+    def owner(self, row: tuple[Any, ...]) -> UUID:
+        return _uuid(row[0])
+
+    def _owned(self, tickets: Sequence[Ticket]) -> tuple[str, list[Any]]:
+        quote, marks = self._quote, ", ".join(["%s"] * len(tickets))
+        where = f"WHERE {quote('id')} IN ({marks}) AND {quote('owner')} IN ({marks}) AND {quote('status')} = %s"
+        ids, owners = [self.uuid(ticket.id) for ticket in tickets], [self.uuid(ticket.owner) for ticket in tickets]
+        return where, [*ids, *owners, Status.RUNNING.value]
 
     def _bind(
         self,

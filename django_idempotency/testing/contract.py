@@ -224,6 +224,42 @@ class StoreContract:
         record = store.claim(corrected)
         assert (record.owner, record.attempt, record.digest) == (corrected.owner, 2, corrected.digest)
 
+    # -------------------------------------------------------------------------------------------------------- renew
+
+    def test_renewed(self, store: BaseStore) -> None:
+        """The leases of several running records begin anew in one call, each with its own length."""
+        tickets = [make_ticket(key="short", lease=30), make_ticket(key="long", lease=300)]
+        for ticket in tickets:
+            store.claim(ticket)
+        self.elapse(store, 20)
+        assert store.renew(tickets) == {ticket.owner for ticket in tickets}
+        for ticket in tickets:
+            record = self.look(store, ticket)
+            assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
+            assert (record.status, record.owner, record.attempt) == (Status.RUNNING, ticket.owner, 1)
+
+    def test_renewing_what_is_not_ours(self, store: BaseStore) -> None:
+        """What was overtaken, settled, released or never claimed is not renewed, and not changed."""
+        overtaken, completed, released, unknown, ours = (make_ticket(key=str(number)) for number in range(5))
+        store.claim(overtaken)
+        self.complete(store, completed)
+        self.leave(store, released, Leave.BOUND)
+        self.elapse(store, overtaken.lease + 1)
+        thief = make_ticket(key=overtaken.key)
+        store.claim(thief)
+        store.claim(ours)
+        assert store.renew([overtaken, completed, released, unknown, ours]) == {ours.owner}
+        assert self.look(store, overtaken).owner == thief.owner
+        assert self.look(store, completed).outcome == self.outcomes[0]
+
+    def test_a_lapsed_lease_that_nobody_took(self, store: BaseStore) -> None:
+        """An owner who was silent for too long, and whom nobody noticed, is still the owner."""
+        ticket = make_ticket()
+        store.claim(ticket)
+        self.elapse(store, ticket.lease + 1)
+        assert store.renew([ticket]) == {ticket.owner}
+        assert store.claim(make_ticket()).owner == ticket.owner
+
     # ------------------------------------------------------------------------------------------------------- expiry
 
     def test_a_new_life(self, store: BaseStore) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
 from ..stores.base import BaseStore, Hold, Purged
@@ -35,6 +36,16 @@ class RecordingStore(BaseStore):
         """See settle()."""
         self.verbs.append("settle")
         return await self.store.asettle(ticket, settlement)
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        self.verbs.append("renew")
+        return self.store.renew(tickets)
+
+    def is_joined(self) -> bool:
+        return self.store.is_joined()
+
+    def close(self) -> None:
+        self.store.close()
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         self.verbs.append("purge")

@@ -197,9 +197,10 @@ def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
     assert upload.read() == RECEIPT[3]
 
 
-def test_a_body_that_somebody_has_read_is_said_to_be_gone() -> None:
+@pytest.mark.parametrize("content_type", ["application/octet-stream", FORM, "multipart/form-data; boundary=b1", JSON])
+def test_a_body_that_somebody_has_read_is_said_to_be_gone(content_type: str) -> None:
     """Without it every body would be the same request, and a retry with another would be answered."""
-    sent = request(b"x" * 100, "application/octet-stream")
+    sent = request(b"x" * 100, content_type)
     sent.read(10)
     with pytest.raises(ConfigurationError, match="headers"):
         fingerprint(sent, resolve(Policy()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Ending, Execute, Replay
@@ -83,6 +83,22 @@ def test_killed_in_the_work(noticed: bool) -> None:
     assert call.listener.events == ["claimed", "released"]
     assert Call().run() == Execute(attempt=2)
     assert effects() == 1
+
+
+@not_sqlite
+def test_killed_in_the_work_and_swallowed() -> None:
+    """A view that catches the error and answers 201 all the same has lost its writes: no 201 without them."""
+    call = Call()
+    call.open()
+    call.work()
+    kill(connection_id())
+    with pytest.raises(DatabaseError), transaction.atomic(savepoint=False):
+        call.work()
+    assert call.operation._hold.doomed()
+    with pytest.raises(StoreUnavailable):
+        call.settle(Ending.KEPT)
+    assert (effects(), row(call.ticket).status) == (0, Status.FREE)
+    assert call.listener.events == ["claimed", "released"]
 
 
 class KilledBeforeCommit(ORMStore):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -22,16 +23,8 @@ class Clock:
 
 class TestMemoryStore(StoreContract):
     @pytest.fixture
-    def clock(self) -> Clock:
-        return Clock()
+    def store(self) -> MemoryStore:
+        return MemoryStore(clock=Clock())
 
-    @pytest.fixture
-    def store(self, clock: Clock) -> MemoryStore:
-        return MemoryStore(clock=clock)
-
-    @pytest.fixture(autouse=True)
-    def _time(self, clock: Clock) -> None:
-        self.clock = clock
-
-    def elapse(self, store: MemoryStore, seconds: float) -> None:
-        self.clock.now += timedelta(seconds=seconds)
+    def elapse(self, store: Any, seconds: float) -> None:
+        store._clock.now += timedelta(seconds=seconds)
