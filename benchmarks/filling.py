@@ -22,7 +22,7 @@ _SHAPES = {
         "generate_series(1, {}) AS n",
     ),
     "mysql": (
-        "INSERT(INSERT(MD5(RAND()), 13, 1, '5'), 17, 1, 'a')",  # a valid UUID, or the column refuses it
+        "INSERT(INSERT(MD5(CONCAT(seq, RAND(), RAND())), 13, 1, '5'), 17, 1, 'a')",  # a valid UUID, or the column refuses it
         "UNHEX(SHA2(seq, 256))",
         "REPEAT(MD5(seq), 32)",
         "UTC_TIMESTAMP(6) + INTERVAL ({}) SECOND",

@@ -48,7 +48,7 @@ def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]:
             return lend(view, policy)
         if _is_method(view):
             return _Method(view, policy)
-        return _guarded(view, policy, declared=declared_non_atomic(view))
+        return _guarded(view, policy)
 
     return decorate
 
@@ -77,7 +77,8 @@ def _refuse_access_decorator(view: Any, name: str) -> None:
         )
 
 
-def _guarded(view: Callable[..., Any], policy: Policy, *, declared: set[str]) -> Callable[..., Any]:
+def _guarded(view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Guard a view. `on` is what carries `@non_atomic_requests`, if not the view: a class's dispatch."""
     if iscoroutinefunction(view):
         return _guarded_async(view, policy)
 
@@ -89,7 +90,8 @@ def _guarded(view: Callable[..., Any], policy: Policy, *, declared: set[str]) ->
             from .rest_framework.functions import run_inside
 
             return run_inside(source, policy, call)
-        return run(source, policy, call, source=source, declared=declared)
+        # Asked now, since a @non_atomic_requests may stand above us.
+        return run(source, policy, call, source=source, declared=declared_non_atomic(on or guarded))
 
     setattr(guarded, POLICY, policy)
     return leave_atomic_requests(guarded)
@@ -132,6 +134,11 @@ class _Method:
         self.method = method
         self.policy = policy
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        raise ImproperlyConfigured(
+            "A method_decorator above @idempotent() hides it from its class. Swap the two lines."
+        )
+
     def __set_name__(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self.method)
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
@@ -163,7 +170,7 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     declared = declared_non_atomic(dispatch)
     for name in names:
         _refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
-        setattr(cls, name, _guarded(getattr(cls, name), policy, declared=declared))
+        setattr(cls, name, _guarded(getattr(cls, name), policy, on=dispatch))
     if any(iscoroutinefunction(getattr(cls, name)) for name in names):
         return  # Django itself refuses ATOMIC_REQUESTS for async views
 

@@ -23,7 +23,7 @@ ROUNDS = 2
 
 
 class Observer(Protocol):
-    """Who is told what happened. `event` is one of `EVENTS`."""
+    """Who is told what happened. `event` is one of `EVENTS`. From async code its coroutine `asend` is, if it has one."""
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
 
@@ -71,7 +71,8 @@ class Operation:
                 while admitted and isinstance(verdict, Busy) and time.monotonic() < deadline:
                     time.sleep(PAUSE)
                     verdict = self._try()
-        return self._opened(verdict)
+        self._tell(self._opened(verdict), self)
+        return verdict
 
     async def aopen(self, *, wait: float = 0.0) -> Verdict:
         """See open(). Waiting holds no thread."""
@@ -80,7 +81,8 @@ class Operation:
         while isinstance(verdict, Busy) and time.monotonic() < deadline:
             await asyncio.sleep(PAUSE)
             verdict = await self._atry()
-        return self._opened(verdict)
+        await self._atell(self._opened(verdict))
+        return verdict
 
     def _try(self) -> Verdict:
         for _ in range(ROUNDS):
@@ -121,20 +123,14 @@ class Operation:
                 self._hold.give_up()
             return verdict
 
-    def _opened(self, verdict: Verdict) -> Verdict:
-        match verdict:
-            case Execute():
-                self.run = verdict
-                if not self._hold.joins and not self.store.is_joined():
-                    heartbeat.watch(self)
-                self._tell("taken_over" if verdict.takeover else "claimed", self)
-            case Replay():
-                self._tell("replayed", self)
-            case Busy():
-                self._tell("busy", self)
-            case Mismatch():
-                self._tell("mismatched", self)
-        return verdict
+    def _opened(self, verdict: Verdict) -> str:
+        """Take note of a verdict, and say which event it is."""
+        if isinstance(verdict, Execute):
+            self.run = verdict
+            if not self._hold.joins and not self.store.is_joined():
+                heartbeat.watch(self)
+            return "taken_over" if verdict.takeover else "claimed"
+        return _EVENT_OF_VERDICT[type(verdict)]
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -193,9 +189,10 @@ class Operation:
         try:
             settled = await self.store.asettle(self.ticket, settlement)
         except IdempotencyError as error:
-            self._tell("lost", self, error)
+            await self._atell("lost", error)
         else:
-            self._told(leave if settled else None)
+            if settled or self.lost is None:
+                await self._atell(_EVENT_OF[leave if settled else None])
 
     def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
@@ -243,11 +240,19 @@ class Operation:
         assert self.run is not None, "settle() follows an open() that said Execute"
         return rules.settlement(leave, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
 
+    async def _atell(self, event: str, error: BaseException | None = None) -> None:
+        tell = getattr(self._tell, "asend", None)
+        if tell is None:
+            self._tell(event, self, error)
+        else:
+            await tell(event, self, error)
+
     def _told(self, leave: Leave | None) -> None:
         if leave is not None or self.lost is None:  # the heartbeat has told already
             self._tell(_EVENT_OF[leave], self)
 
 
+_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched"}
 _EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}
 
 _counting = threading.Lock()

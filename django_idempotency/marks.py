@@ -17,9 +17,20 @@ def view_class(callback: Any) -> Any:
     return getattr(callback, "cls", None) or getattr(callback, "view_class", None)
 
 
-def is_exempt(callback: Any) -> bool:
-    """Has `@idempotency_exempt` been put on the view or on its class?"""
-    return hasattr(callback, EXEMPT) or hasattr(view_class(callback), EXEMPT)
+def handler_of(callback: Any, method: str) -> Any:
+    """Return what a class handles a method with, or `None`. DRF's viewsets map methods to actions."""
+    cls, name = view_class(callback), method.lower()
+    if cls is None or name not in cls.http_method_names:
+        return None
+    actions = getattr(callback, "actions", None) or {}
+    return getattr(cls, actions.get(name, name), None)
+
+
+def is_exempt(callback: Any, method: str = "") -> bool:
+    """Has `@idempotency_exempt` been put on the view, on its class, or on the handler of this method?"""
+    handler = handler_of(callback, method)
+    views = (callback, view_class(callback), handler, below_api_view(handler))
+    return any(hasattr(view, EXEMPT) for view in views)
 
 
 def has_own_door(callback: Any, method: str) -> bool:
@@ -29,14 +40,8 @@ def has_own_door(callback: Any, method: str) -> bool:
     cls = view_class(callback)
     if hasattr(cls, "get_idempotency_policy"):
         return True
-    handler = getattr(cls, method.lower(), None)
+    handler = handler_of(callback, method)
     return hasattr(handler, POLICY) or hasattr(below_api_view(handler), POLICY)
-
-
-def has_handler(callback: Any, method: str) -> bool:
-    """Has the class behind an `as_view()` a handler for a method? DRF's viewsets map theirs to actions."""
-    cls, name = view_class(callback), method.lower()
-    return name in (getattr(callback, "actions", None) or ()) or hasattr(cls, name)
 
 
 def below_api_view(handler: Any) -> Any:

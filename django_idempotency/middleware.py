@@ -7,6 +7,7 @@ It stands after every middleware that has a `process_view`, since what those ref
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
@@ -15,6 +16,7 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from . import conf
+from .access import may_still_enter
 from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
 from .errors import ConfigurationError, Problem
@@ -23,12 +25,15 @@ from .http.exchange import Exchange, key_of, terms_of
 from .http.keys import carries_key
 from .http.problems import problem_response
 from .http.running import opened
-from .marks import has_handler, has_own_door, is_exempt
+from .marks import has_own_door, is_exempt
 from .transactions import leave_while_held
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not one of a door further in.
 _OUTER = "_idempotency_outer"
+#: On a request: where its __call__ will settle it.
+_SETTLES = "_idempotency_settles"
+IN_THREAD, IN_LOOP = "in this thread", "in the event loop"
 
 
 class IdempotencyMiddleware:
@@ -55,6 +60,7 @@ class IdempotencyMiddleware:
     # --------------------------------------------------------------------------------------------------- the answer
 
     def _call(self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
+        setattr(request, _SETTLES, IN_THREAD)
         try:
             response = get_response(request)
         except BaseException as error:
@@ -72,6 +78,7 @@ class IdempotencyMiddleware:
         if not self._runs_async(request):
             # One hop: claim, view, settle and COMMIT in one thread call, which a client that leaves cannot cut.
             return await to_the_end(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
+        setattr(request, _SETTLES, IN_LOOP)
         try:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException as error:
@@ -105,14 +112,13 @@ class IdempotencyMiddleware:
         if self._passes(request, callback):
             return None
         if hasattr(callback, "cls"):  # DRF's: the guard belongs behind its authentication and permissions
-            from .rest_framework.lending import is_bare, lent_to_middleware
+            from .rest_framework.lending import run_lent
 
-            if not has_handler(callback, request.method or "") and not is_bare(callback):
-                return None  # cache_page(…)(ListView.as_view()), say: nothing to guard, it answers 405
-            lent: HttpResponseBase = lent_to_middleware(callback)(request, *args, **kwargs)
+            lent: HttpResponseBase | None = run_lent(callback, request, args, kwargs)
             return lent
         try:
-            exchange = self._admit(request, getattr(request, "user", None))
+            self._require_settling(request, IN_THREAD)
+            exchange = self._admit(request, callback, args, kwargs, getattr(request, "user", None))
             if exchange is None:
                 return None
             leave_while_held(callback)
@@ -129,15 +135,9 @@ class IdempotencyMiddleware:
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         try:
-            exchange = self._admit(request, await request.auser() if hasattr(request, "auser") else None)
-            if exchange is None:
-                return None
-            if exchange.operation.ticket.guarantee is Guarantee.ATOMIC:
-                raise ConfigurationError(
-                    f'{callback.__qualname__} is async and cannot be "atomic". Put @idempotent(guarantee="lease") on it, '
-                    "or @idempotency_exempt."
-                )
-            return self._opened(request, exchange, await opened(exchange))
+            user = await request.auser() if hasattr(request, "auser") else None
+            exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
+            return None if exchange is None else self._opened(request, exchange, await opened(exchange))
         except Problem as problem:
             return problem_response(problem)
 
@@ -148,14 +148,35 @@ class IdempotencyMiddleware:
 
     def _passes(self, request: HttpRequest, callback: Any) -> bool:
         """Does the request pass, since it has nothing to guard, or a door nearer to the view?"""
-        if not self._concerns(request) and (request.method in SAFE_METHODS or not conf.get("REQUIRED")):
+        method = request.method or ""
+        if method in SAFE_METHODS or not (carries_key(request) or conf.get("REQUIRED")):
             return True
-        return is_exempt(callback) or has_own_door(callback, request.method or "")
+        if method not in {name.upper() for name in conf.get("METHODS")}:
+            return True
+        return is_exempt(callback, method) or has_own_door(callback, method)
 
-    def _admit(self, request: HttpRequest, user: Any) -> Exchange | None:
+    def _admit(
+        self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
+    ) -> Exchange | None:
         if (key := key_of(request, _POLICY)) is None:
             return None
-        return Exchange.of(request, terms_of(_POLICY), key=key, user=user, source=request, strict=False)
+        terms = terms_of(_POLICY)
+        if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or hasattr(callback, "cls")):
+            name = getattr(callback, "__qualname__", repr(callback))
+            raise ConfigurationError(
+                f"The middleware cannot guard {name}, which is async: not atomically, and not behind the checks of an "
+                'async REST framework. Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.'
+            )
+        may_replay = partial(may_still_enter, request, callback, args, kwargs)
+        return Exchange.of(request, terms, key=key, user=user, source=request, strict=False, may_replay=may_replay)
+
+    def _require_settling(self, request: HttpRequest, how: str) -> None:
+        """Open no guard that nobody would close: __call__ must have seen the key, and the same view."""
+        if getattr(request, _SETTLES, None) != how and carries_key(request):
+            raise ConfigurationError(
+                "A middleware behind IdempotencyMiddleware has changed the key or the URLconf of this request. "
+                "Put IdempotencyMiddleware last in MIDDLEWARE."
+            )
 
     def _opened(
         self, request: HttpRequest, exchange: Exchange, answer: HttpResponseBase | None

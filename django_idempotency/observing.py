@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from django.dispatch import Signal
+
 from . import signals
 from .core.records import shortened
 from .engine import Operation
@@ -25,21 +27,40 @@ _LOGGED = {
 }
 
 
-def observe(event: str, operation: Operation, error: BaseException | None = None, *, request: Any = None) -> None:
-    """Send the signal of an event and log it. The key is shortened; everything logged was validated."""
+class Observer:
+    """Tells of the events of one request, or of none."""
+
+    def __init__(self, request: Any = None) -> None:
+        self.request = request
+
+    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+        """Log an event and send its signal."""
+        log(event, operation, error)
+        signal: Signal = getattr(signals, event)
+        signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
+
+    async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+        """See __call__(). Receivers may be sync or async, and use the database."""
+        log(event, operation, error)
+        signal: Signal = getattr(signals, event)
+        if signal.receivers:
+            await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
+
+
+def log(event: str, operation: Operation, error: BaseException | None) -> None:
+    """Write one structured record. The key is shortened; everything in it was validated."""
     ticket = operation.ticket
     level, sentence = _LOGGED[event]
-    if logger.isEnabledFor(level):
-        extra = {
-            "event": event,
-            "key": shortened(ticket.key),
-            "scope": ticket.scope,
-            "method": ticket.method,
-            "path": ticket.path,
-            "guarantee": ticket.guarantee.value,
-            "attempt": operation.attempt,
-            "error": type(error).__name__ if error else None,
-        }
-        logger.log(level, sentence, extra={"idempotency": extra})
-    signal = getattr(signals, event)
-    signal.send_robust(sender=Operation, operation=operation, request=request, error=error)
+    if not logger.isEnabledFor(level):
+        return
+    extra = {
+        "event": event,
+        "key": shortened(ticket.key),
+        "scope": ticket.scope,
+        "method": ticket.method,
+        "path": ticket.path,
+        "guarantee": ticket.guarantee.value,
+        "attempt": operation.attempt,
+        "error": type(error).__name__ if error else None,
+    }
+    logger.log(level, sentence, extra={"idempotency": extra})

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, TypeVar
 
 from django.db import connections, transaction
+from django.http import HttpRequest
 
 from .stores.holding import held_aliases
 
@@ -40,6 +41,11 @@ EVERYTHING = EveryAlias()
 def declared_non_atomic(view: Any) -> set[str]:
     """Return the aliases that the project itself has taken out by `@non_atomic_requests`."""
     return set(getattr(view, "_non_atomic_requests", ()))
+
+
+def declared_for(request: HttpRequest) -> set[str]:
+    """Return what the project has taken out for the view that a request was resolved to."""
+    return declared_non_atomic(getattr(getattr(request, "resolver_match", None), "func", None))
 
 
 def leave_atomic_requests(view: View) -> View:

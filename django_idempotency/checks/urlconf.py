@@ -10,7 +10,7 @@ from django.conf import settings
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from ..core.policy import SAFE_METHODS, Policy
-from ..marks import POLICY, UNSAFE_HANDLERS, below_api_view, has_handler, view_class
+from ..marks import POLICY, UNSAFE_HANDLERS, below_api_view, handler_of, view_class
 from .catalogue import shown
 
 
@@ -56,7 +56,7 @@ def name_of(callback: Any) -> str:
 def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may answer: all, if nothing says otherwise."""
     if class_of(callback) is not None:
-        return [name for name in UNSAFE_HANDLERS if has_handler(callback, name)]
+        return [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
     allowed = _required_methods(callback)
     return list(UNSAFE_HANDLERS) if allowed is None or allowed - SAFE_METHODS else []
 

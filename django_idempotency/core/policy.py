@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -67,6 +68,11 @@ class Policy:
     methods: Collection[str] = FROM_SETTINGS
 
     def __post_init__(self) -> None:
+        for name, value in self.given().items():
+            if inspect.iscoroutinefunction(value):
+                raise ValueError(
+                    f"Policy({name}={value!r}): {name} is a sync function; its coroutine would count as true."
+                )
         for name, (accepts, expected) in _FIELDS.items():
             value = getattr(self, name)
             if value is not MISSING and not accepts(value):

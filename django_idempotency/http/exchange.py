@@ -6,10 +6,11 @@ A door decides *where* the guard stands. Everything else is here: who is asked, 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timezone
-from functools import partial
 from typing import Any, NoReturn
 
+from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.encoding import escape_uri_path
@@ -31,7 +32,7 @@ from ..errors import (
     ScopeRequired,
     StoreUnavailable,
 )
-from ..observing import observe
+from ..observing import Observer
 from ..registry import stores
 from .fingerprint import fingerprint
 from .keys import carries_key, read_key, scope_of
@@ -120,9 +121,20 @@ class Exchange:
     `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view would.
     """
 
-    def __init__(self, request: HttpRequest, policy: Policy, *, key: str, scope: str, source: Any) -> None:
+    def __init__(
+        self,
+        request: HttpRequest,
+        policy: Policy,
+        *,
+        key: str,
+        scope: str,
+        source: Any,
+        may_replay: Callable[[], bool] | None = None,
+    ) -> None:
         self.request = request
         self.policy = policy
+        self._may_replay = may_replay
+        self._observer = Observer(request)
         self.degraded = False
         #: Set by a door that sees an exception only after it has become a response.
         self.raised: Exception | None = None
@@ -149,22 +161,33 @@ class Exchange:
         self.operation = Operation(
             store,
             ticket,
-            partial(observe, request=request),
+            self._observer,
             hold_failures=guarantee is Guarantee.LEASE and policy.on_failure == "hold",
         )
         self.handle = RequestIdempotency(self.operation)
 
     @classmethod
     def of(
-        cls, request: HttpRequest, policy: Policy, *, key: str, user: Any, source: Any, strict: bool = True
+        cls,
+        request: HttpRequest,
+        policy: Policy,
+        *,
+        key: str,
+        user: Any,
+        source: Any,
+        strict: bool = True,
+        may_replay: Callable[[], bool] | None = None,
     ) -> Exchange | None:
-        """Make the exchange of a keyed request. A key that belongs to nobody: `None`, or if `strict` `ScopeRequired`."""
+        """Make the exchange of a keyed request. A key that belongs to nobody: `None`, or if `strict` `ScopeRequired`.
+
+        `may_replay` asks again what the view would have asked before a replay.
+        """
         scope = scope_of(request, user, policy, key)
         if scope is None:
             if strict:
                 raise ScopeRequired
             return None
-        return cls(request, policy, key=key, scope=scope, source=source)
+        return cls(request, policy, key=key, scope=scope, source=source, may_replay=may_replay)
 
     @property
     def atomic_alias(self) -> str | None:
@@ -192,8 +215,10 @@ class Exchange:
         try:
             verdict = await self.operation.aopen(wait=self._patience)
         except StoreUnavailable as error:
-            self._go_without_store(error)
+            await sync_to_async(self._go_without_store)(error)
             return None
+        if isinstance(verdict, Replay):  # the project is asked, and may ask a database
+            return await sync_to_async(self._answer)(verdict)
         return self._answer(verdict)
 
     @property
@@ -206,17 +231,22 @@ class Exchange:
                 self._mark()
                 return None
             case Replay(outcome=outcome):
-                authorize = self.policy.authorize_replay
-                if authorize is not None and not authorize(self.request, outcome):
-                    raise ReplayRefused
+                self._authorize(outcome)
                 return rebuild(outcome)
             case Busy(retry_after=retry_after):
                 raise InProgress(headers={"Retry-After": str(retry_after)})
             case Mismatch():
                 raise RequestMismatch
 
+    def _authorize(self, outcome: Outcome) -> None:
+        authorize = self.policy.authorize_replay
+        if self._may_replay is not None and not self._may_replay():
+            raise ReplayRefused
+        if authorize is not None and authorize(self.request, outcome) is not True:
+            raise ReplayRefused
+
     def _go_without_store(self, error: StoreUnavailable) -> None:
-        observe("unavailable", self.operation, error, request=self.request)
+        self._observer("unavailable", self.operation, error)
         if self.policy.on_store_failure == "closed":
             raise error
         self.degraded = True

@@ -153,7 +153,7 @@ def _body(http: HttpRequest) -> Iterator[bytes]:
         raise RawPostDataException
     # Longer than what Django would hold in memory, and perhaps never read as `body`: read it as the stream that it
     # is, and lay a copy in its place. A view that asks for `body` gets its RequestDataTooBig as ever.
-    copy = SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115 - closed with the request
+    copy = SpooledTemporaryFile(settings.FILE_UPLOAD_MAX_MEMORY_SIZE, dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
     while chunk := http.read(CHUNK):
         copy.write(chunk)
         yield chunk

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from django.conf import settings
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
@@ -48,14 +49,14 @@ def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) 
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Does it go to LOGIN_URL, or say to come back to this very address, as Django's access decorators do?"""
+    """Does it go to LOGIN_URL, or is it to come back to this very address next, as Django's access decorators say?"""
     if response.status_code not in (302, 303, 307):
         return False
     address, _, query = response.headers.get("Location", "").partition("?")
     if address and address == _login_address():
         return True
     here = request.get_full_path()
-    return any(_ORIGIN.sub("", value) == here for _, value in parse_qsl(query))
+    return any(name == REDIRECT_FIELD_NAME and _ORIGIN.sub("", value) == here for name, value in parse_qsl(query))
 
 
 def _login_address() -> str:

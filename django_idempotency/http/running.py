@@ -69,7 +69,7 @@ async def arun(
             terms = terms_of(policy)
             if terms.guarantee == Guarantee.ATOMIC:
                 raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
-            exchange = Exchange.of(request, terms, key=key, user=user, source=request)
+            exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
         answer = None if exchange is None else await opened(exchange)
     except Problem as problem:
         return problem_response(problem)

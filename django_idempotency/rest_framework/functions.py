@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.http.response import HttpResponseBase
 
-from ..core.policy import Policy
+from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.keys import carries_key
 from ..http.running import run
@@ -21,7 +21,8 @@ from .problems import IdempotencyException
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Run a DRF function under guard, exceptions answered and the response finished as its view would."""
     view = request.parser_context["view"]
-    if carries_key(request._request) and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
+    keyed = request.method not in SAFE_METHODS and carries_key(request._request)
+    if keyed and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
         raise ImproperlyConfigured(
             "@idempotent() below @api_view stands inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
         )

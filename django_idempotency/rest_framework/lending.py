@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.template.response import SimpleTemplateResponse
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
+from ..marks import handler_of
 from .mixins import IdempotentViewMixin
 
 
@@ -23,7 +26,7 @@ def lent_class(cls: type[Any], policy: Policy, *, strict: bool = True) -> type[A
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "idempotency": policy,
-        "idempotency_strict": strict,
+        "_idempotency_strict": strict,
     }
     return type(cls.__name__, (IdempotentViewMixin, cls), members)
 
@@ -55,10 +58,35 @@ def lent_to_middleware(callback: Any) -> Any:
     return lend(callback, Policy(), strict=False)
 
 
+def run_lent(callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer for the middleware, from its process_view. What the view raises reaches every process_exception."""
+    if handler_of(callback, request.method or "") is None and not is_bare(callback):
+        return None  # cache_page(…)(ListView.as_view()), say: nothing to guard, it answers 405
+    lent = lent_to_middleware(callback)
+    try:
+        return lent(request, *args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - raised again, where Django shows it to the middlewares
+        return _Raising(error)
+
+
+class _Raising(SimpleTemplateResponse):
+    """Raises where Django renders: there it asks `process_exception`, which it does not after a `process_view`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__("")
+        self.error = error
+
+    def render(self) -> NoReturn:
+        raise self.error
+
+
 def is_bare(callback: Any) -> bool:
-    """Is this what `as_view()` returned, with nothing around it? Told by the code of each layer."""
+    """Is this what `as_view()` returned, with nothing around it? Told by the code of its outermost layers.
+
+    Further in, `as_view()` has copied what decorates `dispatch`, which stays inside the view.
+    """
     layers = _layers(callback)
-    return any(layers == _layers(view) for view in _references())
+    return any(layers[: len(bare)] == bare for bare in map(_layers, _references()))
 
 
 @lru_cache(maxsize=1)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.exchange import Exchange, key_of, terms_of
 from ..http.keys import carries_key
+from ..http.problems import problem_response
 from ..http.responses import render
-from ..transactions import EVERYTHING, atomic_requests, declared_non_atomic, leave_atomic_requests
+from ..marks import EXEMPT
+from ..transactions import EVERYTHING, atomic_requests, declared_for, leave_atomic_requests
 from . import problems
 from .problems import IdempotencyException
 
@@ -33,7 +35,7 @@ class IdempotentViewMixin(Base):
     #: The terms of every action; or override `get_idempotency_policy()`.
     idempotency: Policy = Policy()
     #: Is a key without a principal refused? The middleware, which lends this mixin, lets such a request through.
-    idempotency_strict = True
+    _idempotency_strict = True
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
@@ -46,40 +48,60 @@ class IdempotentViewMixin(Base):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
-        declared = declared_non_atomic(type(self).dispatch)
+        declared = declared_for(request)
         name = (request.method or "").lower()
         handler = getattr(self, name, None) if name in self.http_method_names else None
-        if handler is None or request.method in SAFE_METHODS:
+        if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
             with atomic_requests(declared):
                 return super().dispatch(request, *args, **kwargs)
         guard = _Guard(self, handler, declared)
         setattr(self, name, functools.wraps(handler)(guard))
         try:
-            # With a key the handler opens them, inside the guard.
+            # With a key, initial() and the handler open them each: the claim is committed in between.
             with atomic_requests(EVERYTHING if carries_key(request) else declared):
                 response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
             if guard.exchange is not None:
                 render(response)
+        except _Answered as answered:
+            return answered.response
         except BaseException as error:
             if guard.exchange is not None:
                 guard.exchange.fail(error)
             raise
-        return response if guard.exchange is None else self._settle(guard.exchange, response)
+        return response if guard.exchange is None else _settled(self, guard.exchange, response)
 
-    def _settle(self, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
-        try:
-            return exchange.settle(response)
-        except Problem as problem:
-            answer = self.handle_exception(IdempotencyException(problem))
-            answer = self.finalize_response(self.request, answer, *self.args, **self.kwargs)
-            render(answer)
-            return answer
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Authenticate, permit and throttle, in the transaction that ATOMIC_REQUESTS asks for."""
+        http = request._request
+        keyed = http.method not in SAFE_METHODS and carries_key(http)
+        with atomic_requests(declared_for(http) if keyed else EVERYTHING):
+            super().initial(request, *args, **kwargs)
 
     def handle_exception(self, exc: Exception) -> Any:
         """Answer our own problems; all else is DRF's."""
         if isinstance(exc, IdempotencyException):
             return problems.answer(self, exc)
         return super().handle_exception(exc)
+
+
+class _Answered(BaseException):
+    """Leaves DRF's dispatch with an answer that is finished: no exception handler and no finalize_response is for it."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        super().__init__()
+        self.response = response
+
+
+def _settled(view: IdempotentViewMixin, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+    try:
+        return exchange.settle(response)
+    except Problem as problem:
+        if problems.has_own_handler(view):
+            answer = view.handle_exception(IdempotencyException(problem))
+            answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
+            render(answer)
+            return cast("HttpResponseBase", answer)
+        return problem_response(problem)
 
 
 class _Guard:
@@ -93,33 +115,26 @@ class _Guard:
 
     def __call__(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         try:
-            replayed = self._open(request)
+            self._open(request)
         except Problem as problem:
-            raise IdempotencyException(problem) from problem
-        if replayed is not None:
-            return replayed
+            if problems.has_own_handler(self._view):
+                raise IdempotencyException(problem) from problem
+            raise _Answered(problem_response(problem)) from problem
         alias = self.exchange.atomic_alias if self.exchange is not None else None
         declared = self._declared if carries_key(request._request) else EVERYTHING  # dispatch() has opened them
         with atomic_requests(declared, but=alias):
             return self._handler(request, *args, **kwargs)
 
-    def _open(self, request: Request) -> HttpResponseBase | None:
+    def _open(self, request: Request) -> None:
         http = request._request
         policy = self._view.get_idempotency_policy()
         key = key_of(http, policy)
         if key is None:
-            return None
-        exchange = Exchange.of(
-            http,
-            terms_of(policy),
-            key=key,
-            user=request.user,
-            source=request,
-            strict=self._view.idempotency_strict,
-        )
+            return
+        strict = self._view._idempotency_strict  # noqa: SLF001 - ours, named so that no project has it by chance
+        exchange = Exchange.of(http, terms_of(policy), key=key, user=request.user, source=request, strict=strict)
         if exchange is None:
-            return None
-        answer = exchange.open()
-        if answer is None:
-            self.exchange = exchange
-        return answer
+            return
+        if (answer := exchange.open()) is not None:
+            raise _Answered(answer)
+        self.exchange = exchange

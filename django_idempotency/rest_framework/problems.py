@@ -21,12 +21,16 @@ class IdempotencyException(APIException):
         super().__init__(document["detail"], problem.code)
 
 
+def has_own_handler(view: Any) -> bool:
+    """Has the project set EXCEPTION_HANDLER? Then that answers."""
+    return view.get_exception_handler() is not exception_handler
+
+
 def answer(view: Any, exception: IdempotencyException) -> Any:
     """Answer a problem: through the project's exception handler, or as a problem document."""
-    handler = view.get_exception_handler()
-    if handler is exception_handler:
+    if not has_own_handler(view):
         return problems.problem_response(exception.problem)
-    response = handler(exception, view.get_exception_handler_context())
+    response = view.get_exception_handler()(exception, view.get_exception_handler_context())
     if response is None:
         raise exception
     for name, value in problems.headers(exception.problem).items():

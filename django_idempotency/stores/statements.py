@@ -33,12 +33,12 @@ class Statements:
         self.dialect = dialect(connection)
         quote = connection.ops.quote_name
         self._table = quote(IdempotencyRecord._meta.db_table)
-        self._columns = ", ".join(quote(field.column) for field in _FIELDS)
+        self._columns = ", ".join(quote(str(field.column)) for field in _FIELDS)
         # lru_cache on the instance: a few variants each
         self._insert = lru_cache(maxsize=None)(self._build_insert)
         self._update = lru_cache(maxsize=None)(self._build_update)
         self._quote = quote
-        self._types = {field.name: str(field.db_type(connection)) for field in _FIELDS}
+        self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
         self._select = f"SELECT {self._columns}, {self.dialect.clock} FROM {self._table} {self._where_id}"
         self._native_uuid = connection.features.has_native_uuid_field

@@ -310,8 +310,8 @@ def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("fields", "code", "typed"),
     [
-        ({"ttl": 10}, "E035", "Type both fields"),  # LEASE is 30
-        ({"lease": 86400}, "E035", "Type both fields"),  # TTL is 86400
+        ({"ttl": 10, "guarantee": "lease"}, "E035", "Type both fields"),  # LEASE is 30
+        ({"lease": 86400, "guarantee": "lease"}, "E035", "Type both fields"),  # TTL is 86400
         ({"ttl": 0.5, "lease": 0.1}, "E035", "Type both fields"),  # CLAIM_LEASE is 1
         ({"store": "outsid"}, "E036", 'store="outside"'),
         ({"store": "outside"}, "E037", 'guarantee="lease"'),

@@ -31,6 +31,20 @@ def test_a_dead_owner_is_taken_over_after_its_lease(
     assert_replay(stranger.post(fleet, DOOR, fault.key), answer)
 
 
+def test_a_living_owner_is_not_taken_over(fleet: Server, stranger: Customer, faults: Faults) -> None:
+    """The heartbeat renews its lease, more than once around: 409 all the while, then the replay."""
+    fault = faults(new_key(), "viewing", "pause")
+    first = stranger.begin(fleet, DOOR, fault.key)
+    fault.await_reached()
+    began = record(fault.key)
+    while record(fault.key).lease_until < began.lease_until + (began.lease_until - began.created_at):
+        assert_busy(stranger.post(fleet, DOOR, fault.key))
+    fault.go_on()
+    assert_first(first.result())
+    assert_replay(stranger.post(fleet, DOOR, fault.key), first.result())
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
+
+
 def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faults) -> None:
     """What is settled is remembered: a replay, at once."""
     fault = faults(new_key(), "settled", "kill")

@@ -138,6 +138,25 @@ def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Custo
 
 
 @needs_server
+@pytest.mark.parametrize("point", ["viewing", "settled", "committing"])
+def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, point: str) -> None:
+    """It goes away under the view and does not come back for the rollback: 503, and a later retry runs."""
+    fault = faults(new_key(), point, "pause")
+    first = stranger.begin(far, "/open/decorator/", fault.key)
+    fault.await_reached()
+    proxy.cut()
+    try:
+        fault.go_on()
+        assert first.result().status_code == 503
+        assert int(first.result().headers["Retry-After"]) >= 1
+    finally:
+        proxy.mend()
+    answer, _ = stranger.insist(far, "/open/decorator/", fault.key)
+    assert_first(answer)
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+@needs_server
 def test_cut_off_after_commit(fleet: Server, customer: Customer, faults: Faults) -> None:
     """A session that ends after COMMIT changes nothing: 201, or on MariaDB, where Django has one more word with it before
     it calls a transaction committed, `outcome-unknown`; and a replay for whoever asks again."""

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 DOORS = ("/open/middleware/", "/open/decorator/")
 
 
-@pytest.mark.parametrize(
-    "at", [(point, door) for point in ("claimed", "viewing", "settled") for door in DOORS], ids=str
-)
+@pytest.mark.parametrize("at", [(point, door) for point in ("viewing", "settled") for door in DOORS], ids=str)
 def test_uvicorn_gives_up_on_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
@@ -56,7 +54,7 @@ def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, fau
     assert answer.json()["attempt"] == 2
 
 
-@pytest.mark.parametrize("point", ["claimed", "viewing", "settled"])
+@pytest.mark.parametrize("point", ["viewing", "settled"])
 def test_gunicorn_waits_no_longer(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, point: str
 ) -> None:
