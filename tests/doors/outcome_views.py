@@ -44,7 +44,7 @@ def swallow_raw_error() -> None:
         pass
 
 
-def end(request: HttpRequest, how: str) -> HttpResponse:
+def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: PLR0911 - one line an ending
     """Write, then end as `how` says."""
     write()
     handle = getattr(request, "idempotency", None)
