@@ -101,6 +101,13 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
     # ---- Routes
+    "E023": (
+        (
+            "IdempotencyMiddleware stands before %(other)s, whose process_exception may answer for a view that raised: "
+            "its writes would be kept as if it had succeeded."
+        ),
+        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
+    ),
     "E030": (
         '%(view)s is async, and no transaction can cover it: it cannot be "atomic".',
         'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',

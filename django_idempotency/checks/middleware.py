@@ -35,8 +35,14 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
             continue
         if _authenticates(middleware):
             yield finding("E022", other=path)
-        elif inspect.isclass(middleware) and hasattr(middleware, "process_view"):
+        elif _has(middleware, "process_view"):
             yield finding("E020", other=path)
+        elif _has(middleware, "process_exception"):
+            yield finding("E023", other=path)
+
+
+def _has(middleware: Any, hook: str) -> bool:
+    return inspect.isclass(middleware) and hasattr(middleware, hook)
 
 
 def _authenticates(middleware: Any) -> bool:

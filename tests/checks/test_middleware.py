@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.middleware import AuthenticationMiddleware
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from pytest_django import Settings
 
 from django_idempotency.checks.middleware import check_middleware
@@ -31,6 +31,13 @@ class OwnUser(AuthenticationMiddleware):
     """A project's own."""
 
 
+class Apologetic:
+    """Answers for a view that raised."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse:
+        raise AssertionError
+
+
 def by_function(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     return get_response
 
@@ -51,6 +58,7 @@ class Explosive:
         ([SESSION, OURS, USER], {"E022": USER}),
         ([OURS, f"{HERE}.OwnUser"], {"E022": f"{HERE}.OwnUser"}),
         ([OURS, USER, CSRF], {"E022": USER, "E020": CSRF}),
+        ([OURS, f"{HERE}.Apologetic"], {"E023": f"{HERE}.Apologetic"}),
         ([CSRF, USER, OURS, OURS], {"E021": OURS}),
         ([CSRF, USER, OURS, f"{HERE}.Subclass"], {"E021": OURS}),
         ([OURS, CSRF, OURS], {"E021": OURS, "E020": CSRF}),
@@ -73,6 +81,7 @@ def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, 
         [SESSION, CSRF, USER],  # without ours, no order is wrong
         [SESSION, CSRF, USER, LOGIN, OURS],
         [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
+        [f"{HERE}.Apologetic", OURS],
         [CSRF, USER, OURS, f"{HERE}.Explosive"],
         [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django's to report
     ],

@@ -1,0 +1,369 @@
+"""Stacks, classes and decorators that do not fit: each ends as without a key, or in an error that says what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction
+from django.contrib.auth.decorators import login_required, permission_required, user_passes_test
+from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin
+from django.contrib.auth.models import Permission, User
+from django.db import connection, connections, transaction
+from django.dispatch import receiver
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.test import AsyncClient
+from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.vary import vary_on_cookie
+from rest_framework import viewsets
+from rest_framework.decorators import action, api_view
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.signals import claimed, completed
+
+from .conftest import CHARGE, KEY, Connect, effects
+from .outcome_views import write
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+PERMISSION = "django_idempotency.view_idempotencyrecord"
+
+
+def answer(request: Any, status: int = 201) -> JsonResponse:
+    write()
+    return JsonResponse(
+        {"guarded": hasattr(request, "idempotency"), "atomic": connection.in_atomic_block}, status=status
+    )
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    return answer(request)
+
+
+def receipt(request: HttpRequest) -> HttpResponse:
+    write()
+    return redirect("/receipt/1/?back=/receipt/")
+
+
+class Permitted(PermissionRequiredMixin, View):
+    permission_required = PERMISSION
+    raise_exception = True
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+class AsksTheUser(UserPassesTestMixin, View):
+    def test_func(self) -> bool:
+        return User.objects.get(pk=self.request.user.pk).has_perm(PERMISSION)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+def allowed(user: Any) -> bool:
+    return User.objects.get(pk=user.pk).has_perm(PERMISSION)
+
+
+class LocksAPermission(BasePermission):
+    """Needs the transaction of ATOMIC_REQUESTS."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return bool(User.objects.select_for_update().filter(pk=request.user.pk))
+
+
+class Wrapping(APIView):
+    """A project's envelope: finalize_response reads `response.data`, and there is a `_settle` of its own."""
+
+    permission_classes = (LocksAPermission,)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        response.data = {"data": response.data}
+        return super().finalize_response(request, response, *args, **kwargs)
+
+    def _settle(self) -> None:
+        raise AssertionError("not yours to call")
+
+    def post(self, request: Request) -> Response:
+        write()
+        return Response({"ok": True}, status=201)
+
+
+class WrappingMixed(IdempotentViewMixin, Wrapping):
+    pass
+
+
+@method_decorator(vary_on_cookie, name="dispatch")
+class DecoratedInside(APIView):
+    def post(self, request: Request) -> Response:
+        write()
+        return Response({}, status=201)
+
+
+class Raising(APIView):
+    def post(self, request: Request) -> Response:
+        write()
+        raise LookupError
+
+
+class ExemptHandler(APIView):
+    @idempotency_exempt
+    def post(self, request: Request) -> Response:
+        return Response({"token": "s3cret"}, status=201)
+
+
+class ExemptMethod(View):
+    @method_decorator(idempotency_exempt)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return JsonResponse({"token": "s3cret"}, status=201)
+
+
+@api_view(["POST"])
+@idempotency_exempt
+def exempt_function(request: Request) -> Response:
+    return Response({"token": "s3cret"}, status=201)
+
+
+class ExemptAction(IdempotentViewMixin, viewsets.ViewSet):
+    @idempotency_exempt
+    @action(detail=False, methods=["post"])
+    def token(self, request: Request) -> Response:
+        return Response({"token": "s3cret"}, status=201)
+
+
+@transaction.non_atomic_requests
+@idempotent()
+def non_atomic(request: HttpRequest) -> HttpResponse:
+    return answer(request)
+
+
+class Mixed(IdempotentViewMixin, APIView):
+    def post(self, request: Request) -> Response:
+        return Response({"atomic": connection.in_atomic_block}, status=201)
+
+
+@idempotent(guarantee="lease", scope=lambda request: User.objects.get().username)
+async def leased(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({}, status=201)
+
+
+async def adrf(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({}, status=201)
+
+
+adrf.cls = APIView  # type: ignore[attr-defined]
+
+urlpatterns = [
+    path("plain/", plain),
+    path("receipt/", receipt),
+    path("by-permission/", permission_required(PERMISSION, raise_exception=True)(plain)),
+    path("by-login-page/", permission_required(PERMISSION, login_url="/login/")(plain)),
+    path("by-test/", login_required(user_passes_test(allowed, login_url="/login/")(plain))),
+    path("by-mixin/", Permitted.as_view()),
+    path("by-test-mixin/", AsksTheUser.as_view()),
+    path("wrapping/", Wrapping.as_view()),
+    path("wrapping-mixed/", WrappingMixed.as_view()),
+    path("decorated-inside/", DecoratedInside.as_view()),
+    path("raising/", Raising.as_view()),
+    path("exempt-handler/", ExemptHandler.as_view()),
+    path("exempt-method/", ExemptMethod.as_view()),
+    path("exempt-function/", exempt_function),
+    path("exempt-action/", ExemptAction.as_view({"post": "token"})),
+    path("non-atomic/", non_atomic),
+    path("non-atomic-mixed/", transaction.non_atomic_requests(Mixed.as_view())),
+    path("mixed/", Mixed.as_view()),
+    path("leased/", leased),
+    path("adrf/", adrf),
+]
+
+
+@pytest.fixture
+def permitted(user: User) -> User:
+    user.user_permissions.add(Permission.objects.get(codename="view_idempotencyrecord"))
+    return user
+
+
+@pytest.mark.parametrize("url", ["by-permission", "by-login-page", "by-test", "by-mixin", "by-test-mixin"])
+def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, url: str) -> None:
+    """Under the middleware, too: what stands around the view is asked again before its answer is shown."""
+    send = connect(f"/{url}/", permitted)
+    assert [send().status_code, send()["Idempotency-Replayed"]] == [201, "true"]
+    permitted.user_permissions.clear()
+    refused = send()
+    assert (refused.status_code, refused.json()["code"]) == (403, "replay-refused")
+    assert effects() == 1
+
+
+def test_a_payment_that_links_back_is_remembered(user: User, connect: Connect) -> None:
+    """Only `next` asks to come back after a login."""
+    send = connect("/receipt/", user)
+    assert [send().status_code, send()["Idempotency-Replayed"], effects()] == [302, "true", 1]
+
+
+@pytest.mark.parametrize("url", ["wrapping", "wrapping-mixed"])
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_projects_envelope(
+    user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch, *, atomic: bool
+) -> None:
+    """A replay and a problem are finished answers; permissions have their transaction; no name of ours collides."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic)
+    send = connect(f"/{url}/", user)
+    if not atomic and connection.vendor != "sqlite":
+        assert send(key=None).status_code == send().status_code == 500  # the permission itself needs a transaction
+        return
+    first, retry = send(), send()
+    assert (first.status_code, first.json()) == (201, {"data": {"ok": True}})
+    assert (retry.content, retry["Idempotency-Replayed"]) == (first.content, "true")
+    assert send({"another": "body"}).json()["code"] == "request-mismatch"
+
+
+def test_what_decorates_dispatch_is_inside(user: User, connect: Connect) -> None:
+    """as_view() shows the decorators of dispatch as its own; they are not around it."""
+    send = connect("/decorated-inside/", user)
+    assert [send().status_code, send()["Idempotency-Replayed"], effects()] == [201, "true", 1]
+
+
+EXEMPT = ["exempt-handler", "exempt-method", "exempt-function", "exempt-action"]
+
+
+@pytest.mark.parametrize("url", EXEMPT)
+def test_exempt_wherever_it_is_written(user: User, connect: Connect, url: str) -> None:
+    """On a handler, below @api_view, on an action: no token is stored."""
+    send = connect(f"/{url}/", user)
+    assert [send().status_code, send().status_code] == [201, 201]
+    assert not IdempotencyRecord.objects.exists()
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize(("url", "atomic"), [("non-atomic", False), ("non-atomic-mixed", False), ("mixed", True)])
+def test_non_atomic_requests_above_us(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, url: str, atomic: bool, key: str | None
+) -> None:
+    """What the project takes out of ATOMIC_REQUESTS stays out; the guard of a keyed request is its own."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    assert connect(f"/{url}/", user)(key=key).json()["atomic"] is (atomic or key is not None)
+
+
+class Witness:
+    """Answers exceptions, as Sentry's or a project's own middleware does."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse:
+        return HttpResponse(f"{type(exception).__name__}", status=418)
+
+
+def test_a_lent_views_exception_reaches_the_middlewares(user: User, connect: Connect, settings: Any) -> None:
+    """With a key as without: process_exception answers, and the writes are gone."""
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
+    send = connect("/raising/", user)
+    assert send().status_code == 418
+    assert (effects(), IdempotencyRecord.objects.get().attempt) == (0, 1)
+    assert send(key=None).content == b"LookupError"
+
+
+def sets_a_key(get_response: Callable[[HttpRequest], Any]) -> Any:
+    """Stand where nobody should: behind ours."""
+
+    def sync(request: HttpRequest) -> Any:
+        request.META["HTTP_IDEMPOTENCY_KEY"] = KEY
+        return get_response(request)
+
+    async def asynchronous(request: HttpRequest) -> Any:
+        request.META["HTTP_IDEMPOTENCY_KEY"] = KEY
+        return await get_response(request)
+
+    if iscoroutinefunction(get_response):
+        return markcoroutinefunction(asynchronous)
+    return sync
+
+
+sets_a_key.sync_capable = sets_a_key.async_capable = True  # type: ignore[attr-defined]
+
+
+def test_a_guard_that_nobody_would_close_is_not_opened(user: User, connect: Connect, settings: Any) -> None:
+    """A key that appears behind our __call__ is an error, not a 201 without its COMMIT."""
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.sets_a_key"]
+    send = connect("/plain/", user)
+    send.client.raise_request_exception = True
+    with pytest.raises(ConfigurationError, match="last in MIDDLEWARE"):
+        send(key=None)
+    assert (connection.in_atomic_block, effects()) == (False, 0)
+
+
+def test_the_same_on_asgi(user: User, settings: Any) -> None:
+    """There the view could run on another thread than the one that settles."""
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.sets_a_key"]
+    client = AsyncClient()
+    client.force_login(user)
+    with pytest.raises(ConfigurationError, match="last in MIDDLEWARE"):
+        async_to_sync(client.post)("/plain/", CHARGE, content_type="application/json")
+    assert (connection.in_atomic_block, effects()) == (False, 0)
+
+
+@pytest.mark.parametrize("url", ["/adrf/"])
+def test_an_async_rest_framework_is_refused(user: User, settings: Any, url: str) -> None:
+    """Its authentication and permissions would come after the replay."""
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
+    client = AsyncClient()
+    client.force_login(user)
+    with pytest.raises(ConfigurationError, match="idempotency_exempt"):
+        async_to_sync(client.post)(url, headers={"Idempotency-Key": KEY})
+
+
+def test_async_receivers_and_a_scope_that_asks_the_database(user: User) -> None:
+    """Signals are awaited in an async view; callables that query run in a thread."""
+    heard: list[str] = []
+
+    async def listen(sender: Any, **_: Any) -> None:
+        heard.append((await User.objects.aget()).username)
+
+    def listen_too(sender: Any, **_: Any) -> None:
+        heard.append(User.objects.get().username)
+
+    client = AsyncClient()
+    with_receivers = [claimed, completed]
+    for signal in with_receivers:
+        receiver(signal)(listen)
+        receiver(signal)(listen_too)
+    try:
+        status = async_to_sync(client.post)("/leased/", headers={"Idempotency-Key": KEY}).status_code
+    finally:
+        for signal in with_receivers:
+            signal.disconnect(listen)
+            signal.disconnect(listen_too)
+    assert (status, heard) == (201, [user.username] * 4)
+    assert IdempotencyRecord.objects.get().scope == f"scope:{user.username}"
+
+
+async def always(request: Any, outcome: Any) -> bool:
+    return False
+
+
+def test_a_coroutine_never_counts_as_true() -> None:
+    """An async authorize_replay would authorise everybody."""
+    with pytest.raises(ValueError, match="sync function"):
+        Policy(authorize_replay=always)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verdict", [False, None, 1, "yes"])
+def test_only_true_authorises(user: User, connect: Connect, settings: Any, verdict: Any) -> None:
+    """A forgotten return refuses."""
+    settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: verdict}
+    send = connect("/plain/", user)
+    assert [send().status_code, send().status_code] == [201, 403]
