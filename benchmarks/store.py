@@ -76,7 +76,7 @@ def verbs(effort: Effort) -> Section:
     known = ticket()
     store.claim(known)
     store.settle(known, settlement(known))
-    select = store._statements.select(known)  # noqa: SLF001 - the statement itself is the base
+    select = store._statements.select(known.id)  # noqa: SLF001 - the statement itself is the base
 
     def claim(guarantee: Guarantee) -> Act:
         return partial(store.claim, ticket(guarantee))

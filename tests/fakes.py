@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django_idempotency.core.records import Record, Settlement, Status, Ticket
 from django_idempotency.engine import Operation
@@ -87,6 +88,9 @@ class FakeStore(BaseStore):
 
     def renew(self, tickets):
         return {ticket.owner for ticket in tickets}
+
+    def look(self, record_id: UUID) -> Record | None:
+        raise NotImplementedError
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         raise NotImplementedError

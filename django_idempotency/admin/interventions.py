@@ -20,7 +20,7 @@ from django.utils.translation import ngettext_lazy
 from ..core.records import Record
 from ..errors import IdempotencyError
 from ..models import IdempotencyRecord
-from ..stores.operating import Intervention
+from ..stores.base import Intervention
 from ..stores.orm import ORMStore
 from .listing import ModelAdmin, Records
 

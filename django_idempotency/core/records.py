@@ -110,6 +110,23 @@ class Record:
     #: Has the claim that returned this record just taken it from an owner who fell silent?
     taken: bool = False
 
+    def ticket(self, *, owner: UUID) -> Ticket:
+        """Return a ticket for this record's key and request, to change it by hand."""
+        return Ticket(
+            id=self.id,
+            scope=self.scope,
+            key=self.key,
+            digest=self.digest,
+            owner=owner,
+            now=self.read_at,
+            lease=0,
+            ttl=0,
+            guarantee=self.guarantee,
+            secret_id=self.secret_id,
+            method=self.method,
+            path=self.path,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:

@@ -224,3 +224,27 @@ def settlement(
         expires_in=ttl if ttl is not None else (ticket.ttl if taken else None),
         new_life=run.new_life,
     )
+
+
+# ----------------------------------------------------------------------------------------------------- for an operator
+
+
+def released(record: Record) -> Settlement | None:
+    """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before."""
+    if record.status is Status.FREE or expired(record):
+        return None
+    return Settlement(status=Status.FREE, fence=record.owner, attempt=record.attempt, digest=record.digest)
+
+
+def expired_now(record: Record) -> Settlement | None:
+    """Say how a record's retention is ended by hand; `None` when it is over."""
+    if expired(record):
+        return None
+    return Settlement(
+        status=record.status,
+        fence=record.owner,
+        attempt=record.attempt,
+        digest=record.digest,
+        outcome=record.outcome,
+        expires_in=0,
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
+from enum import Enum
+from uuid import UUID, uuid4
 
+from ..core import rules
 from ..core.records import Record, Settlement, Ticket
 
 
@@ -43,6 +45,19 @@ class Purged:
     resume: datetime | None
 
 
+#: Called with the record as it stood before an operator's change: to write an audit.
+Audit = Callable[[Record], None]
+
+
+class Intervention(Enum):
+    """How an operator's wish ended."""
+
+    DONE = "done"
+    HELD = "held"  # somebody is at work under the key, or has been a moment ago; nothing was changed
+    ALREADY = "already"  # it was so before; nothing was changed
+    GONE = "gone"  # purged meanwhile
+
+
 class BaseStore(ABC):
     """Keeps records by key. Thread safe, and without any state of a single call.
 
@@ -52,6 +67,8 @@ class BaseStore(ABC):
 
     #: Can `guard` hold a record inside the work's own transaction?
     supports_atomic = False
+    #: Does the store's server delete what has expired by itself, so that there is nothing to purge?
+    expires_natively = False
 
     @abstractmethod
     def claim(self, ticket: Ticket) -> Record:
@@ -87,7 +104,39 @@ class BaseStore(ABC):
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         """Delete up to `limit` records that have expired and are leased by nobody, oldest first, from `since` on."""
 
-    @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+    @abstractmethod
+    def look(self, record_id: UUID) -> Record | None:
+        """Return a record as it stands, for people and tools; `None` when there is none. Changes nothing."""
+
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
         """Hold the record while the work runs; `takeover` never waits for whoever may hold it now."""
-        yield Hold()
+        return nullcontext(Hold())
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call once what this thread has written is committed: at once, where a write is committed by itself."""
+        call()
+
+    # ----------------------------------------------------------------------------------------------- for an operator
+
+    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Make a key free by hand, if nobody holds it: its answer is forgotten, and its request still binds."""
+        return self._intervene(record_id, rules.released, audit)
+
+    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Take a record as expired from now on, if nobody holds it."""
+        return self._intervene(record_id, rules.expired_now, audit)
+
+    def _intervene(self, record_id: UUID, change: Callable[[Record], Settlement | None], audit: Audit) -> Intervention:
+        record = self.look(record_id)
+        if record is None:
+            return Intervention.GONE
+        settlement = change(record)
+        if settlement is None:
+            return Intervention.ALREADY
+        if rules.leased(record):
+            return Intervention.HELD
+        # A new owner token: whoever lost the record to its lease must not settle it after this.
+        if not self.settle(record.ticket(owner=uuid4()), settlement):
+            return Intervention.HELD  # taken since we looked
+        audit(record)
+        return Intervention.DONE

@@ -69,6 +69,11 @@ class MemoryStore(BaseStore):
                     renewed.add(ticket.owner)
             return renewed
 
+    def look(self, record_id: UUID) -> Record | None:
+        with self._lock:
+            known = self._records.get(record_id)
+            return None if known is None else replace(known, read_at=self._clock())
+
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:
             now = self._clock()
@@ -115,12 +120,13 @@ def _settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetim
         owner=ticket.owner,
         attempt=settlement.attempt,
         digest=settlement.digest,
-        completed_at=now if settlement.outcome is not None else None,
+        completed_at=None if settlement.outcome is None else (known.completed_at or now),
         outcome=settlement.outcome,
     )
     if settlement.expires_in is not None:
         record = replace(record, expires_at=now + timedelta(seconds=settlement.expires_in))
     if settlement.new_life:
         taken = {name: getattr(ticket, name) for name in ("guarantee", "secret_id", "method", "path")}
-        record = replace(record, created_at=now, **taken)
+        completed_at = None if settlement.outcome is None else now
+        record = replace(record, created_at=now, completed_at=completed_at, **taken)
     return record

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timezone
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -19,6 +18,7 @@ from ..core import rules
 from ..core.records import Guarantee, Record, Status, Ticket
 from ..errors import LostRace
 from ..models import IdempotencyRecord, InstantField
+from .base import Audit, Intervention
 from .dialects import dialect
 from .purging import due
 
@@ -27,24 +27,12 @@ if TYPE_CHECKING:
 
     from .orm import ORMStore
 
-#: Called with the record as it was locked, in the same transaction as the change: to write an audit.
-Audit = Callable[[Record], None]
-
-
-class Intervention(Enum):
-    """How an operator's wish ended."""
-
-    DONE = "done"
-    HELD = "held"  # somebody is at work under the key, or has been a moment ago; nothing was changed
-    ALREADY = "already"  # it was so before; nothing was changed
-    GONE = "gone"  # purged meanwhile
-
 
 def release(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response, so that the next request runs the work again. Its fingerprint binds as before."""
 
     def change(record: Record) -> dict[str, Any] | None:
-        if record.status is Status.FREE or rules.expired(record):
+        if rules.released(record) is None:
             return None
         cleared = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
         return {"status": Status.FREE.value, **cleared}
@@ -55,7 +43,9 @@ def release(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
 def expire(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
     """End the retention now, so that the next request begins anew, whatever its body."""
     now = clock(connections[store.using])
-    return _intervene(store, record_id, lambda record: None if rules.expired(record) else {"expires_at": now}, audit)
+    return _intervene(
+        store, record_id, lambda record: None if rules.expired_now(record) is None else {"expires_at": now}, audit
+    )
 
 
 def _intervene(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -17,13 +17,12 @@ from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..errors import LostRace, OutcomeUnknown, StoreUnavailable
 from . import faults
-from .base import BaseStore, Hold, Purged
+from .base import Audit, BaseStore, Hold, Intervention, Purged
 from .holding import HELD
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from .operating import Audit, Intervention
     from .statements import Bound, Statements
 
 #: libpq's name for a transaction in which a statement has failed; psycopg 3 and 2 hand it through.
@@ -71,7 +70,7 @@ class ORMStore(BaseStore):
 
     def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
         sql = self._statements
-        record = self._read(connection, sql.select(ticket)) if sql.dialect.reads_first else None
+        record = self._read(connection, sql.select(ticket.id)) if sql.dialect.reads_first else None
         if record is not None:
             return record
         try:
@@ -85,11 +84,11 @@ class ORMStore(BaseStore):
             # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
             if joined or not faults.lost_race(error):
                 raise
-            record = self._read(connection, sql.select(ticket))
+            record = self._read(connection, sql.select(ticket.id))
             if record is None:
                 raise
             return record
-        return self._read(connection, sql.select(ticket, joined=joined))
+        return self._read(connection, sql.select(ticket.id, joined=joined))
 
     # -------------------------------------------------------------------------------------------------------- guard
 
@@ -125,7 +124,7 @@ class ORMStore(BaseStore):
         if connection.features.has_select_for_update:
             return self._read(connection, self._statements.lock(ticket, takeover=takeover))
         self._write(connection, self._statements.touch(ticket))
-        return self._read(connection, self._statements.select(ticket))
+        return self._read(connection, self._statements.select(ticket.id))
 
     # ----------------------------------------------------------------------------------------------- settle, purge
 
@@ -159,6 +158,13 @@ class ORMStore(BaseStore):
 
         with self._translated():
             return purge(self._connection, limit=limit, since=since)
+
+    def look(self, record_id: UUID) -> Record | None:
+        with self._translated():
+            return self._read(self._connection, self._statements.select(record_id))
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        transaction.on_commit(call, using=self.using, robust=True)
 
     # ----------------------------------------------------------------------------------------------- for an operator
 

@@ -45,9 +45,9 @@ class Statements:
 
     # ------------------------------------------------------------------------------------------------------ reading
 
-    def select(self, ticket: Ticket, *, joined: bool = False) -> Bound:
+    def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
         head, tail = self.dialect.joined_read if joined else ("", "")
-        return f"{head}{self._select}{tail}", [self.uuid(ticket.id)]
+        return f"{head}{self._select}{tail}", [self.uuid(record_id)]
 
     def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
         tail = self.dialect.lock if takeover else self.dialect.lock_own

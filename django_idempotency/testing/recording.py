@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
 from ..stores.base import BaseStore, Hold, Purged
+from ..stores.wrapping import WrappedStore
 
 
-class RecordingStore(BaseStore):
+class RecordingStore(WrappedStore):
     """Passes every verb on to another store and keeps its name in `verbs`. An async twin counts as its verb."""
 
     def __init__(self, store: BaseStore) -> None:
-        self.store = store
-        self.supports_atomic = store.supports_atomic
+        super().__init__(store)
         self.verbs: list[str] = []
 
     def claim(self, ticket: Ticket) -> Record:
         self.verbs.append("claim")
-        return self.store.claim(ticket)
+        return super().claim(ticket)
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
         self.verbs.append("claim")
-        return await self.store.aclaim(ticket)
+        return await super().aclaim(ticket)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         self.verbs.append("settle")
-        return self.store.settle(ticket, settlement)
+        return super().settle(ticket, settlement)
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
         self.verbs.append("settle")
-        return await self.store.asettle(ticket, settlement)
+        return await super().asettle(ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         self.verbs.append("renew")
-        return self.store.renew(tickets)
+        return super().renew(tickets)
 
-    def is_joined(self) -> bool:
-        return self.store.is_joined()
-
-    def close(self) -> None:
-        self.store.close()
+    def look(self, record_id: UUID) -> Record | None:
+        self.verbs.append("look")
+        return super().look(record_id)
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         self.verbs.append("purge")
-        return self.store.purge(limit=limit, since=since)
+        return super().purge(limit=limit, since=since)
 
-    @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
         self.verbs.append("guard")
-        with self.store.guard(ticket, takeover=takeover) as hold:
-            yield hold
+        return super().guard(ticket, takeover=takeover)

@@ -13,7 +13,7 @@ from django.test import Client
 
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Ending
-from django_idempotency.stores.operating import Intervention
+from django_idempotency.stores.base import Intervention
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.admin.acting import (

@@ -66,7 +66,7 @@ class Permitted(PermissionRequiredMixin, View):
 
 class AsksTheUser(UserPassesTestMixin, View):
     def test_func(self) -> bool:
-        return User.objects.get(pk=self.request.user.pk).has_perm(PERMISSION)
+        return User.objects.get(username=self.request.user.get_username()).has_perm(PERMISSION)
 
     def post(self, request: HttpRequest) -> HttpResponse:
         return answer(request)
@@ -80,7 +80,7 @@ class LocksAPermission(BasePermission):
     """Needs the transaction of ATOMIC_REQUESTS."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return bool(User.objects.select_for_update().filter(pk=request.user.pk))
+        return bool(User.objects.select_for_update().filter(username=request.user.get_username()))
 
 
 class Wrapping(APIView):

@@ -1,0 +1,45 @@
+"""Signs what is kept where others may write. A bad seal reads as "there is nothing", so no answer can be forged."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from ..core import payload
+from ..core.records import Record
+
+_SALT = "django_idempotency.stores.sealing"
+
+
+def seal(message: bytes) -> bytes:
+    """Sign with SECRET_KEY: HMAC-SHA256, 32 bytes."""
+    return _signature(message, settings.SECRET_KEY)
+
+
+def holds(message: bytes, signature: bytes) -> bool:
+    """Was this signed with SECRET_KEY, or one of SECRET_KEY_FALLBACKS?"""
+    secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return any(constant_time_compare(_signature(message, secret), signature) for secret in secrets)
+
+
+def sealed(record: Record) -> bytes:
+    """Pack a whole record under its seal."""
+    return payload.pack(record, seal(payload.signed(record.id, *payload.parts(record))))
+
+
+def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
+    """Return the record of a packed value, or `None` when it is not ours, or not of that key."""
+    try:
+        signature, head, digest, outcome = payload.split(value)
+        if not holds(payload.signed(record_id, head, digest, outcome), signature):
+            return None
+        return payload.unpack(value, record_id, read_at)
+    except payload.Malformed:
+        return None
+
+
+def _signature(message: bytes, secret: str | bytes) -> bytes:
+    return salted_hmac(_SALT, message, secret, algorithm="sha256").digest()

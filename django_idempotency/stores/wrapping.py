@@ -1,0 +1,67 @@
+"""A store in front of a store: passes every verb on. Override those that do more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ..core.records import Record, Settlement, Ticket
+from .base import Audit, BaseStore, Hold, Intervention, Purged
+
+
+class WrappedStore(BaseStore):
+    """Does what `store` does, and has what it can."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self.store = store
+        self.supports_atomic = store.supports_atomic
+        self.expires_natively = store.expires_natively
+
+    @property
+    def using(self) -> Any:
+        """The database whose transaction its guard holds, or `None`."""
+        return getattr(self.store, "using", None)
+
+    def claim(self, ticket: Ticket) -> Record:
+        return self.store.claim(ticket)
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        return await self.store.aclaim(ticket)
+
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
+        return self.store.guard(ticket, takeover=takeover)
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        return self.store.settle(ticket, settlement)
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        return await self.store.asettle(ticket, settlement)
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        return self.store.renew(tickets)
+
+    def look(self, record_id: UUID) -> Record | None:
+        return self.store.look(record_id)
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        return self.store.purge(limit=limit, since=since)
+
+    def is_joined(self) -> bool:
+        return self.store.is_joined()
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        self.store.after_commit(call)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        return self.store.release(record_id, audit=audit)
+
+    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        return self.store.expire(record_id, audit=audit)
