@@ -43,7 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 
 from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
@@ -110,6 +110,28 @@ def takeable(record: Record, ticket: Ticket) -> bool:
     if expired(record):
         return True
     return record.status is not Status.COMPLETED and not leased(record) and not binds(record, ticket.digest)
+
+
+def born(ticket: Ticket, now: datetime) -> Record:
+    """Return the record that the first claim of a key makes, at the store's `now`."""
+    return Record(
+        id=ticket.id,
+        scope=ticket.scope,
+        key=ticket.key,
+        digest=ticket.digest,
+        status=Status.RUNNING,
+        owner=ticket.owner,
+        attempt=1,
+        guarantee=ticket.guarantee,
+        lease_until=now + timedelta(seconds=ticket.lease),
+        created_at=now,
+        completed_at=None,
+        expires_at=now + timedelta(seconds=ticket.ttl),
+        read_at=now,
+        secret_id=ticket.secret_id,
+        method=ticket.method,
+        path=ticket.path,
+    )
 
 
 def succession(record: Record) -> Execute:

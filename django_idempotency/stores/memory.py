@@ -88,29 +88,11 @@ class MemoryStore(BaseStore):
 
 
 def _claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
-    run = rules.Execute(attempt=1, new_life=True) if known is None else rules.succession(known)
-    born = Record(
-        id=ticket.id,
-        scope=ticket.scope,
-        key=ticket.key,
-        digest=ticket.digest,
-        status=Status.RUNNING,
-        owner=ticket.owner,
-        attempt=run.attempt,
-        guarantee=ticket.guarantee,
-        lease_until=now + timedelta(seconds=ticket.lease),
-        created_at=now,
-        completed_at=None,
-        expires_at=now + timedelta(seconds=ticket.ttl),
-        read_at=now,
-        secret_id=ticket.secret_id,
-        method=ticket.method,
-        path=ticket.path,
-    )
-    if known is None or run.new_life:
+    born = rules.born(ticket, now)
+    if known is None or (run := rules.succession(known)).new_life:
         return born
     kept = ("created_at", "guarantee", "secret_id", "method", "path")
-    return replace(born, taken=run.takeover, **{name: getattr(known, name) for name in kept})
+    return replace(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
 
 
 def _settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:

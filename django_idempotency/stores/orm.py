@@ -77,7 +77,7 @@ class ORMStore(BaseStore):
             if not sql.dialect.returns:
                 self._write(connection, sql.insert(ticket, joined=joined))
             elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
-                return sql.inserted(ticket, row[0], connection)
+                return rules.born(ticket, sql.clock(row, connection))
         except IntegrityError:  # MySQL's way to say that the key is known
             pass
         except Error as error:

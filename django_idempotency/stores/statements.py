@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -118,27 +118,9 @@ class Statements:
         sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
         return f"{sql} RETURNING {self.dialect.clock}" if self.dialect.returns else sql
 
-    def inserted(self, ticket: Ticket, now: Any, connection: BaseDatabaseWrapper) -> Record:
-        """Return the record that `insert` has made. Its row holds nothing but the ticket, and the clock it returned."""
-        made_at = instant(now, connection)
-        return Record(
-            id=ticket.id,
-            scope=ticket.scope,
-            key=ticket.key,
-            method=ticket.method,
-            path=ticket.path,
-            guarantee=ticket.guarantee,
-            digest=ticket.digest,
-            status=Status.RUNNING,
-            owner=ticket.owner,
-            attempt=1,
-            lease_until=made_at + timedelta(seconds=ticket.lease),
-            created_at=made_at,
-            completed_at=None,
-            expires_at=made_at + timedelta(seconds=ticket.ttl),
-            read_at=made_at,
-            secret_id=ticket.secret_id,
-        )
+    def clock(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> datetime:
+        """Read what `insert` returns where it returns anything: when the row was made."""
+        return instant(row[0], connection)
 
     def take(self, ticket: Ticket, seen: Record, *, attempt: int, new_life: bool) -> Bound:
         """Make the ticket the owner of a takeable record, if nobody has been faster."""

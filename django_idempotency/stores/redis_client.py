@@ -1,0 +1,225 @@
+"""How the Redis store reaches its server: timeouts on everything, scripts that survive a flush, one client a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import sync_to_async
+from django.core.cache import caches
+from django.core.exceptions import ImproperlyConfigured
+
+from ..errors import StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    text: str
+    sha: str
+
+
+def script(name: str) -> Script:
+    """Load a script of ours."""
+    text = (Path(__file__).parent / "lua" / f"{name}.lua").read_text()
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A script to run on one key. `durable`: only once enough replicas have it."""
+
+    script: Script
+    name: str
+    arguments: tuple[bytes | str, ...] = ()
+    durable: bool = False
+
+    def command(self, *, whole: bool) -> tuple[bytes | str | int, ...]:
+        """Return it by the script's hash, or by its text, which the server then remembers again."""
+        start: tuple[str, str] = ("EVAL", self.script.text) if whole else ("EVALSHA", self.script.sha)
+        return (*start, 1, self.name, *self.arguments)
+
+
+class RedisClient:
+    """Runs calls in the cache `alias` of CACHES, over connections of its own: only ours have our timeouts."""
+
+    def __init__(self, alias: str, *, timeout: float, min_replicas: int) -> None:
+        self._alias = alias
+        self._timeout = timeout
+        self._min_replicas = min_replicas
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
+
+    def name(self, key: str) -> str:
+        """Return a key under the cache's own KEY_PREFIX and VERSION."""
+        return str(self._cache.make_key(key))
+
+    def ask(self, call: Call) -> Any:
+        from redis.exceptions import NoScriptError
+
+        with _translated():
+            try:
+                return self._send(call, whole=False)
+            except NoScriptError:
+                return self._send(call, whole=True)
+
+    async def aask(self, call: Call) -> Any:
+        """See ask()."""
+        from redis.exceptions import NoScriptError
+
+        client = await self._async()
+        if client is None:
+            return await sync_to_async(self.ask, thread_sensitive=False)(call)
+        with _translated():
+            try:
+                return await self._asend(client, call, whole=False)
+            except NoScriptError:
+                return await self._asend(client, call, whole=True)
+
+    def ask_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Run many calls in one trip (one a node, in a cluster). Each is a step of its own."""
+        with _translated():
+            pipeline = self._sync.pipeline(transaction=False)
+            for call in calls:
+                pipeline.execute_command(*call.command(whole=True))
+            return list(pipeline.execute())
+
+    def put(self, name: str, value: bytes, seconds: float) -> None:
+        with _translated():
+            self._sync.set(name, value, px=max(1, int(seconds * 1000)))
+
+    def delete(self, name: str) -> None:
+        with _translated():
+            self._sync.delete(name)
+
+    # ---------------------------------------------------------------------------------------------------- one call
+
+    def _send(self, call: Call, *, whole: bool) -> Any:
+        command = call.command(whole=whole)
+        if not (call.durable and self._min_replicas):
+            return self._sync.execute_command(*command)
+        pipeline = self._sync.pipeline(transaction=False)
+        pipeline.execute_command(*command)
+        pipeline.execute_command("WAIT", self._min_replicas, self._patience)
+        return self._replicated(*pipeline.execute())
+
+    async def _asend(self, client: Any, call: Call, *, whole: bool) -> Any:
+        command = call.command(whole=whole)
+        if not (call.durable and self._min_replicas):
+            return await client.execute_command(*command)
+        pipeline = client.pipeline(transaction=False)
+        pipeline.execute_command(*command)
+        pipeline.execute_command("WAIT", self._min_replicas, self._patience)
+        return self._replicated(*await pipeline.execute())
+
+    @property
+    def _patience(self) -> int:
+        """Milliseconds that WAIT waits; less than the answer may take."""
+        return max(1, int(self._timeout * 800))
+
+    def _replicated(self, reply: Any, replicas: int) -> Any:
+        if replicas < self._min_replicas:
+            raise StoreUnavailable(
+                f"Only {replicas} of {self._min_replicas} replicas have the record. Send the request again."
+            )
+        return reply
+
+    # ------------------------------------------------------------------------------------------------- connections
+
+    @property
+    def _cache(self) -> Any:
+        cache: Any = caches[self._alias]
+        if not hasattr(getattr(cache, "client", None), "connection_factory"):
+            raise ImproperlyConfigured(
+                f'CACHES["{self._alias}"] is {type(cache).__name__}. RedisStore needs django-redis there: type '
+                '"BACKEND": "django_redis.cache.RedisCache".'
+            )
+        return cache
+
+    @cached_property
+    def _sync(self) -> Any:
+        """Return a client as the cache has one, made by its own factory; but for the timeouts, and the pool."""
+        from redis.backoff import NoBackoff
+        from redis.connection import BlockingConnectionPool
+        from redis.exceptions import ConnectionError as Disconnected
+        from redis.retry import Retry
+
+        theirs = self._cache.client
+        # A closed connection is tried once more: by then the owner token tells what has happened. A timeout is not.
+        retry = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
+        options = {
+            **theirs._options,  # noqa: SLF001
+            "SOCKET_TIMEOUT": self._timeout,
+            "SOCKET_CONNECT_TIMEOUT": self._timeout,
+            "CONNECTION_POOL_KWARGS": {**theirs._options.get("CONNECTION_POOL_KWARGS", {}), "retry": retry},  # noqa: SLF001
+        }
+        factory = type(theirs.connection_factory)(options)
+        factory._pools = {}  # noqa: SLF001 - django-redis keeps one pool a URL, whatever its timeouts
+        if isinstance(factory.pool_cls, type) and issubclass(factory.pool_cls, BlockingConnectionPool):
+            factory.pool_cls_kwargs["timeout"] = self._timeout
+        return factory.connect(theirs._server[0])  # noqa: SLF001
+
+    async def _async(self) -> Any:
+        """Return this event loop's client, which is closed with it; `None` where only a thread can ask (Sentinel)."""
+        loop = asyncio.get_running_loop()
+        kept = self._of_loop.get(loop)
+        if kept is None:
+            kept = self._of_loop[loop] = _Kept(self._new_async())
+            await kept.begin()
+        return kept.client
+
+    def _new_async(self) -> Any:
+        from redis.asyncio import ConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+        from redis.exceptions import ConnectionError as Disconnected
+        from redis.sentinel import SentinelConnectionPool
+
+        theirs = self._cache.client
+        factory = theirs.connection_factory
+        if not isinstance(factory.pool_cls, type) or issubclass(factory.pool_cls, SentinelConnectionPool):
+            return None
+        given = factory.make_connection_params(theirs._server[0]) | factory.pool_cls_kwargs  # noqa: SLF001
+        for of_sync in ("parser_class", "connection_class", "timeout"):
+            given.pop(of_sync, None)
+        given |= {
+            "socket_timeout": self._timeout,
+            "socket_connect_timeout": self._timeout,
+            "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
+        }
+        return Redis(connection_pool=ConnectionPool.from_url(given.pop("url"), **given))
+
+
+class _Kept:
+    """A client that is closed when its event loop ends: an unfinished async generator is what a loop finishes last."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._life = self._live()
+
+    async def begin(self) -> None:
+        await anext(self._life)
+
+    async def _live(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            if self.client is not None:
+                await self.client.aclose(close_connection_pool=True)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    from redis.exceptions import NoScriptError, RedisError
+
+    try:
+        yield
+    except NoScriptError:
+        raise
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable from error

@@ -1,0 +1,23 @@
+"""The services beside the databases: skipped where they are not there, unless REQUIRE_SERVICES says that they must be."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/9")
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_redis = pytest.mark.skipif(
+    os.environ.get("REQUIRE_SERVICES") != "1" and not answers(6379), reason="Redis does not answer on port 6379."
+)
