@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -10,6 +12,12 @@ from django.utils.module_loading import import_string
 
 from . import conf
 from .stores.base import BaseStore
+from .stores.fronts import LocalFront
+from .stores.layered import LayeredStore
+from .stores.wrapping import innermost, layers
+
+#: Records in a local cache, where `"local_cache": True` does not say how many.
+LOCAL_CACHE = 256
 
 
 class Stores:
@@ -20,10 +28,31 @@ class Stores:
 
     def __getitem__(self, alias: str) -> BaseStore:
         """Return the store. Raises `ImproperlyConfigured` for an alias or a backend that is not there."""
+        return self._get(alias, ())
+
+    def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
         store = self._built.get(alias)
         if store is None:
-            store = self._built.setdefault(alias, build(alias))
+            store = self._built.setdefault(alias, self._build(alias, above))
         return store
+
+    def _build(self, alias: str, above: tuple[str, ...]) -> BaseStore:
+        chain = (*above, alias)
+        if alias in above:
+            raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} is made of itself.')
+        return build(alias, lambda nested: self._get(nested, chain))
+
+    def foremost(self, store: BaseStore) -> BaseStore:
+        """Return the store with the most layers over the same records: what is changed there leaves every layer.
+
+        A store that cannot be built is none; `check` says so.
+        """
+        over = [store]
+        for alias in conf.get("STORES"):
+            with suppress(ImproperlyConfigured):
+                over.append(self[alias])
+        records = _records(store)
+        return max((other for other in over if _records(other) == records), key=lambda other: len(list(layers(other))))
 
     def forget(self, *, setting: str, **_: Any) -> None:
         """Build anew after a change of settings (tests)."""
@@ -31,20 +60,41 @@ class Stores:
             self._built.clear()
 
 
-def build(alias: str) -> BaseStore:
-    """Make a store from its settings."""
+def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
+    """Make a store from its settings. `nested` returns the stores that its OPTIONS name."""
     configured = conf.get("STORES")
     if alias not in configured:
         known = ", ".join(map(repr, configured))
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"] has no {alias!r}. It has {known}.')
     try:
         backend = import_string(configured[alias]["BACKEND"])
-        store = backend(**configured[alias].get("OPTIONS", {}))
-    except (ImportError, KeyError, TypeError) as error:
+        options = dict(configured[alias].get("OPTIONS", {}))
+        size = _local_cache(options.pop("local_cache", False))
+        for name in getattr(backend, "nested", ()):
+            if isinstance(options.get(name), str):
+                options[name] = nested(options[name])
+        store = backend(**options)
+        if size and isinstance(store, BaseStore):
+            store = LayeredStore(front=LocalFront(size), authority=store)
+    except (ImportError, KeyError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
     if not isinstance(store, BaseStore):
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is no subclass of BaseStore.')
     return store
+
+
+def _local_cache(value: Any) -> int:
+    """Return how many records a local cache holds; 0: there is none."""
+    if value is True:
+        return LOCAL_CACHE
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f'"local_cache" is True, False or how many records, such as {LOCAL_CACHE}; not {value!r}.')
+    return int(value)
+
+
+def _records(store: BaseStore) -> Any:
+    """Name the records that a store keeps, so that two stores of one table are known as such."""
+    return getattr(store, "using", None) or innermost(store)
 
 
 stores = Stores()

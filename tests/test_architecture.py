@@ -40,6 +40,7 @@ RINGS = {
     "stores.base": Ring(1, ("core",), frozenset()),
     "stores.memory": Ring(1, ("core", "errors", "stores.base"), frozenset()),
     "stores.wrapping": Ring(1, ("core", "errors", "stores.base"), frozenset()),
+    "stores.fronts": Ring(1, ("core",), frozenset()),
     "stores.layered": Ring(1, ("core", "errors", "stores"), frozenset({"asgiref"})),
     "stores.sealing": Ring(1, ("core",), frozenset({"django"})),
     "stores.redis": Ring(
@@ -51,7 +52,11 @@ RINGS = {
     "engine": Ring(2, ("core", "errors", "stores.base", "heartbeat"), frozenset()),
     "heartbeat": Ring(2, ("core", "errors", "stores.base", "engine"), frozenset()),
     "conf": Ring(3, ("core", "errors"), frozenset({"django"})),
-    "registry": Ring(3, ("core", "errors", "conf", "stores.base"), frozenset({"django"})),
+    "registry": Ring(
+        3,
+        ("core", "errors", "conf", "stores.base", "stores.fronts", "stores.layered", "stores.wrapping"),
+        frozenset({"django"}),
+    ),
     "derivation": Ring(3, ("core", "errors", "conf", "engine"), frozenset()),
     # For the tests of others: it may read what it tests, and needs no door.
     "testing": Ring(

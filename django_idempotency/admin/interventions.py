@@ -20,8 +20,7 @@ from django.utils.translation import ngettext_lazy
 from ..core.records import Record
 from ..errors import IdempotencyError
 from ..models import IdempotencyRecord
-from ..stores.base import Intervention
-from ..stores.orm import ORMStore
+from ..stores.base import Audit, BaseStore, Intervention
 from .listing import ModelAdmin, Records
 
 
@@ -30,7 +29,7 @@ class Verb:
     """What one of the two is called, and says."""
 
     name: str
-    call: Callable[..., Intervention]
+    call: Callable[[BaseStore, UUID, Audit], Intervention]
     button: Promise
     title: Promise
     warning: Promise
@@ -41,7 +40,7 @@ class Verb:
 VERBS = {
     "release": Verb(
         name="release",
-        call=ORMStore.release,
+        call=lambda store, record_id, audit: store.release(record_id, audit=audit),
         button=_("Release…"),
         title=_("Release idempotency keys"),
         warning=_(
@@ -54,7 +53,7 @@ VERBS = {
     ),
     "expire": Verb(
         name="expire",
-        call=ORMStore.expire,
+        call=lambda store, record_id, audit: store.expire(record_id, audit=audit),
         button=_("Expire…"),
         title=_("Expire idempotency records"),
         warning=_(
@@ -91,7 +90,7 @@ class Interventions(ModelAdmin):
 
     actions = ("release_records", "expire_records")
 
-    def get_store(self) -> ORMStore:
+    def get_store(self) -> BaseStore:
         raise NotImplementedError
 
     def may(self, request: HttpRequest, verb: Verb) -> bool:
@@ -162,7 +161,7 @@ class Interventions(ModelAdmin):
                 self.log_change(request, row, verb.logged % {**facts, "expires": record.expires_at.isoformat()})
 
             try:
-                counted[verb.call(store, row.pk, audit=audit)] += 1
+                counted[verb.call(store, row.pk, audit)] += 1
             except IdempotencyError as error:
                 self.message_user(request, f"{row}: {error}", messages.ERROR)
                 break

@@ -15,8 +15,10 @@ from django.utils.translation import gettext_lazy as _
 from .. import conf
 from ..models import IdempotencyRecord
 from ..registry import stores
+from ..stores.base import BaseStore
 from ..stores.operating import clock
 from ..stores.orm import ORMStore
+from ..stores.wrapping import innermost
 from .columns import Columns
 from .interventions import VERBS, Interventions
 from .listing import ExpiryFilter, MethodFilter, RecordChangeList, Records, ResponseFilter
@@ -53,18 +55,21 @@ class IdempotencyRecordAdmin(Columns, Interventions):
 
     # --------------------------------------------------------------------------------------------- store and queryset
 
-    def get_store(self) -> ORMStore:
-        """Return the store whose records are shown. Without any ORM store the table is that of the default database."""
+    def get_store(self) -> BaseStore:
+        """Return the store whose records are shown, with all that stands before it.
+
+        Without any ORM store the table is that of the default database.
+        """
         aliases = conf.get("STORES") if self.store_alias is None else [self.store_alias]
         for alias in sorted(aliases, key=lambda alias: alias != "default"):
             store = stores[alias]
-            if isinstance(store, ORMStore):
-                return store
+            if isinstance(innermost(store), ORMStore):
+                return stores.foremost(store)
         return ORMStore()
 
     def get_queryset(self, request: HttpRequest) -> Records:
         """Return records of the store's database, each with that database's clock beside it."""
-        using = self.get_store().using
+        using = getattr(self.get_store(), "using")  # noqa: B009 - a wrapped one has it, too
         return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RecordChangeList]:

@@ -10,7 +10,9 @@ from django.db import Error, connections, router
 
 from .. import conf
 from ..core.records import Guarantee
+from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
+from ..stores.wrapping import innermost
 from .catalogue import finding, shown
 from .servers import on_server
 from .settings import check_settings
@@ -38,16 +40,22 @@ def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list
 
 def _aliases() -> list[str]:
     """Return the databases that hold records."""
-    stores = [built(alias) for alias in conf.get("STORES")]
-    return list(dict.fromkeys(store.using for store in stores if isinstance(store, ORMStore)))
+    stores = [_orm(built(alias)) for alias in conf.get("STORES")]
+    return list(dict.fromkeys(store.using for store in stores if store is not None))
+
+
+def _orm(store: BaseStore | None) -> ORMStore | None:
+    """Return the ORM store under a store, if there is one."""
+    found = None if store is None else innermost(store)
+    return found if isinstance(found, ORMStore) else None
 
 
 # ---------------------------------------------------------------------------------------------------- without asking
 
 
 def _uncovered() -> Iterator[CheckMessage]:
-    store = built(conf.get("STORE"))
-    if conf.get("GUARANTEE") != Guarantee.ATOMIC or not isinstance(store, ORMStore):
+    store = _orm(built(conf.get("STORE")))
+    if conf.get("GUARANTEE") != Guarantee.ATOMIC or store is None:
         return
     holders = _aliases()
     places = {_place(connections.settings[using]) for using in holders}

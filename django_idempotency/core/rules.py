@@ -156,6 +156,15 @@ def read(record: Record, ticket: Ticket) -> Execute | Replay | Busy | Mismatch:
     return busy(record)
 
 
+def quotable(record: Record, ticket: Ticket) -> bool:
+    """May a copy of the record answer this ticket, without asking the store that decides? Never where work may run."""
+    if (record.scope, record.key) != (ticket.scope, ticket.key) or owned(record, ticket):
+        return False
+    if record.status is Status.COMPLETED:
+        return record.outcome is not None and not expired(record)
+    return leased(record)
+
+
 def busy(record: Record) -> Busy:
     """Say when to ask again: when the lease ends, rounded up; at least a second, since zero invites a storm."""
     left = (record.lease_until - record.read_at) / timedelta(seconds=1)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import ClassVar
 from uuid import UUID, uuid4
 
 from ..core import rules
@@ -69,6 +70,8 @@ class BaseStore(ABC):
     supports_atomic = False
     #: Does the store's server delete what has expired by itself, so that there is nothing to purge?
     expires_natively = False
+    #: Which of its OPTIONS are aliases of other stores? They are handed in as those stores.
+    nested: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def claim(self, ticket: Ticket) -> Record:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Guarantee, Record, Settlement, Status, Ticket
+from ..core.records import Guarantee, Record, Settlement, Ticket
 from .base import BaseStore, Purged
 
 
@@ -51,7 +51,7 @@ class MemoryStore(BaseStore):
             known = self._records.get(ticket.id)
             if known is None or known.owner != settlement.fence:
                 return False
-            self._records[ticket.id] = _settled(ticket, known, settlement, self._clock())
+            self._records[ticket.id] = settled(ticket, known, settlement, self._clock())
             return True
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -95,7 +95,8 @@ def _claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
     return replace(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
 
 
-def _settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
+def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
+    """Return what a settlement makes of the record that it fences, at the store's `now`."""
     record = replace(
         known,
         status=settlement.status,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -65,3 +65,17 @@ class WrappedStore(BaseStore):
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
         return self.store.expire(record_id, audit=audit)
+
+
+def layers(store: BaseStore) -> Iterator[BaseStore]:
+    """Yield a store, and what it is wrapped around, down to the one that wraps nothing."""
+    yield store
+    while isinstance(store, WrappedStore):
+        store = store.store
+        yield store
+
+
+def innermost(store: BaseStore) -> BaseStore:
+    """Return the store under all that is wrapped around it."""
+    *_, last = layers(store)
+    return last

@@ -148,4 +148,5 @@ def test_another_database(settings: Any) -> None:
         store_alias = "other"
 
     assert IdempotencyRecordAdmin(IdempotencyRecord, site).get_store() is stores["default"]
-    assert OtherAdmin(IdempotencyRecord, site).get_store().using == "elsewhere"
+    other = OtherAdmin(IdempotencyRecord, site).get_store()
+    assert other is stores["other"]

@@ -15,6 +15,7 @@ from ...errors import LostRace, StoreUnavailable
 from ...registry import stores
 from ...stores.base import BaseStore, Purged
 from ...stores.orm import ORMStore
+from ...stores.wrapping import innermost
 
 #: A batch that lost a race (a deadlock, a lock of SQLite) is tried again so often, a little later each time.
 TRIES = 5
@@ -76,6 +77,7 @@ class Command(BaseCommand):
     # ------------------------------------------------------------------------------------------------------- dry run
 
     def count(self, store: BaseStore, limit: int | None) -> None:
+        store = innermost(store)
         if not isinstance(store, ORMStore):
             raise CommandError(f"The store {self.alias!r} ({type(store).__name__}) cannot count what it would delete.")
         most = limit or COUNTED

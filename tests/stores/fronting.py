@@ -1,0 +1,69 @@
+"""Fronts that tests can look into, and what moves their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import connection
+
+from django_idempotency.core.records import Record
+
+
+class Stopwatch:
+    """A monotonic clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FarFront:
+    """A front elsewhere: holds what is busy, too, counts its trips, and fails as it is told.
+
+    `uncommitted` are the copies that came while a transaction was open.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.copies: dict[UUID, tuple[Record, float, float]] = {}
+        self.trips: list[str] = []
+        self.lives: list[float] = []
+        self.uncommitted: list[Record] = []
+        self.error: Exception | None = None
+
+    def peek(self, record_id: UUID) -> Record | None:
+        self._trip("peek")
+        if record_id not in self.copies:
+            return None
+        record, at, ends = self.copies[record_id]
+        now = self.clock()
+        return replace(record, read_at=record.read_at + timedelta(seconds=now - at)) if now < ends else None
+
+    async def apeek(self, record_id: UUID) -> Record | None:
+        return self.peek(record_id)
+
+    def put(self, record: Record, *, seconds: float) -> None:
+        self._trip("put")
+        if connection.in_atomic_block:
+            self.uncommitted.append(record)
+        self.lives.append(seconds)
+        self.copies[record.id] = (record, self.clock(), self.clock() + seconds)
+
+    def drop(self, record_id: UUID) -> None:
+        self._trip("drop")
+        self.copies.pop(record_id, None)
+
+    def _trip(self, verb: str) -> None:
+        self.trips.append(verb)
+        if self.error is not None:
+            raise self.error
+
+    def asked(self) -> list[str]:
+        """Return the trips since the last look."""
+        trips, self.trips = self.trips, []
+        return trips

@@ -1,0 +1,188 @@
+"""What stands before a store: a local cache that is bounded in every way, and a shelter from a front that fails."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_idempotency.core.records import Outcome, Record, Status
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores import fronts
+from django_idempotency.stores.fronts import Front, LocalFront, Sheltered
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing.tickets import make_ticket
+from tests.fakes import record_of
+
+from .fronting import FarFront, Stopwatch
+
+
+def finished(key: str = "key-1", *, ttl: float = 86400, **fields: Any) -> Record:
+    ticket = make_ticket(key=key, ttl=ttl)
+    return record_of(ticket, **{"status": Status.COMPLETED, "outcome": Outcome(status=201, body=b"{}"), **fields})
+
+
+@pytest.fixture
+def stopwatch() -> Stopwatch:
+    return Stopwatch()
+
+
+@pytest.fixture
+def local(stopwatch: Stopwatch) -> LocalFront:
+    return LocalFront(size=3, clock=stopwatch)
+
+
+class TestLocalFront:
+    def test_a_copy(self, local: LocalFront, stopwatch: Stopwatch) -> None:
+        """What was put is there, read now."""
+        record = finished()
+        local.put(record, seconds=60)
+        stopwatch.now += 1.5
+        assert local.peek(record.id) == replace(record, read_at=record.read_at + timedelta(seconds=1.5))
+        assert async_to_sync(local.apeek)(record.id) == local.peek(record.id)
+        assert local.peek(UUID(int=1)) is None
+
+    @pytest.mark.parametrize(
+        ("seconds", "ttl", "life"),
+        [
+            (3600, 86400, 60),  # the cache's own limit
+            (10, 86400, 10),  # what it was put for
+            (3600, 30, 30),  # the record's expiry
+        ],
+    )
+    def test_a_life(self, local: LocalFront, stopwatch: Stopwatch, seconds: float, ttl: float, life: float) -> None:
+        """The shortest of three limits ends it, and it takes no room after that."""
+        record = finished(ttl=ttl)
+        local.put(record, seconds=seconds)
+        stopwatch.now += life - 0.001
+        assert local.peek(record.id) is not None
+        stopwatch.now += 0.001
+        assert local.peek(record.id) is None
+        assert len(local) == 0
+
+    @pytest.mark.parametrize("status", [Status.RUNNING, Status.FREE])
+    def test_only_what_is_finished(self, local: LocalFront, status: Status) -> None:
+        """What may still change is never held, and takes the place of what was."""
+        record = finished()
+        local.put(record, seconds=60)
+        local.put(replace(record, status=status, outcome=None), seconds=60)
+        assert local.peek(record.id) is None
+
+    def test_the_least_recently_used_goes(self, local: LocalFront) -> None:
+        """It is bounded, and a look counts as use."""
+        records = [finished(key) for key in "abcd"]
+        for record in records[:3]:
+            local.put(record, seconds=60)
+        assert local.peek(records[0].id) is not None
+        local.put(records[3], seconds=60)
+        assert [local.peek(record.id) is not None for record in records] == [True, False, True, True]
+        assert len(local) == 3
+
+    def test_a_drop(self, local: LocalFront) -> None:
+        record = finished()
+        local.put(record, seconds=60)
+        local.drop(record.id)
+        local.drop(record.id)
+        assert local.peek(record.id) is None
+
+    def test_no_size(self) -> None:
+        with pytest.raises(ValueError, match="1 or more"):
+            LocalFront(size=0)
+
+    def test_threads(self) -> None:
+        """Many threads put, look and drop, and the bound holds."""
+        local, records = LocalFront(size=5), [finished(str(number)) for number in range(20)]
+
+        def hammer(seed: int) -> None:
+            for number in range(300):
+                record = records[(seed * 7 + number * 13) % len(records)]
+                local.put(record, seconds=60)
+                found = local.peek(record.id)
+                assert found is None or found.key == record.key
+                if number % 5 == 0:
+                    local.drop(record.id)
+                assert len(local) <= 6  # one is put before one goes
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(hammer, range(8)))
+        assert len(local) <= 5
+
+
+class TestSheltered:
+    @pytest.fixture
+    def far(self, stopwatch: Stopwatch) -> FarFront:
+        return FarFront(stopwatch)
+
+    @pytest.fixture
+    def sheltered(self, far: FarFront, stopwatch: Stopwatch) -> Sheltered:
+        return Sheltered(far, clock=stopwatch)
+
+    @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
+    def test_no_failure_reaches_anybody(self, sheltered: Sheltered, far: FarFront, error: Exception) -> None:
+        """What cannot be asked knows nothing."""
+        for ask in (
+            lambda: sheltered.peek(UUID(int=1)),
+            lambda: async_to_sync(sheltered.apeek)(UUID(int=1)),
+            lambda: sheltered.put(finished(), seconds=1),
+        ):
+            far.error, sheltered._failing = error, False
+            assert ask() is None
+        assert sheltered.drop(UUID(int=1), insist=True) is False
+
+    def test_it_is_left_alone(self, sheltered: Sheltered, far: FarFront, stopwatch: Stopwatch) -> None:
+        """One failure, then no trip for a while, then one trial; when that answers, all is as before."""
+        record = finished()
+        far.put(record, seconds=60)
+        far.asked()
+        far.error = StoreUnavailable()
+        for _ in range(3):
+            assert sheltered.peek(record.id) is None
+            assert sheltered.drop(record.id) is False
+        assert far.asked() == ["peek"]
+        stopwatch.now += fronts.PAUSE
+        assert sheltered.peek(record.id) is None
+        assert sheltered.peek(record.id) is None
+        assert far.asked() == ["peek"]
+        far.error = None
+        assert sheltered.peek(record.id) is None
+        stopwatch.now += fronts.PAUSE
+        assert sheltered.peek(record.id) is not None
+        assert sheltered.peek(record.id) is not None
+        assert far.asked() == ["peek", "peek"]
+
+    def test_only_one_tries(self, far: FarFront, stopwatch: Stopwatch) -> None:
+        """While one call finds out whether it is back, the others do not wait for it."""
+        sheltered = Sheltered(far, clock=stopwatch)
+        far.error = StoreUnavailable()
+        sheltered.peek(UUID(int=1))
+        stopwatch.now += fronts.PAUSE
+        assert [sheltered._admits() for _ in range(3)] == [True, False, False]
+
+    def test_an_operator_is_not_put_off(self, sheltered: Sheltered, far: FarFront) -> None:
+        """A drop by hand is tried also when the front has just failed."""
+        far.error = StoreUnavailable()
+        sheltered.peek(UUID(int=1))
+        far.error = None
+        assert sheltered.drop(UUID(int=1), insist=True) is True
+        assert far.asked() == ["peek", "drop"]
+
+    def test_it_warns_now_and_then(
+        self, sheltered: Sheltered, far: FarFront, stopwatch: Stopwatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not once a request."""
+        far.error = StoreUnavailable()
+        for _ in range(25):
+            sheltered.peek(UUID(int=1))
+            stopwatch.now += fronts.PAUSE
+        assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3  # in 125 s
+
+
+def test_who_is_a_front() -> None:
+    assert isinstance(LocalFront(), Front)
+    assert not isinstance(MemoryStore(), Front)

@@ -1,0 +1,616 @@
+"""A layered store keeps its authority's contract; its front costs nothing but speed when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from pytest_django import Settings
+from redis import Redis
+
+from django_idempotency.core.records import Guarantee, Record, Status
+from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.engine import Operation
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.base import BaseStore, Intervention
+from django_idempotency.stores.fronts import Front, LocalFront
+from django_idempotency.stores.layered import FRESH, MARKER, UNDER_WAY, LayeredStore
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.redis import RedisStore
+from django_idempotency.testing.clock import elapse
+from django_idempotency.testing.contract import StoreContract
+from django_idempotency.testing.recording import RecordingStore
+from django_idempotency.testing.tickets import make_ticket
+from tests.fakes import Listener
+from tests.services import REDIS, needs_redis
+
+from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
+from .fronting import FarFront, Stopwatch
+from .test_memory import Clock
+
+FRONTS: dict[str, Callable[[Stopwatch], Front]] = {
+    "local": lambda stopwatch: LocalFront(seconds=1e9, clock=stopwatch),
+    "far": FarFront,
+}
+
+
+class LayeredContract(StoreContract):
+    """What every layered store keeps, over any front."""
+
+    authority: Any
+
+    @pytest.fixture(params=FRONTS)
+    def store(self, request: pytest.FixtureRequest) -> LayeredStore:
+        stopwatch = Stopwatch()
+        return LayeredStore(front=FRONTS[request.param](stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
+
+    def made(self) -> BaseStore:
+        raise NotImplementedError
+
+    def elapse(self, store: Any, seconds: float) -> None:
+        store._clock.now += seconds
+
+
+class TestOverMemory(LayeredContract):
+    def made(self) -> BaseStore:
+        return MemoryStore(clock=Clock())
+
+    def elapse(self, store: Any, seconds: float) -> None:
+        super().elapse(store, seconds)
+        store.store._clock.now += timedelta(seconds=seconds)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestOverORM(LayeredContract):
+    def made(self) -> BaseStore:
+        return ORMStore()
+
+    def elapse(self, store: Any, seconds: float) -> None:
+        super().elapse(store, seconds)
+        elapse(seconds)
+
+
+@pytest.mark.django_db
+class TestInsideATransaction(TestOverORM):
+    """As a test case runs it: nothing is committed, so the front stays empty."""
+
+
+# ---------------------------------------------------------------------------------------------------------- its parts
+
+
+class Layers:
+    """A layered store over the ORM store, with all that a test wants to see of it."""
+
+    def __init__(self) -> None:
+        self.stopwatch = Stopwatch()
+        self.front = FarFront(self.stopwatch)
+        self.authority = RecordingStore(ORMStore())
+        self.store = LayeredStore(front=self.front, authority=self.authority, clock=self.stopwatch)
+
+    def call(self, **fields: Any) -> Call:
+        return Call(store=self.store, ticket=atomic_ticket(**{"lease": 1, **fields}))
+
+    def age(self, seconds: float) -> None:
+        self.stopwatch.now += seconds
+        elapse(seconds)
+
+    def asked(self) -> tuple[list[str], list[str]]:
+        """Return the front's trips and the authority's verbs since the last look."""
+        verbs, self.authority.verbs = self.authority.verbs, []
+        return self.front.asked(), verbs
+
+    def copy(self, call: Call) -> Record | None:
+        found = self.front.copies.get(call.ticket.id)
+        return found[0] if found else None
+
+
+@pytest.fixture
+def layers() -> Layers:
+    return Layers()
+
+
+def nothing(record: Record) -> None:
+    """Audit nothing."""
+
+
+@pytest.mark.django_db(transaction=True)
+class TestTrips:
+    """What each way costs: trips to the front, verbs of the authority."""
+
+    def test_the_first(self, layers: Layers) -> None:
+        """Three trips: a look, a busy marker, the answer."""
+        layers.call().run()
+        assert layers.asked() == (["peek", "put", "put"], ["claim", "guard", "settle"])
+
+    def test_a_replay(self, layers: Layers, django_assert_num_queries: Any) -> None:
+        """One trip, and the authority is not asked."""
+        layers.call().run()
+        layers.asked()
+        with django_assert_num_queries(0):
+            assert layers.call().run() == Replay(outcome=OUTCOME, attempt=1)
+        assert layers.asked() == (["peek"], [])
+
+    def test_busy(self, layers: Layers) -> None:
+        """One trip for as long as the marker lives."""
+        layers.call().open()
+        layers.asked()
+        assert layers.call().open() == Busy(retry_after=1)
+        assert layers.asked() == (["peek"], [])
+
+    def test_another_body(self, layers: Layers) -> None:
+        """One trip; while it runs and after."""
+        first = layers.call()
+        first.open()
+        layers.asked()
+        assert layers.call(digest=b"other".ljust(32)).open() == Mismatch()
+        first.settle()
+        layers.asked()
+        assert layers.call(digest=b"other".ljust(32)).open() == Mismatch()
+        assert layers.asked() == (["peek"], [])
+
+    def test_a_miss(self, layers: Layers) -> None:
+        """What the front has forgotten it is told again."""
+        layers.call().run()
+        layers.front.copies.clear()
+        layers.asked()
+        assert isinstance(layers.call().run(), Replay)
+        assert layers.asked() == (["peek", "put"], ["claim"])
+        assert isinstance(layers.call().run(), Replay)
+        assert layers.asked() == (["peek"], [])
+
+    def test_a_failure(self, layers: Layers) -> None:
+        """The marker goes with the claim, so the next attempt may begin at once."""
+        layers.call().run(Ending.FAILED)
+        assert layers.asked()[0] == ["peek", "put", "drop"]
+        assert layers.call().run() == Execute(attempt=2)
+
+    def test_with_a_local_front(self) -> None:
+        """It holds no marker, and a replay is no trip at all."""
+        authority = RecordingStore(MemoryStore())
+        store = LayeredStore(front=LocalFront(), authority=authority)
+        for _ in range(3):
+            Call(store=store, ticket=make_ticket()).run()
+        assert authority.verbs == ["claim", "guard", "guard", "settle"]
+
+    def test_async(self, layers: Layers) -> None:
+        """The same trips, and nothing is asked of a database in the event loop."""
+
+        async def run(times: int) -> None:
+            for _ in range(times):
+                operation = Operation(layers.store, make_ticket(), Listener())
+                if isinstance(await operation.aopen(), Execute):
+                    await operation.asettle(Ending.KEPT, OUTCOME)
+
+        async_to_sync(run)(1)
+        assert layers.asked() == (["peek", "put", "put"], ["claim", "settle"])
+        async_to_sync(run)(1)
+        assert layers.asked() == (["peek"], [])
+        layers.front.copies.clear()
+        async_to_sync(run)(1)
+        assert layers.asked() == (["peek", "put"], ["claim"])
+
+
+@pytest.mark.django_db(transaction=True)
+class TestCommit:
+    """The front learns nothing that may still be rolled back."""
+
+    def test_never_before_it(self, layers: Layers) -> None:
+        """The answer comes when the transaction of the work is over."""
+        call = layers.call()
+        call.open()
+        call.work()
+        call.settle()
+        assert layers.front.uncommitted == []
+        copy = layers.copy(call)
+        assert copy is not None
+        assert (copy.status, copy.outcome) == (Status.COMPLETED, OUTCOME)
+
+    def test_in_a_callers_transaction(self, layers: Layers) -> None:
+        """The caller's COMMIT is what counts; and until then nobody is told of the claim."""
+        with transaction.atomic():
+            call = layers.call()
+            call.run()
+            assert layers.asked()[0] == ["peek"]
+        assert layers.asked()[0] == ["put"]
+        assert layers.front.uncommitted == []
+
+    def test_a_callers_rollback(self, layers: Layers) -> None:
+        with suppress(ZeroDivisionError), transaction.atomic():
+            call = layers.call()
+            call.run()
+            raise ZeroDivisionError
+        assert layers.front.copies == {}
+        assert layers.call().run() == Execute(attempt=1)
+
+    def test_what_a_callers_transaction_reads(self, layers: Layers) -> None:
+        """Its snapshot may be old, so it fills no front."""
+        layers.call().run()
+        layers.front.copies.clear()
+        with transaction.atomic():
+            assert isinstance(layers.call().run(), Replay)
+        assert layers.front.copies == {}
+
+    def test_marked_for_rollback_late(self, layers: Layers) -> None:
+        """A settle that did not last tells the front nothing; the one after it does."""
+        settle = layers.authority.settle
+        transactions: list[int] = []
+
+        def then_doom(ticket: Any, settlement: Any) -> bool:
+            settled = settle(ticket, settlement)
+            transactions.append(len(transactions))
+            if len(transactions) == 1:
+                transaction.set_rollback(True)
+            return settled
+
+        layers.authority.settle = then_doom  # type: ignore[method-assign]
+        call = layers.call()
+        call.run()
+        assert (len(transactions), effects()) == (2, 0)
+        assert layers.asked()[0] == ["peek", "put", "put"]
+        assert row(call.ticket).status == Status.COMPLETED
+
+    def test_a_lost_settle(self, layers: Layers) -> None:
+        """Who was overtaken tells the front nothing."""
+        first, second = make_ticket(lease=1), make_ticket(lease=30)
+        layers.store.claim(first)
+        layers.age(2)
+        layers.store.claim(second)
+        layers.asked()
+        late = Operation(layers.store, first, Listener())
+        late.run = Execute(attempt=1)
+        late.settle(Ending.KEPT, OUTCOME)
+        assert layers.asked()[0] == []
+
+    def test_an_atomic_takeover(self, layers: Layers) -> None:
+        """Its retention begins at the settle, and so does its copy's."""
+        layers.call(ttl=100).run(Ending.FAILED)
+        layers.age(60)
+        call = layers.call(ttl=100)
+        assert call.run() == Execute(attempt=2)
+        copy = layers.copy(call)
+        assert copy is not None
+        assert abs(copy.expires_at - row(call.ticket).expires_at) < timedelta(seconds=1)
+        assert copy.attempt == 2
+        assert layers.front.lives[-1] == pytest.approx(100, abs=1)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestLives:
+    """Nothing outlives what it is a copy of."""
+
+    def test_an_answer(self, layers: Layers) -> None:
+        """An hour, or until it expires."""
+        layers.call(key="day").run()
+        assert layers.front.lives[-1] == 3600
+        layers.call(key="minute", ttl=60).run()
+        assert layers.front.lives[-1] == 60
+
+    def test_an_answer_after_long_work(self, layers: Layers) -> None:
+        """Its expiry was fixed by the claim."""
+        call = layers.call(ttl=60)
+        call.open()
+        layers.stopwatch.now += 50
+        call.settle()
+        assert layers.front.lives[-1] == pytest.approx(10)
+
+    def test_an_answer_of_its_own_life(self, layers: Layers) -> None:
+        call = layers.call()
+        call.open()
+        call.settle(ttl=5)
+        assert layers.front.lives[-1] == pytest.approx(5)
+
+    def test_an_answer_that_was_read(self, layers: Layers) -> None:
+        """A miss late in a record's life."""
+        layers.call(ttl=60).run()
+        layers.age(50)
+        layers.front.copies.clear()
+        layers.call().run()
+        assert layers.front.lives[-1] == pytest.approx(10, abs=1)
+
+    def test_beyond_its_expiry(self, layers: Layers) -> None:
+        """The work runs anew, although the front has not been told."""
+        layers.call(ttl=60).run()
+        layers.age(60)
+        assert layers.call().run() == Execute(attempt=1, new_life=True)
+        assert effects() == 2
+
+    def test_a_marker(self, layers: Layers) -> None:
+        """A second, whatever the lease; then the authority is asked."""
+        layers.call(guarantee=Guarantee.LEASE, lease=30).open()
+        assert layers.front.lives == [MARKER]
+        layers.stopwatch.now += MARKER
+        layers.asked()
+        assert isinstance(layers.call(guarantee=Guarantee.LEASE, lease=30).open(), Busy)
+        assert layers.asked() == (["peek"], ["claim"])
+
+    def test_a_marker_of_a_shorter_lease(self, layers: Layers) -> None:
+        layers.call(lease=0.25).open()
+        assert layers.front.lives[-1] == pytest.approx(0.25)
+
+    def test_a_dead_worker(self, layers: Layers) -> None:
+        """Its marker does not keep the next one waiting for longer than the claim's lease."""
+        layers.store.claim(atomic_ticket(lease=1))
+        layers.age(1)
+        assert layers.call().run() == Execute(attempt=2, takeover=True)
+
+    def test_our_own_marker(self, layers: Layers) -> None:
+        """A second look by the same call asks the authority."""
+        call = layers.call()
+        layers.store.claim(call.ticket)
+        assert call.run() == Execute(attempt=1)
+
+    def test_a_copy_that_comes_late(self, layers: Layers) -> None:
+        """Who stood still between reading and putting puts nothing: an operator may have been there."""
+        layers.call().run()
+        layers.front.copies.clear()
+        claim = layers.authority.claim
+
+        def slowly(ticket: Any) -> Record:
+            record = claim(ticket)
+            layers.stopwatch.now += FRESH + 0.01
+            return record
+
+        layers.authority.claim = slowly  # type: ignore[method-assign]
+        assert isinstance(layers.call().run(), Replay)
+        assert layers.front.copies == {}
+        layers.call(key="new").run()
+        assert [record.status for record, *_ in layers.front.copies.values()] == [Status.COMPLETED]  # and no marker
+
+    def test_no_memory_of_the_claim(self, layers: Layers) -> None:
+        """Beyond so many at once, an answer is put at its first replay."""
+        call = layers.call()
+        call.open()
+        layers.store._under_way.clear()
+        call.settle()
+        assert layers.front.copies == {}
+        layers.call().run()
+        assert layers.copy(call) is not None
+
+    def test_claims_that_never_end(self) -> None:
+        """They take no more room than so many."""
+        store = LayeredStore(front=LocalFront(), authority=MemoryStore())
+        for number in range(UNDER_WAY + 5):
+            store.claim(make_ticket(key=str(number)))
+        assert len(store._under_way) == UNDER_WAY
+
+
+@pytest.mark.django_db(transaction=True)
+class TestOperators:
+    @pytest.mark.parametrize("verb", ["release", "expire"])
+    def test_an_intervention(self, layers: Layers, verb: str) -> None:
+        """The copy goes, and the next request is run."""
+        call = layers.call()
+        call.run()
+        assert getattr(layers.store, verb)(call.ticket.id, audit=nothing) is Intervention.DONE
+        assert layers.copy(call) is None
+        assert isinstance(layers.call().run(), Execute)
+        assert effects() == 2
+
+    def test_doing_it_again(self, layers: Layers) -> None:
+        """A copy that came after a release goes with the next one."""
+        call = layers.call()
+        call.run()
+        copy = layers.front.copies[call.ticket.id]
+        layers.store.release(call.ticket.id, audit=nothing)
+        layers.front.copies[call.ticket.id] = copy
+        assert isinstance(layers.call().run(), Replay)
+        assert layers.store.release(call.ticket.id, audit=nothing) is Intervention.ALREADY
+        assert isinstance(layers.call().run(), Execute)
+
+    def test_in_a_transaction(self, layers: Layers) -> None:
+        """Until its COMMIT others put the answer again, so it is dropped then, too."""
+        call = layers.call()
+        call.run()
+        copy = layers.front.copies[call.ticket.id]
+        with transaction.atomic():
+            layers.store.release(call.ticket.id, audit=nothing)
+            assert layers.copy(call) is None
+            layers.front.copies[call.ticket.id] = copy
+        assert layers.copy(call) is None
+
+    def test_a_front_that_is_down(self, layers: Layers, caplog: pytest.LogCaptureFixture) -> None:
+        """The record is released, and an error says what the front may still do."""
+        call = layers.call()
+        call.run()
+        layers.front.error = StoreUnavailable()
+        assert layers.store.release(call.ticket.id, audit=nothing) is Intervention.DONE
+        (said,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+        assert "may replay for up to 3600 s what was released or expired by hand. Do it again" in said
+
+    def test_another_process(self) -> None:
+        """A local cache does not see it, for at most 60 seconds."""
+        stopwatch = Stopwatch()
+        ours = LayeredStore(front=LocalFront(clock=stopwatch), authority=ORMStore(), clock=stopwatch)
+        theirs = LayeredStore(front=LocalFront(), authority=ORMStore())
+        call = Call(store=ours)
+        call.run()
+        assert theirs.release(call.ticket.id, audit=nothing) is Intervention.DONE
+        stopwatch.now += 59.9
+        assert isinstance(Call(store=ours).run(), Replay)
+        stopwatch.now += 0.1
+        assert isinstance(Call(store=ours).run(), Execute)
+
+    def test_a_purge(self, layers: Layers) -> None:
+        """Is the authority's."""
+        layers.call(ttl=60).run()
+        layers.age(100)
+        assert layers.store.purge(limit=10).count == 1
+
+
+@pytest.mark.django_db(transaction=True)
+class TestFailingFronts:
+    @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
+    def test_down(self, layers: Layers, error: Exception) -> None:
+        """Every call is answered, once run, and one trip was tried."""
+        layers.front.error = error
+        assert isinstance(layers.call().run(), Execute)
+        assert isinstance(layers.call().run(), Replay)
+        assert layers.front.asked() == ["peek"]
+        assert effects() == 1
+
+    @pytest.mark.parametrize("trips", range(4))
+    def test_down_after_so_many_trips(self, layers: Layers, trips: int) -> None:
+        """Wherever it fails, the work runs once and is replayed."""
+        trip, left = layers.front._trip, [trips]
+
+        def count(verb: str) -> None:
+            trip(verb)
+            left[0] -= 1
+            if left[0] < 0:
+                raise StoreUnavailable
+
+        layers.front._trip = count  # type: ignore[method-assign]
+        layers.call().run()
+        layers.age(MARKER)  # a marker that could not be replaced
+        assert isinstance(layers.call().run(), Replay)
+        assert effects() == 1
+
+    def test_an_authority_that_is_down(self, layers: Layers) -> None:
+        """Replays go on; what would have to run does not."""
+        layers.call().run()
+
+        def gone(ticket: Any) -> Record:
+            raise StoreUnavailable
+
+        layers.authority.claim = gone  # type: ignore[method-assign]
+        assert isinstance(layers.call().run(), Replay)
+        with pytest.raises(StoreUnavailable):
+            layers.call(key="new").open()
+
+    def test_another_scope_in_the_front(self, layers: Layers) -> None:
+        """A copy of another scope's answer is no answer."""
+        call = layers.call()
+        call.run()
+        theirs = layers.call(scope="user:2", id=call.ticket.id)
+        layers.asked()
+        assert theirs.open() == Mismatch()
+        assert layers.asked()[1] == ["claim"]  # it was the authority who said so
+
+
+def test_many_threads() -> None:
+    """On one key, one runs."""
+    store = LayeredStore(front=LocalFront(size=2), authority=MemoryStore())
+
+    def call(number: int) -> str:
+        operation = Operation(store, make_ticket(key=f"key-{number % 5}"), Listener())
+        verdict = operation.open()
+        if isinstance(verdict, Execute):
+            operation.settle(Ending.KEPT, OUTCOME)
+        return type(verdict).__name__
+
+    with ThreadPoolExecutor(16) as pool:
+        verdicts = list(pool.map(call, range(400)))
+    assert verdicts.count("Execute") == 5
+    assert set(verdicts) <= {"Execute", "Replay", "Busy"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_another_process_claims(layers: Layers) -> None:
+    """What one store has put, another one over the same front and table serves."""
+    layers.call().run()
+    other = LayeredStore(front=layers.front, authority=ORMStore(), clock=layers.stopwatch)
+    assert isinstance(elsewhere(lambda: Call(store=other).open()), Replay)
+
+
+# -------------------------------------------------------------------------------------------------------------- Redis
+
+
+@pytest.fixture
+def redis(settings: Settings) -> Iterator[RedisStore]:
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
+        "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS},
+    }
+    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}")
+    yield store
+    with Redis.from_url(REDIS) as server:
+        for name in server.scan_iter(f"*{store.prefix}:*"):
+            server.delete(name)
+    store.close()
+
+
+@needs_redis
+@pytest.mark.django_db(transaction=True)
+class TestOverORMBehindRedis(LayeredContract):
+    @pytest.fixture
+    def store(self, redis: RedisStore) -> LayeredStore:
+        return LayeredStore(front=redis, authority=ORMStore(), seconds=1e6, clock=Stopwatch())
+
+    def elapse(self, store: Any, seconds: float) -> None:
+        super().elapse(store, seconds)
+        elapse(seconds)
+        front = store.front._front
+        with Redis.from_url(REDIS) as server:
+            for name in server.scan_iter(f"*{front.prefix}:*"):
+                server.pexpire(name, server.pttl(name) - round(seconds * 1000))  # deletes what is over
+
+
+@needs_redis
+@pytest.mark.django_db(transaction=True)
+class TestBehindRedis:
+    def test_another_process(self, redis: RedisStore, django_assert_num_queries: Any) -> None:
+        """A replay in a process that has never seen the key costs no query; a release is seen at once."""
+        ours, theirs = (LayeredStore(front=redis, authority=ORMStore()) for _ in range(2))
+        call = Call(store=ours)
+        call.run()
+        with django_assert_num_queries(0):
+            assert Call(store=theirs).run() == Replay(outcome=OUTCOME, attempt=1)
+        assert theirs.release(call.ticket.id, audit=nothing) is Intervention.DONE
+        assert isinstance(Call(store=ours).run(), Execute)
+
+    def test_forged(self, redis: RedisStore) -> None:
+        """What is not sealed by us is not there."""
+        store = LayeredStore(front=redis, authority=ORMStore())
+        call = Call(store=store)
+        call.run()
+        with Redis.from_url(REDIS) as server:
+            (name,) = server.scan_iter(f"*{redis.prefix}:*")
+            value = server.get(name)
+            assert isinstance(value, bytes)
+            server.set(name, value.replace(b"{}", b"[]"))
+        assert Call(store=store).run() == Replay(outcome=OUTCOME, attempt=1)
+
+    def test_async(self, redis: RedisStore) -> None:
+        """Through redis.asyncio."""
+        store = LayeredStore(front=redis, authority=ORMStore())
+
+        async def burst() -> list[str]:
+            async def call() -> str:
+                operation = Operation(store, make_ticket(), Listener())
+                verdict = await operation.aopen(wait=5)
+                if isinstance(verdict, Execute):
+                    await asyncio.sleep(0.1)
+                    await operation.asettle(Ending.KEPT, OUTCOME)
+                return type(verdict).__name__
+
+            return sorted(await asyncio.gather(*(call() for _ in range(8))))
+
+        assert async_to_sync(burst)() == ["Execute", *["Replay"] * 7]
+
+
+# ------------------------------------------------------------------------------------------------------- construction
+
+
+@pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalFront()}, {"authority": None}])
+def test_what_it_is_made_of(wrong: dict[str, Any]) -> None:
+    """A front that is none, or an authority that is none, is said at once."""
+    with pytest.raises(TypeError, match="cannot be"):
+        LayeredStore(**{"front": LocalFront(), "authority": MemoryStore(), **wrong})
+
+
+def test_what_it_can() -> None:
+    """Is what its authority can."""
+    over_orm = LayeredStore(front=LocalFront(), authority=ORMStore(using="other"))
+    over_memory = LayeredStore(front=LocalFront(), authority=MemoryStore())
+    assert (over_orm.supports_atomic, over_orm.using) == (True, "other")
+    assert (over_memory.supports_atomic, over_memory.using) == (False, None)
