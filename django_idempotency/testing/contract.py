@@ -291,6 +291,9 @@ class StoreContract:
 
     def test_purge(self, store: BaseStore) -> None:
         """What has expired and is leased by nobody goes; what is not, stays."""
+        if store.expires_natively:
+            assert store.purge(limit=100).count == 0
+            return
         gone = {name: make_ticket(key=name, ttl=50, lease=40) for name in ("completed", "released", "lapsed")}
         kept = {
             "leased": make_ticket(key="leased", ttl=50, lease=100),
@@ -310,6 +313,9 @@ class StoreContract:
 
     def test_purge_in_batches(self, store: BaseStore) -> None:
         """A batch is bounded, resumes where the last one ended, and says when nothing is left."""
+        if store.expires_natively:
+            assert store.purge(limit=2).count == 0
+            return
         for number in range(5):
             store.claim(make_ticket(key=f"key-{number}", ttl=10 + number, lease=1))
         self.elapse(store, 60)
