@@ -66,11 +66,13 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     try:
         store = stores[alias]
     except Exception as error:  # noqa: BLE001 - the same
-        cause = error.__cause__ or error
+        # Of nested stores, the error itself says which one it is about.
+        cause = error if backend.nested else error.__cause__ or error
         takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
         yield finding("E012", alias=alias, error=shown(cause), backend=backend.__name__, takes=takes)
         return
-    yield from _database(alias, getattr(store, "using", None))
+    if not backend.nested:  # whose databases are checked under their own aliases
+        yield from _database(alias, getattr(store, "using", None))
 
 
 def _database(alias: str, using: Any) -> Iterator[CheckMessage]:

@@ -2,8 +2,8 @@
 
 Two rules about the rules:
 
-1. Everything that decides lives in this file. A store knows one predicate of it, `takeable`, and never judges; the
-   doors translate the verdicts and never judge either.
+1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy before a store,
+   `quotable`), and never judges; the doors translate the verdicts and never judge either.
 2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
    the store put beside the row, so both come from one clock.
 
