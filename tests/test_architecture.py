@@ -29,6 +29,7 @@ class Ring:
 
 INNER = Ring(0, ("core",), frozenset())
 STORE = ("core", "errors", "models", "stores")
+DYNAMODB = ("stores.dynamodb", "stores.dynamodb_client", "stores.dynamodb_items")
 
 #: The longest prefix of a module's name decides. What is not listed is outermost, and may import everything of ours.
 RINGS = {
@@ -45,10 +46,13 @@ RINGS = {
     "stores.sealing": Ring(1, ("core",), frozenset({"django"})),
     "stores.redis": Ring(
         1,
-        ("core", "errors", "stores.base", "stores.sealing"),
+        ("core", "errors", "stores.base", "stores.sealing", "stores.redis_client"),
         frozenset({"redis", "django_redis", "django", "asgiref"}),
     ),
-    "stores.dynamodb": Ring(1, ("core", "errors", "stores.base"), frozenset({"boto3", "botocore", "asgiref"})),
+    "stores.dynamodb": Ring(1, ("core", "errors", "stores.base", *DYNAMODB), frozenset({"asgiref"})),
+    "stores.dynamodb_client": Ring(1, ("errors", *DYNAMODB), frozenset({"boto3", "botocore", "django"})),
+    "stores.dynamodb_items": Ring(1, ("core",), frozenset()),
+    "stores.dynamodb_table": Ring(1, ("errors", *DYNAMODB), frozenset({"botocore"})),
     "engine": Ring(2, ("core", "errors", "stores.base", "heartbeat"), frozenset()),
     "heartbeat": Ring(2, ("core", "errors", "stores.base", "engine"), frozenset()),
     "conf": Ring(3, ("core", "errors"), frozenset({"django"})),
@@ -166,7 +170,10 @@ def test_the_test(module: str, text: str, crosses: bool) -> None:
     assert bool(crossings(ROOT / module, text)) is crosses
 
 
-@pytest.mark.parametrize("module", [PACKAGE, f"{PACKAGE}.conf", f"{PACKAGE}.registry", f"{PACKAGE}.stores.orm"])
+@pytest.mark.parametrize(
+    "module",
+    [PACKAGE, *(f"{PACKAGE}.{name}" for name in ("conf", "registry", "stores.orm", "stores.dynamodb"))],
+)
 def test_importing_loads_no_model_and_no_driver(module: str) -> None:
     """Before Django is set up, the package and what settings may name can be imported."""
     script = (

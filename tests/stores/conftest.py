@@ -19,6 +19,18 @@ def store() -> ORMStore:
     return ORMStore()
 
 
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[str]:
+    """Return the address of a DynamoDB-compatible server. Not for the whole session: its threads outlive a fork."""
+    from moto.server import ThreadedMotoServer  # not above: takes a second
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
 @pytest.fixture(autouse=True)
 def closed(db: None) -> Iterator[None]:
     """End the guards that a failing test holds: they would fail all that follow."""

@@ -1,0 +1,178 @@
+"""A Redis that is away, frozen, killed or restarted, before, during and after the view: real processes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.test import AsyncClient, Client
+from django.urls import path
+from pytest_django import Settings
+
+from django_idempotency import idempotent
+from django_idempotency.core.records import Status
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.redis import RedisStore
+from django_idempotency.testing.tickets import make_ticket
+from testproject.payments.models import Effect
+
+from ..redis_servers import RedisServer, running
+from ..services import needs_redis
+
+pytestmark = [needs_redis, pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+TERMS: dict[str, Any] = {"guarantee": "lease", "store": "redis", "lease": 2}
+#: What the view does to the server, while it runs.
+MEANWHILE: list[Callable[[], None]] = []
+
+
+def work() -> JsonResponse:
+    Effect.objects.create(label="work")
+    for act in MEANWHILE:
+        act()
+    return JsonResponse({"charged": True}, status=201)
+
+
+@idempotent(**TERMS)
+def closed(request: HttpRequest) -> HttpResponse:
+    return work()
+
+
+@idempotent(**TERMS, on_store_failure="open")
+def opened(request: HttpRequest) -> HttpResponse:
+    return work()
+
+
+@idempotent(**TERMS)
+async def aclosed(request: HttpRequest) -> HttpResponse:
+    return await sync_to_async(work)()
+
+
+urlpatterns = [path("closed/", closed), path("open/", opened), path("async/", aclosed)]
+
+
+@pytest.fixture
+def server(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
+    """A server that keeps what it has answered: its log is on disk at each write."""
+    MEANWHILE.clear()
+    with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
+        settings.IDEMPOTENCY = {
+            "STORES": {
+                "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"},
+                "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "redis"}},
+            }
+        }
+        yield server
+
+
+@pytest.fixture
+def send(django_user_model: type[User]) -> Callable[..., Any]:
+    user = django_user_model.objects.create_user("ada")
+    client, aclient = Client(), AsyncClient()
+    client.force_login(user)
+    aclient.force_login(user)
+
+    def send(url: str) -> Any:
+        given = {"data": "{}", "content_type": "application/json", "headers": {"Idempotency-Key": "key-1"}}
+        post = async_to_sync(aclient.post) if url == "/async/" else client.post
+        return post(url, **given)  # type: ignore[operator]
+
+    return send
+
+
+@pytest.mark.parametrize("url", ["/closed/", "/async/"])
+@pytest.mark.parametrize("trouble", [RedisServer.freeze, RedisServer.kill], ids=["frozen", "killed"])
+def test_before_the_view(server: RedisServer, send: Callable[..., Any], url: str, trouble: Any) -> None:
+    """503 within a second, and nothing has run. When the server is back, the retry runs."""
+    assert send(url).status_code == 201
+    trouble(server)
+    began = time.monotonic()
+    refused = send(url)
+    assert time.monotonic() - began < 1.5  # a second is promised; half a second for a busy machine
+    assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "store-unavailable", "1")
+    if trouble is RedisServer.freeze:
+        server.thaw()
+    else:
+        server.start()
+    assert send(url)["Idempotency-Replayed"] == "true"
+    assert Effect.objects.count() == 1
+
+
+def test_open(server: RedisServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """A route that would rather run than wait says so in its answer, and in an error log."""
+    server.kill()
+    with caplog.at_level(logging.ERROR, "django_idempotency"):
+        answer = send("/open/")
+    assert (answer.status_code, answer["Idempotency-Degraded"], Effect.objects.count()) == (201, "true", 1)
+    assert [record.idempotency["event"] for record in caplog.records] == ["unavailable"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("url", ["/closed/", "/async/"])
+@pytest.mark.parametrize("trouble", [RedisServer.freeze, RedisServer.kill], ids=["frozen", "killed"])
+def test_during_the_view(
+    server: RedisServer, send: Callable[..., Any], url: str, trouble: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The work is done: the caller gets its answer, and an error log says that the record was not settled."""
+    MEANWHILE.append(lambda: trouble(server))
+    with caplog.at_level(logging.ERROR, "django_idempotency"):
+        answer = send(url)
+    assert (answer.status_code, Effect.objects.count()) == (201, 1)
+    assert [record.idempotency["event"] for record in caplog.records] == ["lost"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("url", ["/closed/", "/async/"])
+def test_restarted_during_the_view(server: RedisServer, send: Callable[..., Any], url: str) -> None:
+    """A server that is back by the settle has the claim from its log, and takes the answer."""
+
+    def restart() -> None:
+        server.kill()
+        server.start()
+
+    MEANWHILE.append(restart)
+    assert send(url).status_code == 201
+    MEANWHILE.clear()
+    assert (send(url)["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
+
+
+def test_a_settle_is_tried_again(server: RedisServer, send: Callable[..., Any]) -> None:
+    """A freeze that ends soon costs time, and no record."""
+
+    def blink() -> None:
+        server.freeze()
+        threading.Timer(0.7, server.thaw).start()
+
+    MEANWHILE.append(blink)
+    assert send("/closed/").status_code == 201
+    MEANWHILE.clear()
+    assert (send("/closed/")["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
+
+
+def test_replicas(server: RedisServer, settings: Settings, tmp_path: Path) -> None:
+    """With `min_replicas` a claim that no replica has is refused, and leaves the key free."""
+    store = RedisStore(cache="redis", min_replicas=1)
+    for verb in (store.claim, async_to_sync(store.aclaim)):
+        with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+            verb(make_ticket())
+    (tmp_path / "replica").mkdir()
+    with running(tmp_path / "replica", "--replicaof", "127.0.0.1", str(server.port)) as replica:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                record = store.claim(make_ticket())
+                break
+            except StoreUnavailable:
+                assert time.monotonic() < deadline, "the replica does not connect"
+        assert record.attempt == 1
+        settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}}
+        there = RedisStore(cache="redis").look(record.id)
+        assert there is not None
+        assert (there.owner, there.status) == (record.owner, Status.RUNNING)
