@@ -66,8 +66,28 @@ class Permitted(PermissionRequiredMixin, View):
 
 class AsksTheUser(UserPassesTestMixin, View):
     def test_func(self) -> bool:
-        return User.objects.get(pk=self.request.user.pk).has_perm(PERMISSION)
+        return User.objects.get(username=self.request.user.get_username()).has_perm(PERMISSION)
 
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+by_permission = permission_required(PERMISSION, raise_exception=True)
+
+
+@method_decorator(by_permission, name="dispatch")
+class DecoratedClass(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+class BelowDecorated(DecoratedClass):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().dispatch(request, *args, **kwargs)
+
+
+class DecoratedHandler(View):
+    @method_decorator([login_required, by_permission])
     def post(self, request: HttpRequest) -> HttpResponse:
         return answer(request)
 
@@ -80,7 +100,7 @@ class LocksAPermission(BasePermission):
     """Needs the transaction of ATOMIC_REQUESTS."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return bool(User.objects.select_for_update().filter(pk=request.user.pk))
+        return bool(User.objects.select_for_update().filter(username=request.user.get_username()))
 
 
 class Wrapping(APIView):
@@ -170,6 +190,9 @@ urlpatterns = [
     path("by-permission/", permission_required(PERMISSION, raise_exception=True)(plain)),
     path("by-login-page/", permission_required(PERMISSION, login_url="/login/")(plain)),
     path("by-test/", login_required(user_passes_test(allowed, login_url="/login/")(plain))),
+    path("by-class/", DecoratedClass.as_view()),
+    path("by-parent/", BelowDecorated.as_view()),
+    path("by-handler/", DecoratedHandler.as_view()),
     path("by-mixin/", Permitted.as_view()),
     path("by-test-mixin/", AsksTheUser.as_view()),
     path("wrapping/", Wrapping.as_view()),
@@ -194,7 +217,10 @@ def permitted(user: User) -> User:
     return user
 
 
-@pytest.mark.parametrize("url", ["by-permission", "by-login-page", "by-test", "by-mixin", "by-test-mixin"])
+ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-parent", "by-handler", "by-mixin"]
+
+
+@pytest.mark.parametrize("url", [*ASKED_AGAIN, "by-test-mixin"])
 def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, url: str) -> None:
     """Under the middleware, too: what stands around the view is asked again before its answer is shown."""
     send = connect(f"/{url}/", permitted)
