@@ -17,7 +17,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 DOORS = ("/open/middleware/", "/open/decorator/")
 
 
-@pytest.mark.parametrize("at", [(point, door) for point in ("viewing", "settled") for door in DOORS], ids=str)
+#: Each door at another point.
+AT = pytest.mark.parametrize("at", [("viewing", DOORS[0]), ("settled", DOORS[1])], ids=str)
+
+
+@AT
 def test_uvicorn_gives_up_on_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
@@ -54,7 +58,7 @@ def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, fau
     assert answer.json()["attempt"] == 2
 
 
-@pytest.mark.parametrize("at", [("viewing", DOORS[0]), ("settled", DOORS[1])], ids=str)
+@AT
 def test_uvicorn_is_killed_in_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
