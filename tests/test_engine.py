@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -241,10 +241,20 @@ def test_a_lease_lost(answered: Any) -> None:
 
 
 def test_aopen_loses_a_race() -> None:
-    """An async claim that lost is busy, not broken."""
-    call, listener = operation(FakeStore(claims=[LostRace()]), lease=True)
+    """An async claim that lost is made again, and then busy, not broken."""
+    call, listener = operation(FakeStore(claims=[LostRace()] * ROUNDS), lease=True)
     assert asyncio.run(call.aopen()) == Busy(retry_after=1)
     assert listener.events == ["busy"]
+
+
+def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Busy was the last that was known: a route that runs without a store must not run beside the first."""
+    monkeypatch.setattr("django_idempotency.engine.PAUSE", 0.001)
+    theirs = record_of(replace(LEASED, owner=uuid4()))
+    for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
+        monkeypatch.setattr("django_idempotency.engine._waiters", -10)
+        call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
+        assert isinstance(opening(call), Busy)
 
 
 def test_a_takeover_by_claim_is_told() -> None:

@@ -41,9 +41,6 @@ class RecordingStore(BaseStore):
         self.verbs.append("renew")
         return self.store.renew(tickets)
 
-    def is_joined(self) -> bool:
-        return self.store.is_joined()
-
     def close(self) -> None:
         self.store.close()
 
