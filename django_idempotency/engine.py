@@ -151,10 +151,9 @@ class Operation:
 
     # ------------------------------------------------------------------------------------------------------- settle
 
-    def lose(self, error: Exception) -> None:
-        """Learn from the heartbeat that another may own the record by now. The work may ask for `lost`, and stop."""
-        self.lost = error
-        self._tell("lost", self, error)
+    def tell_lost(self) -> None:
+        """Tell that the heartbeat has set `lost`: another may own the record by now. The work may ask, and stop."""
+        self._tell("lost", self, self.lost)
 
     def aside(self) -> AbstractContextManager[None]:
         """Let others use the work's transaction without breaking it, while there is one."""

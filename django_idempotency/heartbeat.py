@@ -119,9 +119,11 @@ class Heartbeat:
     def _lost(self, operation: Operation, error: Exception) -> None:
         with self._changed:
             watched = self._watched.pop(operation, None)
-        if watched is not None:  # not settled meanwhile
+            if watched is not None:  # not settled meanwhile
+                operation.lost = error
+        if watched is not None:
             try:
-                operation.lose(error)
+                operation.tell_lost()
             except BaseException:  # the thread beats for others, too
                 logger.exception("Whoever was told of a lost lease raised.")
 
