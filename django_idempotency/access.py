@@ -16,6 +16,7 @@ from django.contrib.auth.decorators import user_passes_test
 from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
+from django.utils.decorators import method_decorator
 
 from .marks import view_class
 
@@ -23,7 +24,7 @@ from .marks import view_class
 def may_still_enter(request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Would each `user_passes_test` (so `login_required`, `permission_required`, …) and access mixin let it pass?"""
     try:
-        return all(_passes(test, request) for test in _tests(callback)) and _mixins_pass(
+        return all(_passes(test, request) for test in _tests(callback, request.method or "")) and _mixins_pass(
             request, callback, args, kwargs
         )
     except PermissionDenied:
@@ -35,25 +36,47 @@ def _passes(test: Any, request: HttpRequest) -> bool:
     return bool(async_to_sync(test)(user) if iscoroutinefunction(test) else test(user))
 
 
-def _tests(callback: Any) -> Iterator[Any]:
-    """Yield the test of each layer that `user_passes_test` has put around a view."""
-    while callback is not None:
-        code = getattr(callback, "__code__", None)
+def _tests(callback: Any, method: str) -> Iterator[Any]:
+    """Yield each test that `user_passes_test` has put around a view, its `dispatch` or its handler."""
+    yield from _tests_around(callback)
+    if (cls := view_class(callback)) is not None:
+        for base in cls.__mro__:  # each dispatch calls that of its super()
+            yield from _tests_around(vars(base).get("dispatch"))
+        yield from _tests_around(getattr(cls, method.lower(), None))
+
+
+def _tests_around(layer: Any) -> Iterator[Any]:
+    while layer is not None:
+        code = getattr(layer, "__code__", None)
         if code in _wrappers():
-            yield callback.__closure__[code.co_freevars.index("test_func")].cell_contents
-        callback = getattr(callback, "__wrapped__", None)
+            yield _cell(layer, "test_func")
+        elif code is _method_wrapper():
+            for decorate in _cell(layer, "decorators"):
+                yield from _tests_around(decorate(_view))  # as method_decorator does at each call
+        layer = getattr(layer, "__wrapped__", None)
+
+
+def _cell(function: Any, name: str) -> Any:
+    return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
+
+
+def _view(request: HttpRequest) -> None: ...
+
+
+async def _async_view(request: HttpRequest) -> None: ...
 
 
 @lru_cache(maxsize=1)
 def _wrappers() -> frozenset[CodeType]:
     """Return the code of what `user_passes_test` returns, for a sync view and for an async one."""
-
-    def view(request: HttpRequest) -> None: ...
-
-    async def async_view(request: HttpRequest) -> None: ...
-
     decorate = user_passes_test(bool)
-    return frozenset(decorate(each).__code__ for each in (view, async_view))  # type: ignore[type-var]
+    return frozenset(decorate(each).__code__ for each in (_view, _async_view))  # type: ignore[type-var]
+
+
+@lru_cache(maxsize=1)
+def _method_wrapper() -> CodeType:
+    """Return the code of what `method_decorator` returns."""
+    return method_decorator(user_passes_test(bool))(_view).__code__
 
 
 def _mixins_pass(request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

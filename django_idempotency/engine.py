@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Protocol
 
 from .core import rules
@@ -18,6 +18,8 @@ from .stores.base import BaseStore, Hold
 
 #: Seconds between two looks at a busy record.
 PAUSE = 0.05
+#: Seconds before a settle that could not be written is tried again: once the work is done, nobody waits for long.
+SETTLE_PAUSES = (0.1, 0.4)
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
 ROUNDS = 2
 
@@ -49,12 +51,18 @@ class Operation:
         self._hold = Hold()
         #: Why the record is no longer ours although the work still runs; `lease` only.
         self.lost: Exception | None = None
-        self._guard = ExitStack()
+        #: The guard, while it is open.
+        self._guard: ExitStack | None = None
+        self._opened_at = 0.0
 
     @property
     def attempt(self) -> int:
         """Which run of this key it is: above 1, an earlier one failed, was refused or crashed."""
         return self.run.attempt if self.run else 0
+
+    def is_lost(self) -> bool:
+        """May another own the record by now, although the work still runs?"""
+        return self.lost is not None or heartbeat.lapsed(self)
 
     # --------------------------------------------------------------------------------------------------------- open
 
@@ -70,8 +78,13 @@ class Operation:
                 deadline = time.monotonic() + wait
                 while admitted and isinstance(verdict, Busy) and time.monotonic() < deadline:
                     time.sleep(PAUSE)
-                    verdict = self._try()
-        self._tell(self._opened(verdict), self)
+                    with suppress(StoreUnavailable):  # busy is what was known last
+                        verdict = self._try()
+        try:
+            self._tell(self._opened(verdict), self)
+        except BaseException:
+            self.abandon()
+            raise
         return verdict
 
     async def aopen(self, *, wait: float = 0.0) -> Verdict:
@@ -80,8 +93,13 @@ class Operation:
         deadline = time.monotonic() + wait
         while isinstance(verdict, Busy) and time.monotonic() < deadline:
             await asyncio.sleep(PAUSE)
-            verdict = await self._atry()
-        await self._atell(self._opened(verdict))
+            with suppress(StoreUnavailable):
+                verdict = await self._atry()
+        try:
+            await self._atell(self._opened(verdict))
+        except BaseException:
+            await self.aabandon()
+            raise
         return verdict
 
     def _try(self) -> Verdict:
@@ -98,11 +116,11 @@ class Operation:
         return Busy(retry_after=1)
 
     async def _atry(self) -> Verdict:
-        try:
-            self.record = await self.store.aclaim(self.ticket)
-        except LostRace:
-            return Busy(retry_after=1)
-        return rules.read(self.record, self.ticket)
+        for _ in range(ROUNDS):
+            with suppress(LostRace):
+                self.record = await self.store.aclaim(self.ticket)
+                return rules.read(self.record, self.ticket)
+        return Busy(retry_after=1)
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
         """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
@@ -124,20 +142,38 @@ class Operation:
             return verdict
 
     def _opened(self, verdict: Verdict) -> str:
-        """Take note of a verdict, and say which event it is."""
+        """Take note of a verdict, and say which event it is. A claim that no other thread sees is not renewed by one."""
         if isinstance(verdict, Execute):
             self.run = verdict
-            if not self._hold.joins and not self.store.is_joined():
+            self._opened_at = time.monotonic()
+            if not self._hold.joins and self.record is not None and not self.record.joined:
                 heartbeat.watch(self)
             return "taken_over" if verdict.takeover else "claimed"
         return _EVENT_OF_VERDICT[type(verdict)]
 
     # ------------------------------------------------------------------------------------------------------- settle
 
-    def lose(self, error: Exception) -> None:
-        """Learn from the heartbeat that another may own the record by now. The work may ask for `lost`, and stop."""
-        self.lost = error
-        self._tell("lost", self, error)
+    def tell_lost(self) -> None:
+        """Tell that the heartbeat has set `lost`: another may own the record by now. The work may ask, and stop."""
+        self._tell("lost", self, self.lost)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Let others use the work's transaction without breaking it, while there is one."""
+        return nullcontext() if self._guard is None else self._hold.aside()
+
+    def abandon(self) -> None:
+        """Release a record whose work has not begun. For any other verdict than `Execute` there is nothing to do."""
+        if self.run is None:
+            return
+        heartbeat.forget(self)
+        self._end_guard(giving_up=True)
+        self._settle_apart(Leave.BOUND, None, None)
+
+    async def aabandon(self) -> None:
+        """See abandon()."""
+        if self.run is not None:
+            heartbeat.forget(self)
+            await self._asettle_apart(Leave.BOUND, None, None)
 
     def give_up(self) -> None:
         """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
@@ -151,12 +187,17 @@ class Operation:
         `on_commit` callback raised (all is committed).
         """
         heartbeat.forget(self)
-        hold = self._hold
-        if not hold.joins:
-            self._settle_apart(
-                rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave, outcome, ttl
-            )
+        if not self._hold.joins:
+            leave = rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave
+            self._settle_apart(leave, outcome, ttl)
             return
+        try:
+            self._settle_held(ended, outcome, ttl)
+        finally:
+            self._end_guard(giving_up=True)  # where something unforeseen left it open
+
+    def _settle_held(self, ended: Ending, outcome: Outcome | None, ttl: float | None) -> None:
+        hold = self._hold
         if ended in (Ending.KEPT, Ending.DROPPED) and hold.broken():
             self._roll_back()
             raise StoreUnavailable
@@ -165,7 +206,7 @@ class Operation:
         if not committing:
             hold.give_up()
         try:
-            self._guard.close()
+            self._end_guard()
         except Exception as error:
             if hold.committed:  # an on_commit callback failed, after COMMIT: all of it stands
                 self._told(conclusion.leave)
@@ -183,16 +224,7 @@ class Operation:
         """See settle(). No transaction is held in an async call."""
         heartbeat.forget(self)
         leave = rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave
-        settlement = self._settlement(leave, outcome, ttl)
-        if settlement is None:
-            return
-        try:
-            settled = await self.store.asettle(self.ticket, settlement)
-        except IdempotencyError as error:
-            await self._atell("lost", error)
-        else:
-            if settled or self.lost is None:
-                await self._atell(_EVENT_OF[leave if settled else None])
+        await self._asettle_apart(leave, outcome, ttl)
 
     def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
@@ -210,16 +242,14 @@ class Operation:
                 raise OwnershipLost from error
             raise
         if not settled:
-            self._hold.give_up()
-            self._guard.close()
+            self._end_guard(giving_up=True)
             self._told(None)
             raise OwnershipLost
         return not self._hold.doomed()
 
     def _roll_back(self) -> None:
         """End the guard without what the work wrote, and release the record."""
-        self._hold.give_up()
-        self._guard.close()
+        self._end_guard(giving_up=True)
         self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
@@ -227,17 +257,50 @@ class Operation:
         settlement = self._settlement(leave, outcome, ttl)
         if settlement is None:
             return
-        try:
-            with self.store.guard(self.ticket) as hold:
-                free = not hold.joins or hold.record is not None
-                settled = free and self.store.settle(self.ticket, settlement)
-        except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
-            self._tell("lost", self, error)
-        else:
-            self._told(leave if settled else None)
+        for pause in (*SETTLE_PAUSES, None):
+            try:
+                with self.store.guard(self.ticket) as hold:
+                    free = not hold.joins or hold.record is not None
+                    settled = free and self.store.settle(self.ticket, settlement)
+            except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
+                if pause is None:
+                    self._tell("lost", self, error)
+                    return
+                time.sleep(pause)
+            else:
+                self._told(leave if settled else None)
+                return
+
+    async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+        """See _settle_apart()."""
+        settlement = self._settlement(leave, outcome, ttl)
+        if settlement is None:
+            return
+        for pause in (*SETTLE_PAUSES, None):
+            try:
+                settled = await self.store.asettle(self.ticket, settlement)
+            except Exception as error:  # noqa: BLE001 - the same
+                if pause is None:
+                    await self._atell("lost", error)
+                    return
+                await asyncio.sleep(pause)
+            else:
+                if settled or self.lost is None:
+                    await self._atell(_EVENT_OF[leave if settled else None])
+                return
+
+    def _end_guard(self, *, giving_up: bool = False) -> None:
+        """End the guard, once; if it is open, and by a rollback if asked to."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            if giving_up:
+                self._hold.give_up()
+            guard.close()
 
     def _settlement(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
         assert self.run is not None, "settle() follows an open() that said Execute"
+        if ttl is None and time.monotonic() - self._opened_at >= self.ticket.ttl:
+            ttl = self.ticket.ttl  # the work took longer than its answer was to be kept
         return rules.settlement(leave, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
 
     async def _atell(self, event: str, error: BaseException | None = None) -> None:

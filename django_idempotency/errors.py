@@ -118,6 +118,13 @@ class DurableInsideGuard(ConfigurationError):
     """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use guarantee="lease"."""
 
 
+class ImplicitCommit(ConfigurationError):
+    """MySQL and MariaDB commit before and after this statement (as before any DDL), which an atomic guard cannot survive.
+
+    Run it outside the guarded call, or use guarantee="lease".
+    """
+
+
 class SecretUnknown(ConfigurationError):
     """The secret of this operation's first attempt is gone.
 

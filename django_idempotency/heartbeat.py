@@ -63,7 +63,7 @@ class Heartbeat:
         """Renew an operation's lease from now on."""
         with self._changed:
             self._watched[operation] = _Lease.begun(operation, self._clock())
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._start()
             self._changed.notify()
 
@@ -71,6 +71,12 @@ class Heartbeat:
         """Let an operation's lease be."""
         with self._changed:
             self._watched.pop(operation, None)
+
+    def lapsed(self, operation: Operation) -> bool:
+        """Has an operation's lease ended although it is watched? The beat itself may hang."""
+        with self._changed:
+            lease = self._watched.get(operation)
+        return lease is not None and self._clock() >= lease.ends
 
     def beat(self, now: float) -> None:
         """Renew each lease that is due, and tell those operations that have lost theirs."""
@@ -113,14 +119,20 @@ class Heartbeat:
     def _lost(self, operation: Operation, error: Exception) -> None:
         with self._changed:
             watched = self._watched.pop(operation, None)
-        if watched is not None:  # not settled meanwhile
-            operation.lose(error)
+            if watched is not None:  # not settled meanwhile
+                operation.lost = error
+        if watched is not None:
+            try:
+                operation.tell_lost()
+            except BaseException:  # the thread beats for others, too
+                logger.exception("Whoever was told of a lost lease raised.")
 
     # ------------------------------------------------------------------------------------------------------- thread
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="django-idempotency-heartbeat", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="django-idempotency-heartbeat", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _run(self) -> None:
         while True:

@@ -135,6 +135,7 @@ class IdempotencyMiddleware:
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         try:
+            self._require_settling(request, IN_LOOP)
             user = await request.auser() if hasattr(request, "auser") else None
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
             return None if exchange is None else self._opened(request, exchange, await opened(exchange))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import Any
 
 from django.dispatch import Signal
@@ -34,10 +35,12 @@ class Observer:
         self.request = request
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
-        """Log an event and send its signal."""
+        """Log an event and send its signal. Neither a receiver nor a log filter that fails changes anything."""
         log(event, operation, error)
         signal: Signal = getattr(signals, event)
-        signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
+        if signal.receivers:
+            with operation.aside():
+                signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
 
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
@@ -63,4 +66,8 @@ def log(event: str, operation: Operation, error: BaseException | None) -> None:
         "attempt": operation.attempt,
         "error": type(error).__name__ if error else None,
     }
-    logger.log(level, sentence, extra={"idempotency": extra})
+    try:
+        logger.log(level, sentence, extra={"idempotency": extra})
+    except Exception:  # noqa: BLE001 - a filter's: logging catches those of handlers only, and shows them like this
+        if logging.raiseExceptions:
+            traceback.print_exc()

@@ -1,8 +1,8 @@
 """What happened to a key, for those who want to know.
 
 Receivers get `operation` (its `ticket`, `record` and `attempt`), `request` (or `None`) and `error` (or `None`). They are
-called in the thread of the request; an exception of theirs is logged and changes nothing. `completed` and `released`
-of an `atomic` operation are sent after COMMIT.
+called where the operation runs, but for a `lost` that the heartbeat's thread finds out; an exception of theirs is logged
+and changes nothing. `completed` and `released` of an `atomic` operation are sent after COMMIT.
 """
 
 from django.dispatch import Signal

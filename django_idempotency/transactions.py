@@ -5,8 +5,8 @@ So a guarded view leaves Django's own wrapping, and opens the same transactions 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from django.db import connections, transaction
@@ -62,16 +62,32 @@ def leave_while_held(view: Any) -> None:
         getattr(view, "__func__", view)._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
 
 
-def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Any]:
+class Opened:
+    """What atomic_requests() has opened."""
+
+    def __init__(self) -> None:
+        #: Is one of them committed? An exception after that is an `on_commit` callback's.
+        self.committed = False
+
+    def note(self) -> None:
+        self.committed = True
+
+
+def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Opened]:
     """Open what ATOMIC_REQUESTS asks for, except the aliases that the project took out and the one under guard."""
     aliases = [
         alias
         for alias, settings in connections.settings.items()
         if settings["ATOMIC_REQUESTS"] and alias != but and alias not in declared
     ]
-    if not aliases:
-        return nullcontext()
+    return _open(aliases) if aliases else nullcontext(Opened())
+
+
+@contextmanager
+def _open(aliases: list[str]) -> Iterator[Opened]:
+    opened = Opened()
     with ExitStack() as stack:
         for alias in aliases:
             stack.enter_context(transaction.atomic(using=alias))
-        return stack.pop_all()
+            transaction.on_commit(opened.note, using=alias)
+        yield opened

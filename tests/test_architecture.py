@@ -49,6 +49,7 @@ RINGS = {
         ("core", "errors", "stores.base", "stores.sealing", "stores.redis_client"),
         frozenset({"redis", "django_redis", "django", "asgiref"}),
     ),
+    "stores.redis_client": Ring(1, ("errors",), frozenset({"redis", "django", "asgiref"})),
     "stores.dynamodb": Ring(1, ("core", "errors", "stores.base", *DYNAMODB), frozenset({"asgiref"})),
     "stores.dynamodb_client": Ring(1, ("errors", *DYNAMODB), frozenset({"boto3", "botocore", "django"})),
     "stores.dynamodb_items": Ring(1, ("core",), frozenset()),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Status
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
-from django_idempotency.engine import EVENTS, ROUNDS, Operation
+from django_idempotency.engine import EVENTS, ROUNDS, SETTLE_PAUSES, Operation
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from django_idempotency.testing.tickets import NOW, make_ticket
 
@@ -227,24 +227,48 @@ def test_lease(ended: Ending, hold: bool, settled: list[Status], events: list[st
     assert [made.status for made in twin.settled] == settled
 
 
-@pytest.mark.parametrize("answered", [False, LostRace(), StoreUnavailable()])
-def test_a_lease_lost(answered: Any) -> None:
-    """A late owner is told by an event; the answer that it has is its client's all the same."""
-    call, listener = opened(FakeStore(claims=[record_of(LEASED)], settles=[answered]), lease=True)
-    call.settle(Ending.KEPT, OUTCOME)
-    assert listener.events == ["lost"]
+TRIES = len(SETTLE_PAUSES) + 1
 
-    call, twins = operation(FakeStore(claims=[record_of(LEASED)], settles=[answered]), lease=True)
+
+@pytest.mark.parametrize(
+    ("answers", "event", "asked"),
+    [
+        ([False], "lost", 1),  # overtaken: final
+        ([LostRace()] * TRIES, "lost", TRIES),
+        ([StoreUnavailable()] * TRIES, "lost", TRIES),
+        ([ConnectionResetError()] * TRIES, "lost", TRIES),  # of a store that is not ours
+        ([StoreUnavailable(), LostRace(), True], "completed", 3),
+        ([StoreUnavailable(), False], "lost", 2),
+    ],
+)
+def test_the_settle_of_a_lease(answers: list[Any], event: str, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again a few times; whatever comes of it, the client gets the answer of the work that was done."""
+    monkeypatch.setattr("django_idempotency.engine.SETTLE_PAUSES", (0.0,) * (TRIES - 1))
+    call, listener = opened(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
+    call.settle(Ending.KEPT, OUTCOME)
+    assert (listener.events, store.trace.count("settle")) == ([event], asked)
+
+    call, twins = operation(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
     asyncio.run(call.aopen())
     asyncio.run(call.asettle(Ending.KEPT, OUTCOME))
-    assert twins.events == ["claimed", "lost"]
+    assert (twins.events, store.trace.count("settle")) == (["claimed", event], asked)
 
 
 def test_aopen_loses_a_race() -> None:
-    """An async claim that lost is busy, not broken."""
-    call, listener = operation(FakeStore(claims=[LostRace()]), lease=True)
+    """An async claim that lost is made again, and then busy, not broken."""
+    call, listener = operation(FakeStore(claims=[LostRace()] * ROUNDS), lease=True)
     assert asyncio.run(call.aopen()) == Busy(retry_after=1)
     assert listener.events == ["busy"]
+
+
+def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Busy was the last that was known: a route that runs without a store must not run beside the first."""
+    monkeypatch.setattr("django_idempotency.engine.PAUSE", 0.001)
+    theirs = record_of(replace(LEASED, owner=uuid4()))
+    for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
+        monkeypatch.setattr("django_idempotency.engine._waiters", -10)
+        call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
+        assert isinstance(opening(call), Busy)
 
 
 def test_a_takeover_by_claim_is_told() -> None:

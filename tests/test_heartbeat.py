@@ -186,6 +186,80 @@ def test_the_thread_on_a_real_database() -> None:
     assert slow.lost is None
 
 
+def test_a_beat_that_hangs(world: World) -> None:
+    """The work that asks learns from the clock that its lease has ended, though nobody could tell it."""
+    operation = world.operation()
+    operation.open()
+    world.seconds += 29
+    assert not operation.is_lost()
+    world.seconds += 1
+    assert operation.is_lost()
+    operation.settle(Ending.KEPT, Outcome(status=201))
+    assert not operation.is_lost()  # nobody took it
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that could not start, or that somebody's exception has ended, is not taken for a living one."""
+    beating = Heartbeat()
+    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", raising)
+        with pytest.raises(RuntimeError):
+            beating.watch(operation)
+    beating.watch(operation)
+    first = beating._thread
+    assert first is not None
+    beating.forget(operation)
+    with monkeypatch.context() as patch:
+        patch.setattr(beating, "beat", raising)
+        beating.watch(Operation(MemoryStore(), leased(lease=0.01), lambda *_: None))
+        kept = Operation(MemoryStore(), leased(lease=0.01), lambda *_: None)
+        beating.watch(kept)
+        first.join(10)
+    assert not first.is_alive()
+    beating.watch(operation)
+    assert beating._thread is not None
+    assert beating._thread.is_alive()
+    beating.forget(operation)
+
+
+def raising(*_: Any) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_whoever_is_told_of_a_loss_may_raise(world: World) -> None:
+    """The others' leases are renewed all the same."""
+
+    def tell(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        if event == "lost":
+            raise SystemExit
+
+    loser = Operation(world.store, leased(key="loser"), tell)
+    loser.open()
+    world.seconds += 31
+    world.operation(key="loser").open()
+    other = world.operation(key="other")
+    other.open()
+    world.run(until=200)
+    assert loser.is_lost()
+    assert isinstance(world.operation(key="other").open(), Busy)
+    assert other.lost is None
+
+
+@pytest.mark.django_db
+def test_an_async_claim_in_a_callers_transaction_has_none(world: World) -> None:
+    """Told by the thread that claimed, not by the one of the event loop."""
+    from asgiref.sync import async_to_sync
+
+    from django_idempotency.stores.orm import ORMStore
+
+    world.store = ORMStore()  # type: ignore[assignment]
+    joined = world.operation()
+    assert isinstance(async_to_sync(joined.aopen)(), Execute)
+    assert not world.heartbeat._watched
+
+
 def test_a_fork_begins_anew(world: World) -> None:
     """A child neither has the thread nor owns what its parent runs."""
     operation = world.operation()

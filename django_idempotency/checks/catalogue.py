@@ -84,6 +84,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["GUARANTEE"] is "atomic", which the store "%(alias)s" cannot keep: it joins no transaction.',
         'Type "GUARANTEE": "lease", or "STORE": the alias of an ORMStore.',
     ),
+    "E017": (
+        'DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: nobody else would see a claim.',
+        'Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions by atomic().',
+    ),
     # ---- Middleware
     "E020": (
         (

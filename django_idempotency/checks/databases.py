@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def check_databases(**_: Any) -> list[CheckMessage]:
     """Check DATABASES and their routers. Nothing is asked of a server."""
-    return [] if check_settings() else [*_uncovered(), *_kept_out()]
+    return [] if check_settings() else [*_manual(), *_uncovered(), *_kept_out()]
 
 
 def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
@@ -51,6 +51,12 @@ def _orm(store: BaseStore | None) -> ORMStore | None:
 
 
 # ---------------------------------------------------------------------------------------------------- without asking
+
+
+def _manual() -> Iterator[CheckMessage]:
+    for using in _aliases():
+        if not connections.settings[using]["AUTOCOMMIT"]:
+            yield finding("E017", using=using)
 
 
 def _uncovered() -> Iterator[CheckMessage]:

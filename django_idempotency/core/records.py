@@ -109,6 +109,8 @@ class Record:
     outcome: Outcome | None = None
     #: Has the claim that returned this record just taken it from an owner who fell silent?
     taken: bool = False
+    #: Was it claimed inside a caller's open transaction, so that no other thread sees it?
+    joined: bool = False
 
     def ticket(self, *, owner: UUID) -> Ticket:
         """Return a ticket for this record's key and request, to change it by hand."""

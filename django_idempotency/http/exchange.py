@@ -36,7 +36,7 @@ from ..observing import Observer
 from ..registry import stores
 from .fingerprint import fingerprint
 from .keys import carries_key, read_key, scope_of
-from .responses import DEGRADED, capture, ending_of, rebuild
+from .responses import DEGRADED, capture, ending_of, rebuild, render
 
 _ATTRIBUTE = "_idempotency_exchange"
 
@@ -93,7 +93,7 @@ class RequestIdempotency:
     @property
     def lost(self) -> bool:
         """Has a `lease` ended under this run? Another may run by now: stop where that is still of use."""
-        return self._operation.lost is not None
+        return self._operation.is_lost()
 
     def keep(self) -> None:
         """Remember this response, whatever its status. What a 5xx wrote is rolled back all the same."""
@@ -110,9 +110,7 @@ class RequestIdempotency:
 
     @ttl.setter
     def ttl(self, value: Duration) -> None:
-        self._ttl = seconds(value)
-        if self._ttl <= 0:
-            raise ValueError(f"request.idempotency.ttl = {value!r}: make it positive, or call drop().")
+        self._ttl = seconds(Policy(ttl=value).ttl)  # raises ValueError for what is no such duration
 
 
 class Exchange:
@@ -290,9 +288,15 @@ class Exchange:
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         return ended, capture(response, self.policy) if ended is Ending.KEPT else None
 
-    def fail(self, error: BaseException) -> NoReturn:
-        """End an exchange whose view did not answer, and raise: its exception, or a clearer one."""
-        if not self.degraded:
+    def fail(self, error: BaseException, *, committed: HttpResponseBase | None = None) -> NoReturn:
+        """End an exchange whose view did not answer, and raise: its exception, or a clearer one.
+
+        `committed` is what it did answer, when only an `on_commit` callback failed: that is remembered.
+        """
+        if committed is not None:
+            render(committed)
+            self.settle(committed)
+        elif not self.degraded:
             self.operation.settle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         raise clarified(error)
 

@@ -12,10 +12,9 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..core.rules import Ending
 from ..errors import ConfigurationError, Problem
 from ..finishing import to_the_end
-from ..transactions import atomic_requests
+from ..transactions import Opened, atomic_requests
 from .exchange import Exchange, key_of, terms_of
 from .problems import problem_response
 from .responses import render
@@ -46,12 +45,13 @@ def run(
     if exchange is None:
         with atomic_requests(declared):
             return view()
+    requests, response = Opened(), None
     try:
-        with atomic_requests(declared, but=exchange.atomic_alias):
+        with atomic_requests(declared, but=exchange.atomic_alias) as requests:
             response = view()
         render(response)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
-        exchange.fail(error)
+        exchange.fail(error, committed=response if requests.committed else None)
     try:
         return exchange.settle(response)
     except Problem as problem:
@@ -94,6 +94,5 @@ async def opened(exchange: Exchange) -> HttpResponseBase | None:
     try:
         return await to_the_end(exchange.aopen())
     except asyncio.CancelledError:
-        if exchange.operation.run is not None:
-            await to_the_end(exchange.operation.asettle(Ending.FAILED))
+        await to_the_end(exchange.operation.aabandon())
         raise

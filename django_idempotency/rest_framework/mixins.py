@@ -12,7 +12,7 @@ from ..http.keys import carries_key
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..marks import EXEMPT
-from ..transactions import EVERYTHING, atomic_requests, declared_for, leave_atomic_requests
+from ..transactions import EVERYTHING, Opened, atomic_requests, declared_for, leave_atomic_requests
 from . import problems
 from .problems import IdempotencyException
 
@@ -66,7 +66,7 @@ class IdempotentViewMixin(Base):
             return answered.response
         except BaseException as error:
             if guard.exchange is not None:
-                guard.exchange.fail(error)
+                guard.exchange.fail(error, committed=guard.committed())
             raise
         return response if guard.exchange is None else _settled(self, guard.exchange, response)
 
@@ -112,6 +112,8 @@ class _Guard:
         self._handler = handler
         self._declared = declared
         self.exchange: Exchange | None = None
+        self._requests = Opened()
+        self._answer: Any = None
 
     def __call__(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -122,8 +124,16 @@ class _Guard:
             raise _Answered(problem_response(problem)) from problem
         alias = self.exchange.atomic_alias if self.exchange is not None else None
         declared = self._declared if carries_key(request._request) else EVERYTHING  # dispatch() has opened them
-        with atomic_requests(declared, but=alias):
-            return self._handler(request, *args, **kwargs)
+        with atomic_requests(declared, but=alias) as self._requests:
+            self._answer = self._handler(request, *args, **kwargs)
+        return self._answer
+
+    def committed(self) -> Any:
+        """Return the handler's answer, finished, if its writes are committed although something failed after that."""
+        if not self._requests.committed:
+            return None
+        view = self._view
+        return view.finalize_response(view.request, self._answer, *view.args, **view.kwargs)
 
     def _open(self, request: Request) -> None:
         http = request._request

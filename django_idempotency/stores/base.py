@@ -37,6 +37,10 @@ class Hold:
     def give_up(self) -> None:
         """Roll the work's transaction back when the guard ends."""
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Let a receiver of ours use the work's transaction; what it breaks there ends with this block."""
+        return nullcontext()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
@@ -95,10 +99,6 @@ class BaseStore(ABC):
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """Let the leases of running records begin anew. Return the owner tokens of those that are still theirs."""
-
-    def is_joined(self) -> bool:
-        """Is what this thread claims now part of a caller's open transaction, so that no other thread sees it?"""
-        return False
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
         """Give back what this thread holds of the store, such as a connection."""

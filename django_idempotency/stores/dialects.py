@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,8 +28,9 @@ class Dialect:
     insert_tail = "ON CONFLICT DO NOTHING"
     #: Put before a SELECT that reads what an INSERT met, inside a caller's transaction; and behind it.
     joined_read = ("", "")
-    #: Put before an UPDATE by primary key.
+    #: Put before an UPDATE by primary key; and, outside a transaction, behind what it sets.
     update_head = ""
+    update_tail = ""
     #: Behind the SELECT that locks a record, its own owner's or any.
     lock_own: str
     lock: str
@@ -73,6 +75,7 @@ class PostgreSQL(Dialect):
 
     clock = "statement_timestamp()"
     later = "statement_timestamp() + %s * interval '1 second'"
+    update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"
 
     def placeholder(self, db_type: str) -> str:
         return f"%s::{db_type.partition('(')[0]}"
@@ -146,6 +149,19 @@ class SQLite(Dialect):
         finally:
             with connection.cursor() as cursor:
                 cursor.execute(f"PRAGMA busy_timeout={int(patience)}")
+
+
+#: What commits implicitly on MySQL and MariaDB; a temporary table does not.
+_COMMITTING = re.compile(
+    r"\s*(?:ALTER|ANALYZE|BEGIN|CHECK|COMMIT|(?:CREATE|DROP)(?!\s+TEMPORARY)|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME|REPAIR|REVOKE"
+    r"|ROLLBACK(?!\s+TO)(?!\s+WORK\s+TO)|START\s+TRANSACTION|TRUNCATE|UNLOCK)\b",
+    re.IGNORECASE,
+)
+
+
+def commits_implicitly(sql: object) -> bool:
+    """Does MySQL end the open transaction before it runs this?"""
+    return isinstance(sql, str) and _COMMITTING.match(sql) is not None
 
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:

@@ -8,8 +8,9 @@ from django.db import Error, InterfaceError, OperationalError
 LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03", "25P03"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read.
 LOST_ERRNOS = frozenset({1205, 1213, 1020})
-#: InnoDB: these end the whole transaction, not just the statement.
-DEADLOCK_ERRNOS = frozenset({1213, 1020})
+#: These end the whole transaction, not just the statement (on PostgreSQL, back to the last savepoint).
+DEADLOCK_ERRNOS = frozenset({1213, 1020, 1206})
+DEADLOCK_SQLSTATES = frozenset({"40001", "40P01"})
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
 GONE_ERRNOS = frozenset({0, 1053, 1927, 2006, 2013, 2055})
 
@@ -33,6 +34,16 @@ def lost_race(error: Error) -> bool:
         or errno(error) in LOST_ERRNOS
         or (isinstance(error, OperationalError) and "is locked" in str(error))  # SQLite: database, database table
     )
+
+
+def deadlocked(error: Error) -> bool:
+    """Has the database given up the transaction for another's sake?"""
+    return sqlstate(error) in DEADLOCK_SQLSTATES or errno(error) in DEADLOCK_ERRNOS
+
+
+def duplicate(error: Error) -> bool:
+    """Is it MySQL's error for a primary key that is there already?"""
+    return errno(error) == 1062
 
 
 def connection_lost(error: BaseException) -> bool:

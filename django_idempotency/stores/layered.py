@@ -85,7 +85,7 @@ class LayeredStore(WrappedStore):
         asked = self._clock()
         record = self.store.claim(ticket)
         if (copy := self._copy(ticket, record, asked)) is not None:
-            self._put_claimed(copy)
+            self._put(copy)
         return record
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -96,25 +96,22 @@ class LayeredStore(WrappedStore):
         asked = self._clock()
         record = await self.store.aclaim(ticket)
         if (copy := self._copy(ticket, record, asked)) is not None:
-            await sync_to_async(self._put_claimed)(copy)
+            await sync_to_async(self._put)(copy)
         return record
 
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
         """Say what the front may have of the authority's answer, and remember what the settle will need."""
         if rules.quotable(record, ticket):  # by another's marker only its owner knows when it ends
-            return _Copy(record, asked, self._seconds) if record.status is Status.COMPLETED else None
+            # In a caller's open transaction the answer may be an old snapshot's.
+            fit = record.status is Status.COMPLETED and not record.joined
+            return _Copy(record, asked, self._seconds) if fit else None
         with self._lock:
             self._under_way[ticket.owner] = _Copy(replace(record, outcome=None), asked, self._seconds)
             if len(self._under_way) > UNDER_WAY:
                 self._under_way.popitem(last=False)
-        if self._marks and rules.owned(record, ticket):
+        if self._marks and rules.owned(record, ticket) and not record.joined:
             return _Copy(replace(record, taken=False), asked, MARKER)
         return None
-
-    def _put_claimed(self, copy: _Copy) -> None:
-        # In a caller's open transaction nobody else may see the claim yet, and the answer may be an old snapshot's.
-        if not self.store.is_joined():
-            self._put(copy)
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -181,6 +178,5 @@ class LayeredStore(WrappedStore):
                     self._seconds,
                 )
 
-        drop()
-        if self.store.is_joined():  # until the caller's COMMIT, others see the record as it was, and copy it
-            self.store.after_commit(drop)
+        self.front.drop(record_id)
+        self.store.after_commit(drop)  # until a caller's COMMIT, others see the record as it was, and copy it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,15 +16,18 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..errors import LostRace, OutcomeUnknown, StoreUnavailable
+from ..errors import ConfigurationError, ImplicitCommit, LostRace, OutcomeUnknown, StoreUnavailable
 from . import faults
 from .base import Audit, BaseStore, Hold, Intervention, Purged
+from .dialects import commits_implicitly
 from .holding import HELD
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
     from .statements import Bound, Statements
+
+logger = logging.getLogger("django_idempotency")
 
 #: libpq's name for a transaction in which a statement has failed; psycopg 3 and 2 hand it through.
 _INERROR = 3
@@ -46,6 +50,8 @@ class ORMStore(BaseStore):
     def claim(self, ticket: Ticket) -> Record:
         connection = self._connection
         joined = connection.in_atomic_block
+        if not joined:
+            self._require_autocommit(connection)
         with self._translated(), self._statements.dialect.joining(connection) if joined else nullcontext():
             run: rules.Execute | None = None
             for _ in range(3):
@@ -53,16 +59,26 @@ class ORMStore(BaseStore):
                 if record is None:
                     continue  # purged between two statements: ask again
                 if run is not None and rules.owned(record, ticket):
-                    return replace(record, taken=run.takeover)
+                    return replace(record, taken=run.takeover, joined=joined)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
-                    return record
+                    return replace(record, joined=True) if joined else record
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
                 run = rules.succession(record)
-                self._write(
-                    connection, self._statements.take(ticket, record, attempt=run.attempt, new_life=run.new_life)
+                taking = self._statements.take(
+                    ticket, record, attempt=run.attempt, new_life=run.new_life, joined=joined
                 )
+                self._write(connection, taking)
         raise LostRace
+
+    def _require_autocommit(self, connection: BaseDatabaseWrapper) -> None:
+        with self._translated():
+            if connection.get_autocommit():
+                return
+        raise ConfigurationError(
+            f"The connection {self.using!r} is not in autocommit, so nobody else would see a claim on it. "
+            'Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) to atomic().'
+        )
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
@@ -78,8 +94,9 @@ class ORMStore(BaseStore):
                 self._write(connection, sql.insert(ticket, joined=joined))
             elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
                 return rules.born(ticket, sql.clock(row, connection))
-        except IntegrityError:  # MySQL's way to say that the key is known
-            pass
+        except IntegrityError as error:
+            if not faults.duplicate(error):  # MySQL's way to say that the key is known
+                raise
         except Error as error:
             # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
             if joined or not faults.lost_race(error):
@@ -139,16 +156,21 @@ class ORMStore(BaseStore):
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         connection = self._connection
         with self._translated():
-            renewed = self._write(connection, self._statements.renew(tickets))
             owners = {ticket.owner for ticket in tickets}
-            if renewed == len(owners):  # nearly always: one trip
+            if self._renewed(connection, tickets) == len(owners):  # nearly always: one trip
                 return owners
             with connection.cursor() as cursor:
                 cursor.execute(*self._statements.owners(tickets))
                 return owners & {self._statements.owner(row) for row in cursor.fetchall()}
 
-    def is_joined(self) -> bool:
-        return self._connection.in_atomic_block
+    def _renewed(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> int:
+        """Renew them together; apart, where one of their rows is locked: nobody takes that one meanwhile."""
+        try:
+            return self._write(connection, self._statements.renew(tickets))
+        except Error as error:
+            if not faults.lost_race(error):
+                raise
+            return sum(self._renewed(connection, [ticket]) for ticket in tickets) if len(tickets) > 1 else 0
 
     def close(self) -> None:
         self._connection.close()
@@ -231,11 +253,18 @@ class TransactionHold(Hold):
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(joins=True)
         self._connection = connection
+        self._driver = connection.connection
         self._joined = connection.in_atomic_block
         self._deadlocked = False
 
     def doomed(self) -> bool:
-        return self._deadlocked or self._connection.needs_rollback or self._aborted()
+        return self._gone() or self._connection.needs_rollback or self._aborted()
+
+    def _gone(self) -> bool:
+        """Is the transaction not the one that the guard began? InnoDB rolls all of it back at a deadlock."""
+        connection = self._connection
+        anew = connection.connection is not self._driver or not connection.in_atomic_block
+        return anew or (self._deadlocked and connection.vendor == "mysql")
 
     def _aborted(self) -> bool:
         """Did the work swallow an error that PostgreSQL has not forgotten (25P02)? The driver knows without asking."""
@@ -244,10 +273,12 @@ class TransactionHold(Hold):
         return bool(self._connection.connection.info.transaction_status == _INERROR)
 
     def broken(self) -> bool:
+        if self._gone():
+            return True
         if not self.doomed():
             return False
         driver = self._connection.connection
-        if driver is None or self._connection.closed_in_transaction:
+        if self._deadlocked or driver is None or self._connection.closed_in_transaction:
             return True
         if self._connection.vendor == "mysql":  # not is_usable(), since PyMySQL's ping connects anew
             try:
@@ -258,16 +289,26 @@ class TransactionHold(Hold):
         return self._connection.vendor == "postgresql" and bool(driver.closed)
 
     def give_up(self) -> None:
-        transaction.set_rollback(True, using=self._connection.alias)
+        if self._connection.in_atomic_block:
+            transaction.set_rollback(True, using=self._connection.alias)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        try:
+            with transaction.atomic(using=self._connection.alias):
+                yield
+        except Error:
+            logger.exception("A receiver of a signal has broken its database transaction; it was rolled back.")
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Notice what becomes of the transaction. In a caller's transaction, its savepoint is what we can see."""
+        self._driver = self._connection.connection
         if not self._joined:
             transaction.on_commit(self._mark_committed, using=self._connection.alias)
-        # InnoDB rolls the whole transaction back at a deadlock, and says so once, to whoever met it.
-        watching = self._connection.vendor == "mysql"
-        with self._connection.execute_wrapper(self._notice) if watching else nullcontext():
+        # A deadlock is told once, to whoever met it, and the work may swallow it.
+        deadlocks = self._connection.vendor != "sqlite"
+        with self._connection.execute_wrapper(self._notice) if deadlocks else nullcontext():
             yield
         if self._joined:
             self.committed = not self.doomed()
@@ -276,8 +317,10 @@ class TransactionHold(Hold):
         self.committed = True
 
     def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self._connection.vendor == "mysql" and commits_implicitly(sql):
+            raise ImplicitCommit
         try:
             return execute(sql, params, many, context)
         except Error as error:
-            self._deadlocked |= faults.errno(error) in faults.DEADLOCK_ERRNOS
+            self._deadlocked |= faults.deadlocked(error)
             raise

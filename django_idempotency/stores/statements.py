@@ -31,13 +31,14 @@ class Statements:
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.dialect = dialect(connection)
-        quote = connection.ops.quote_name
-        self._table = quote(IdempotencyRecord._meta.db_table)
-        self._columns = ", ".join(quote(str(field.column)) for field in _FIELDS)
+        # Names, not the function: that belongs to the connection of the thread which came first.
+        quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in _FIELDS}
+        self._quote = quote = quoted.__getitem__
+        self._table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
+        self._columns = ", ".join(quoted.values())
         # lru_cache on the instance: a few variants each
         self._insert = lru_cache(maxsize=None)(self._build_insert)
         self._update = lru_cache(maxsize=None)(self._build_update)
-        self._quote = quote
         self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
         self._select = f"SELECT {self._columns}, {self.dialect.clock} FROM {self._table} {self._where_id}"
@@ -122,7 +123,7 @@ class Statements:
         """Read what `insert` returns where it returns anything: when the row was made."""
         return instant(row[0], connection)
 
-    def take(self, ticket: Ticket, seen: Record, *, attempt: int, new_life: bool) -> Bound:
+    def take(self, ticket: Ticket, seen: Record, *, attempt: int, new_life: bool, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, if nobody has been faster."""
         delay = self.dialect.delay
         columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at"]
@@ -131,7 +132,7 @@ class Statements:
         if new_life:
             columns += _UNANSWERED
             values += _UNANSWERED.values()
-        return self._bind(ticket, columns, values, new_life, (seen.owner, seen.status, seen.attempt))
+        return self._bind(ticket, columns, values, new_life, (seen.owner, seen.status, seen.attempt), alone=not joined)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
@@ -155,8 +156,8 @@ class Statements:
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
         where, owned = self._owned(tickets)
         values = [value for ticket in tickets for value in (self.uuid(ticket.id), self.dialect.delay(ticket.lease))]
-        sql = f"UPDATE {self._table} SET {lease} = CASE {self._quote('id')} {cases} ELSE {lease} END {where}"
-        return sql, [*values, *owned]
+        set_lease = f"SET {lease} = CASE {self._quote('id')} {cases} ELSE {lease} END{self.dialect.update_tail}"
+        return f"{self.dialect.update_head}UPDATE {self._table} {set_lease} {where}", [*values, *owned]
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
         where, owned = self._owned(tickets)
@@ -180,6 +181,7 @@ class Statements:
         fence: tuple[UUID, Status | None, int | None],
         *,
         completes: bool = False,
+        alone: bool = False,
     ) -> Bound:
         if new_life:  # nothing of the expired operation stays
             columns += ["created_at", "method", "path", "guarantee", "secret_id"]
@@ -188,15 +190,17 @@ class Statements:
         expected: list[Any] = [self.uuid(owner)]
         if status is not None:
             expected += [status.value, attempt]
-        return self._update(tuple(columns), status is not None, completes), [*values, self.uuid(ticket.id), *expected]
+        sql = self._update(tuple(columns), status is not None, completes, alone)
+        return sql, [*values, self.uuid(ticket.id), *expected]
 
-    def _build_update(self, columns: tuple[str, ...], compare: bool, completes: bool) -> str:
+    def _build_update(self, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool) -> str:
         given = dict.fromkeys(("created_at", "completed_at") if completes else ("created_at",), self.dialect.clock)
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
         assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
         fenced = ("owner", "status", "attempt") if compare else ("owner",)
         fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)
-        return f"{self.dialect.update_head}UPDATE {self._table} SET {assignments} {self._where_id} AND {fence}"
+        tail = self.dialect.update_tail if alone else ""
+        return f"{self.dialect.update_head}UPDATE {self._table} SET {assignments}{tail} {self._where_id} AND {fence}"
 
     def uuid(self, value: UUID) -> UUID | str:
         return value if self._native_uuid else value.hex

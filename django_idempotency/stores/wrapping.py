@@ -51,9 +51,6 @@ class WrappedStore(BaseStore):
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         return self.store.purge(limit=limit, since=since)
 
-    def is_joined(self) -> bool:
-        return self.store.is_joined()
-
     def after_commit(self, call: Callable[[], None]) -> None:
         self.store.after_commit(call)
 

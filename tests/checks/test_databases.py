@@ -49,6 +49,12 @@ class KeptOut:
         return False if app_label == "django_idempotency" else None
 
 
+def test_autocommit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E017: a claim that is not committed at once protects nothing."""
+    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
+    assert 'DATABASES["default"]' in hints(check_databases())["E017"]
+
+
 # ------------------------------------------------------------------------------------------------- a second database
 
 

@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import idempotent
+from django_idempotency import Policy, idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 
@@ -116,6 +116,10 @@ class Mixed(IdempotentViewMixin, APIView):
         return drf_end(request)
 
 
+class LeasedMixed(Mixed):
+    idempotency = Policy(guarantee="lease")
+
+
 @idempotent()
 @api_view(["POST"])
 def above(request: Request) -> Any:
@@ -132,6 +136,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "middleware": middleware_view,
     "decorated": decorated,
     "leased": leased,
+    "leased-mixed": LeasedMixed.as_view(),
     "mixed": Mixed.as_view(),
     "above": above,
     "below": below,

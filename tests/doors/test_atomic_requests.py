@@ -75,6 +75,16 @@ def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
         send({"how": "201"})
 
 
+@outcomes
+@pytest.mark.parametrize("door", ["leased", "leased-mixed"])
+def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Connect, door: str) -> None:
+    """The writes are committed: the client gets the error that it would have got, and no retry writes them again."""
+    send = connect(f"/{door}/", user)
+    assert send({"how": "hook"}).status_code == 500
+    again = send({"how": "hook"})
+    assert (again.status_code, again["Idempotency-Replayed"], effects()) == (201, "true", 1)
+
+
 def test_each_door_claims_first(door: Sender) -> None:
     """When the view runs, the claim is committed: every door has left the request's transaction."""
     seen: list[Any] = []

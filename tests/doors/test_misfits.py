@@ -72,6 +72,26 @@ class AsksTheUser(UserPassesTestMixin, View):
         return answer(request)
 
 
+by_permission = permission_required(PERMISSION, raise_exception=True)
+
+
+@method_decorator(by_permission, name="dispatch")
+class DecoratedClass(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+class BelowDecorated(DecoratedClass):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().dispatch(request, *args, **kwargs)
+
+
+class DecoratedHandler(View):
+    @method_decorator([login_required, by_permission])
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
 def allowed(user: Any) -> bool:
     return User.objects.get(pk=user.pk).has_perm(PERMISSION)
 
@@ -170,6 +190,9 @@ urlpatterns = [
     path("by-permission/", permission_required(PERMISSION, raise_exception=True)(plain)),
     path("by-login-page/", permission_required(PERMISSION, login_url="/login/")(plain)),
     path("by-test/", login_required(user_passes_test(allowed, login_url="/login/")(plain))),
+    path("by-class/", DecoratedClass.as_view()),
+    path("by-parent/", BelowDecorated.as_view()),
+    path("by-handler/", DecoratedHandler.as_view()),
     path("by-mixin/", Permitted.as_view()),
     path("by-test-mixin/", AsksTheUser.as_view()),
     path("wrapping/", Wrapping.as_view()),
@@ -194,7 +217,10 @@ def permitted(user: User) -> User:
     return user
 
 
-@pytest.mark.parametrize("url", ["by-permission", "by-login-page", "by-test", "by-mixin", "by-test-mixin"])
+ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-parent", "by-handler", "by-mixin"]
+
+
+@pytest.mark.parametrize("url", [*ASKED_AGAIN, "by-test-mixin"])
 def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, url: str) -> None:
     """Under the middleware, too: what stands around the view is asked again before its answer is shown."""
     send = connect(f"/{url}/", permitted)

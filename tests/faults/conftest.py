@@ -13,7 +13,7 @@ from tests.factories import TokenFactory
 
 from .clients import Customer
 from .database import idle
-from .plans import FOLDER, Faults, until
+from .plans import ENDLESS, FOLDER, Faults, until
 from .servers import Server, gunicorn, uvicorn
 
 #: Any text of 32 letters and digits in both places will do (CsrfViewMiddleware).
@@ -37,21 +37,22 @@ def _fleet(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def fleet(_fleet: Server) -> Server:
     """Return gunicorn with 2 processes of 8 threads, all of them up."""
+    _fleet.wake()
     _fleet.await_ready()
     return _fleet
 
 
 @pytest.fixture(scope="session")
 def asgi(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Return uvicorn with the middleware."""
-    with uvicorn(tmp_path_factory.mktemp("asgi")) as server:
+    """Return uvicorn with the middleware. On it no claim is ever taken over before it is guarded."""
+    with uvicorn(tmp_path_factory.mktemp("asgi"), CLAIM_LEASE=str(ENDLESS)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def asgi_bare(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Return uvicorn without the middleware: decorators alone."""
-    with uvicorn(tmp_path_factory.mktemp("asgi"), WITHOUT_MIDDLEWARE="1") as server:
+    """Return uvicorn without the middleware: decorators alone. See asgi()."""
+    with uvicorn(tmp_path_factory.mktemp("asgi"), CLAIM_LEASE=str(ENDLESS), WITHOUT_MIDDLEWARE="1") as server:
         yield server
 
 

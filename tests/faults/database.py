@@ -6,9 +6,13 @@ import sqlite3
 from contextlib import closing
 
 from django.db import connection
+from django.utils import timezone
 
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge, Effect
+
+#: How long sleep() takes: longer than CLAIM_LEASE.
+SLEEP = 3
 
 #: How many transactions others have open on the test database.
 _OPEN = {
@@ -27,6 +31,17 @@ _SESSIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
     "mysql": """
         SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()
+    """,
+}
+#: A statement that keeps a session busy, and who is in it.
+_SLEEP = {"postgresql": "SELECT pg_sleep(%s)", "mysql": "SELECT SLEEP(%s)"}
+_SLEEPING = {
+    "postgresql": """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND state = 'active' AND query LIKE 'SELECT pg_sleep(%'
+    """,
+    "mysql": """
+        SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP(%'
     """,
 }
 _END = {"postgresql": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}
@@ -62,6 +77,21 @@ def end_session(session: int) -> None:
         cursor.execute(_END[connection.vendor], [session])
 
 
+def sleep() -> None:
+    """Spend SLEEP seconds in one statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SLEEP[connection.vendor], [SLEEP])
+
+
+def sleeping() -> int:
+    """Count who is in sleep()."""
+    return _count(_SLEEPING[connection.vendor])
+
+
+def beyond_its_lease(key: str) -> bool:
+    return bool(record(key).lease_until < timezone.now())
+
+
 def effects(key: str) -> int:
     """Count how often work for a key is committed."""
     return Effect.objects.filter(idempotency_key=key, label="charge").count()
@@ -69,6 +99,10 @@ def effects(key: str) -> int:
 
 def charges() -> int:
     return Charge.objects.count()
+
+
+def records() -> int:
+    return IdempotencyRecord.objects.count()
 
 
 def latest(key: str) -> Effect:

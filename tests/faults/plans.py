@@ -36,6 +36,11 @@ POLL = 0.01
 #: Nothing that a test waits for takes as long.
 PATIENCE = 30
 
+#: In seconds. Long enough to look at while it holds, short enough to wait for its end.
+LEASE = 3
+#: Longer than any test: what waits for it never ends.
+ENDLESS = 600
+
 
 def until(check: Callable[[], object], what: str, *, patience: float = PATIENCE) -> None:
     """Poll. Raises `TimeoutError` that says what did not happen."""
@@ -72,6 +77,8 @@ async def areach(point: str, key: str) -> None:
     """See reach(). Other requests of the process go on."""
     if (fault := taken(point, key)) is not None:
         fault.tell_reached(0)
+        if fault.act == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         while not fault.may_go_on():  # noqa: ASYNC110 - another process says so
             await asyncio.sleep(POLL)
 

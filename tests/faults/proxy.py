@@ -17,13 +17,16 @@ class Proxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._swallowing = False
         self._cut = False
+        self._cutting = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
         """Break every connection, and refuse new ones."""
-        self._cut = True
-        for pair in self._pairs:
-            hang_up(*pair)
+        with self._cutting:
+            self._cut = True
+            for pair in self._pairs:
+                hang_up(*pair)
+            self._pairs.clear()
 
     def mend(self) -> None:
         """Forward again."""
@@ -41,11 +44,12 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                if self._cut:
-                    hang_up(client)
-                    continue
-                server = socket.create_connection(self._target)
-                self._pairs.append((client, server))
+                with self._cutting:
+                    if self._cut:
+                        hang_up(client)
+                        continue
+                    server = socket.create_connection(self._target)
+                    self._pairs.append((client, server))
                 for source, target, answers in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._forward, args=(source, target, answers), daemon=True).start()
 

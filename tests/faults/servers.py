@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 from django.db import connection
+from gunicorn.config import Config  # type: ignore[import-untyped]
 
 from .plans import state, until
 
@@ -51,10 +52,15 @@ class Server:
     def _children(self) -> Iterator[int]:
         return (int(path.stem) for path in self._log.parent.glob("*.worker"))
 
+    def wake(self) -> None:
+        """Let a process go on that a failed test has left stopped."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGCONT)
+
     def stop(self) -> None:
         group = self.process.pid
+        self.wake()
         with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGCONT)
             os.killpg(group, signal.SIGTERM)
         try:
             self.process.wait(timeout=5)
@@ -80,7 +86,9 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 def gunicorn(folder: Path, **extra: str) -> Iterator[Server]:
     """Run 2 processes of 8 threads. `extra` is environment."""
     gunicorn = [sys.executable, "-m", "gunicorn", "tests.faults.wsgi", "--worker-class=gthread", "--timeout=0"]
-    gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=1", "--no-control-socket"]
+    gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=1"]
+    # Since version 25 it has a control socket, at one place for all.
+    gunicorn += ["--no-control-socket"] if "control_socket_disable" in Config().settings else []
     with serving(gunicorn, "--bind=fd://{}", folder, extra, workers=WORKERS) as server:
         yield server
 

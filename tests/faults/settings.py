@@ -7,16 +7,19 @@ import os
 from testproject.settings import *  # noqa: F403
 from testproject.settings import MIDDLEWARE
 
+from .plans import ENDLESS, LEASE
+
 ROOT_URLCONF = "tests.faults.urls"
 
-#: Long enough to look at while it holds, short enough to wait for its end.
-LEASE = 3
+GUARANTEE = os.environ.get("GUARANTEE", "atomic")
 
 IDEMPOTENCY = {
     "STORES": {"default": {"BACKEND": "tests.faults.store.FaultStore"}},
     "SCOPE": "tests.faults.views.customer",
-    "GUARANTEE": os.environ.get("GUARANTEE", "atomic"),
-    "LEASE": LEASE,
+    "GUARANTEE": GUARANTEE,
+    "CLAIM_LEASE": float(os.environ.get("CLAIM_LEASE", "1")),
+    # `atomic` must not wait for it. Views that choose `lease` say how long.
+    "LEASE": LEASE if GUARANTEE == "lease" else ENDLESS,
 }
 
 if os.environ.get("WITHOUT_MIDDLEWARE") == "1":

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from django.db import connection
 
 from django_idempotency.core.records import Status
 
 from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
-from .database import charges, effects, record
-from .plans import Faults
-from .servers import Server
+from .database import SLEEP, charges, effects, record, sleeping
+from .plans import Faults, until
+from .servers import Server, gunicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: CLAIM_LEASE, and time for a slow machine to notice and to answer.
-SOON = 1 + 3
+#: CLAIM_LEASE, and time for a busy machine to notice and to answer. LEASE is beyond any test's patience.
+SOON = 1 + 10
 DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
+
+
+@pytest.fixture(scope="module")
+def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return gunicorn with ATOMIC_REQUESTS."""
+    with gunicorn(tmp_path_factory.mktemp("atomic_requests"), ATOMIC_REQUESTS="1") as server:
+        yield server
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -31,6 +44,39 @@ def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults,
     assert seconds < SOON
     assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 2)
     assert_replay(customer.post(fleet, door, fault.key), answer)
+
+
+@pytest.mark.parametrize("point", ["written", "settled", "committing"])
+def test_killed_under_atomic_requests(atomic_requests: Server, customer: Customer, faults: Faults, point: str) -> None:
+    """The project's own transactions change nothing of it, whichever door they have to leave."""
+    atomic_requests.await_ready()
+    for door in ("/api/charges/", "/middleware/charges/"):
+        fault = faults(new_key(), point, "kill")
+        first = customer.begin(atomic_requests, door, fault.key)
+        fault.await_reached()
+        assert effects(fault.key) == 0
+        answer, seconds = customer.insist(atomic_requests, door, fault.key)
+        assert_unanswered(first)
+        assert_first(answer)
+        assert seconds < SOON
+        assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+        atomic_requests.await_ready()
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite's statements end with their process")
+def test_killed_in_a_slow_statement(fleet: Server, stranger: Customer, faults: Faults) -> None:
+    """The database may go on with it, and holds the record meanwhile: the next retry runs when it has ended, not before."""
+    fault = faults(new_key(), "viewing", "pause")
+    first = stranger.begin(fleet, "/open/slow/", fault.key)
+    fault.await_reached().go_on()
+    until(sleeping, "the statement is under way")
+    os.kill(fault.pid, signal.SIGKILL)
+    answer, seconds = stranger.insist(fleet, "/open/slow/", fault.key)
+    assert not sleeping()
+    assert_unanswered(first)
+    assert_first(answer)
+    assert seconds < SOON + SLEEP
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
 
 
 @pytest.mark.parametrize("door", DOORS)

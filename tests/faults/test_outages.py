@@ -9,6 +9,8 @@ import httpx
 import pytest
 from django.db import connection
 
+from django_idempotency.core.records import Status
+
 from .clients import Customer, assert_first, assert_replay, new_key
 from .database import charges, effects, end_session, record
 from .plans import Faults, lost
@@ -118,6 +120,16 @@ def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults
     answer, _ = stranger.insist(fleet, door, fault.key)
     assert_first(answer)
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+def test_commit_fails(fleet: Server, stranger: Customer) -> None:
+    """A deferred constraint is broken: 500 as without us; neither effect nor answer stays, and the retry runs."""
+    key = new_key()
+    assert stranger.post(fleet, "/open/orphaned/", key).status_code == 500
+    assert (effects(key), record(key).status) == (0, Status.FREE.value)
+    answer = stranger.post(fleet, "/open/orphaned/", key)
+    assert_first(answer)
+    assert (effects(key), charges(), answer.json()["attempt"]) == (1, 0, 2)
 
 
 @needs_server

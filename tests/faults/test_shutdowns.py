@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .clients import Customer, assert_first, assert_replay, new_key
+from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
 from .database import effects, latest, record
 from .plans import Faults, until
 from .servers import Server, gunicorn, uvicorn
@@ -17,7 +17,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 DOORS = ("/open/middleware/", "/open/decorator/")
 
 
-@pytest.mark.parametrize("at", [(point, door) for point in ("viewing", "settled") for door in DOORS], ids=str)
+#: Each door at another point.
+AT = pytest.mark.parametrize("at", [("viewing", DOORS[0]), ("settled", DOORS[1])], ids=str)
+
+
+@AT
 def test_uvicorn_gives_up_on_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
@@ -52,6 +56,37 @@ def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, fau
     assert_first(answer)
     assert latest(fault.key).created > lease_until
     assert answer.json()["attempt"] == 2
+
+
+@AT
+def test_uvicorn_is_killed_in_a_sync_view(
+    fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
+) -> None:
+    """As if the request had never been."""
+    point, door = at
+    with uvicorn(tmp_path) as dying:
+        fault = faults(new_key(), point, "kill")
+        first = stranger.begin(dying, door, fault.key)
+        fault.await_reached()
+        assert_unanswered(first)
+    answer, _ = stranger.insist(fleet, door, fault.key)
+    assert_first(answer)
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+def test_uvicorn_is_killed_in_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
+    """Its effect stays; the key is held until the lease ends, and the next run is attempt 2."""
+    door = "/async/decorator/"
+    with uvicorn(tmp_path) as dying:
+        fault = faults(new_key(), "viewing", "kill")
+        first = stranger.begin(dying, door, fault.key)
+        fault.await_reached()
+        assert_unanswered(first)
+    lease_until = record(fault.key).lease_until
+    answer, _ = stranger.insist(asgi, door, fault.key)
+    assert_first(answer)
+    assert latest(fault.key).created > lease_until
+    assert (effects(fault.key), answer.json()["attempt"]) == (2, 2)
 
 
 @pytest.mark.parametrize("point", ["viewing", "settled"])

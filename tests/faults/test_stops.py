@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from django.db import connection
-from django.utils import timezone
 
-from .clients import Customer, assert_busy, assert_first, assert_replay, new_key
-from .database import charges, effects, end_session, record
+from .clients import Customer, assert_busy, assert_busy_at_once, assert_first, assert_replay, new_key
+from .database import beyond_its_lease, charges, effects, end_session, record
 from .plans import Faults, until
 from .servers import Server
 
@@ -54,10 +53,7 @@ def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults,
     late = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()
     until(lambda: beyond_its_lease(fault.key), "CLAIM_LEASE is over")
-    for _ in range(3):
-        answer = customer.post(fleet, "/api/charges/", fault.key)
-        assert_busy(answer)
-        assert answer.elapsed.total_seconds() < 1
+    assert_busy_at_once(customer, fleet, "/api/charges/", fault.key)
     fault.go_on()
     assert_first(late.result())
     assert_replay(customer.post(fleet, "/api/charges/", fault.key), late.result())
@@ -88,7 +84,3 @@ def test_stopped_in_the_guard_and_cut_off(
     assert late.result().headers["Retry-After"]
     assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 2)
     assert_replay(customer.post(fleet, "/api/charges/", fault.key), answer)
-
-
-def beyond_its_lease(key: str) -> bool:
-    return bool(record(key).lease_until < timezone.now())

@@ -9,6 +9,8 @@ urlpatterns = [
     path("open/middleware/", views.bare),
     path("open/decorator/", views.decorated),
     path("open/mixin/", views.Mixed.as_view()),
+    path("open/slow/", views.slow),
+    path("open/orphaned/", views.orphaned),
     path("lease/decorator/", views.leased),
     path("async/middleware/", views.abare),
     path("async/decorator/", views.adecorated),

@@ -14,9 +14,11 @@ from rest_framework.views import APIView
 
 from django_idempotency import idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Charge
 from testproject.payments.work import Attempt
 
-from .plans import areach, reach
+from .database import sleep
+from .plans import LEASE, areach, reach
 
 
 def customer(request: HttpRequest) -> str | None:
@@ -57,9 +59,29 @@ def decorated(request: HttpRequest) -> JsonResponse:
 
 
 @csrf_exempt
-@idempotent(guarantee="lease")
+@idempotent(guarantee="lease", lease=LEASE)
 def leased(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)
+
+
+@csrf_exempt
+@idempotent()
+def slow(request: HttpRequest) -> JsonResponse:
+    """Spend the first attempt in one statement."""
+    done = charge(request)
+    if done["attempt"] == 1:
+        sleep()
+    return JsonResponse(done, status=201)
+
+
+@csrf_exempt
+@idempotent()
+def orphaned(request: HttpRequest) -> JsonResponse:
+    """Charge nobody at the first attempt: its COMMIT fails. (On MariaDB, which defers no constraint, the view does.)"""
+    done = charge(request)
+    if done["attempt"] == 1:
+        Charge.objects.create(user_id=0, amount=2499, currency="inr")
+    return JsonResponse(done, status=201)
 
 
 class Mixed(IdempotentViewMixin, APIView):
@@ -84,7 +106,7 @@ async def abare(request: HttpRequest) -> JsonResponse:
 
 
 @csrf_exempt
-@idempotent(guarantee="lease")
+@idempotent(guarantee="lease", lease=LEASE)
 async def adecorated(request: HttpRequest) -> JsonResponse:
     """See abare()."""
     return await abare(request)

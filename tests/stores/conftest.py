@@ -38,4 +38,4 @@ def closed(db: None) -> Iterator[None]:
     yield
     for call in reversed(CALLS):
         with suppress(Exception):
-            call.operation._guard.close()
+            call.operation._end_guard(giving_up=True)

@@ -11,6 +11,7 @@ from django.db import Error, IntegrityError, OperationalError, connection, trans
 
 from django_idempotency.core.records import Status
 from django_idempotency.core.rules import Ending, Execute, Replay
+from django_idempotency.errors import StoreUnavailable
 from testproject.payments.models import Charge, Effect
 
 from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
@@ -136,15 +137,16 @@ class TestAutocommit(Endings):
 
     @not_sqlite
     def test_a_swallowed_deadlock(self) -> None:
-        """A deadlock that the view swallows has taken its writes: its answer is remembered without them."""
+        """A deadlock that the view swallows has taken its writes, and nobody gave them up: so the answer goes, too."""
         mine, theirs = (Effect.objects.create(label=label) for label in ("mine", "theirs"))
         call = Call()
         call.open()
         call.work()
         swallow_a_deadlock(mine, theirs)
-        call.settle()
+        with pytest.raises(StoreUnavailable):
+            call.settle()
         assert sorted(Effect.objects.values_list("label", flat=True)) == ["mine", "theirs"]
-        assert (row(call.ticket).status, call.listener.events) == (COMPLETED, ["claimed", "completed"])
+        assert (row(call.ticket).status, call.listener.events) == (FREE, ["claimed", "released"])
 
 
 def swallow_a_deadlock(mine: Effect, theirs: Effect) -> None:

@@ -101,7 +101,7 @@ def test_a_takeover_writes_nothing_before_its_settle() -> None:
     call = Call()
     call.open()
     assert elsewhere(lambda: (row(dead).owner, row(dead).attempt)) == (dead.owner, 1)
-    call.operation._guard.close()  # commits whatever the guard has written
+    call.operation._end_guard()  # commits whatever the guard has written
     assert (row(dead).owner, row(dead).attempt) == (dead.owner, 1)
 
 

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
+from django_redis import get_redis_connection
 from pytest_django import Settings
 from redis import Redis
 from redis.connection import Connection
@@ -70,11 +70,17 @@ def names(store: RedisStore, server: Redis) -> list[bytes]:
     return list(server.scan_iter(f"*{store.prefix}:*"))
 
 
+def read(server: Redis, name: bytes) -> bytes:
+    value = server.get(name)
+    assert isinstance(value, bytes)
+    return value
+
+
 class TestRedisStore(StoreContract):
     def elapse(self, store: RedisStore, seconds: float) -> None:
         with Redis.from_url(REDIS) as client:
             for name in names(store, client):
-                client.set(name, shift(client.get(name), seconds), keepttl=True)
+                client.set(name, shift(read(client, name), seconds), keepttl=True)
 
 
 # ------------------------------------------------------------------------------------------------------------- trips
@@ -139,7 +145,7 @@ def test_a_record_is_small(store: RedisStore, server: Redis) -> None:
     store.claim(ticket)
     store.settle(ticket, replace(settled_by(ticket), outcome=Outcome(status=201, body=body)))
     (name,) = names(store, server)
-    assert server.memory_usage(name) - len(body) <= 450 + len(store.prefix)  # a long prefix, in tests
+    assert (server.memory_usage(name) or 0) - len(body) <= 450 + len(store.prefix)  # a long prefix, in tests
 
 
 def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> None:
@@ -174,7 +180,7 @@ def test_a_forged_value_is_not_there(store: RedisStore, server: Redis, forge: Ca
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
     (name,) = names(store, server)
-    server.set(name, forge(server.get(name)))
+    server.set(name, forge(read(server, name)))
     assert store.look(ticket.id) is None
     again = make_ticket()
     assert store.claim(again).owner == again.owner
@@ -186,7 +192,7 @@ def test_a_record_of_another_key_is_not_there(store: RedisStore, server: Redis) 
     store.claim(one)
     store.settle(one, settled_by(one))
     (name,) = names(store, server)
-    server.copy(name, name.decode().replace(one.id.hex, other.id.hex))
+    server.set(name.decode().replace(one.id.hex, other.id.hex), read(server, name))
     assert store.look(other.id) is None
 
 
@@ -235,7 +241,7 @@ def test_another_cache_is_refused(settings: Settings) -> None:
 def test_the_caches_own_timeouts_stay(store: RedisStore) -> None:
     """Ours are on connections of our own: the project's cache keeps its pool."""
     store.claim(make_ticket())
-    theirs = caches["redis"].client.get_client(write=True).connection_pool
+    theirs = get_redis_connection("redis").connection_pool
     ours = store._client._sync.connection_pool
     assert ours is not theirs
     assert ours.connection_kwargs["socket_timeout"] == 0.5

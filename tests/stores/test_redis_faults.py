@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,8 @@ def send(django_user_model: type[User]) -> Callable[..., Any]:
     aclient.force_login(user)
 
     def send(url: str) -> Any:
-        given = {"data": "{}", "content_type": "application/json", "headers": {"Idempotency-Key": "key-1"}}
-        post = async_to_sync(aclient.post) if url == "/async/" else client.post
-        return post(url, **given)  # type: ignore[operator]
+        post: Any = async_to_sync(aclient.post) if url == "/async/" else client.post
+        return post(url, "{}", content_type="application/json", headers={"Idempotency-Key": "key-1"})
 
     return send
 
@@ -165,12 +165,11 @@ def test_replicas(server: RedisServer, settings: Settings, tmp_path: Path) -> No
     (tmp_path / "replica").mkdir()
     with running(tmp_path / "replica", "--replicaof", "127.0.0.1", str(server.port)) as replica:
         deadline = time.monotonic() + 20
-        while True:
-            try:
+        record = None
+        while record is None:
+            assert time.monotonic() < deadline, "the replica does not connect"
+            with suppress(StoreUnavailable):
                 record = store.claim(make_ticket())
-                break
-            except StoreUnavailable:
-                assert time.monotonic() < deadline, "the replica does not connect"
         assert record.attempt == 1
         settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}}
         there = RedisStore(cache="redis").look(record.id)

@@ -1,0 +1,229 @@
+"""What a view, a receiver or a setting may do to the guard's transaction, and what must hold all the same."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
+from django_idempotency.core.rules import Busy, Execute, Replay
+from django_idempotency.engine import Operation
+from django_idempotency.errors import ConfigurationError, ImplicitCommit, StoreUnavailable
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.observing import Observer
+from django_idempotency.signals import claimed
+from django_idempotency.stores.dialects import commits_implicitly
+from django_idempotency.stores.holding import HELD
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+from testproject.payments.models import Effect
+
+from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+mysql_only = pytest.mark.skipif("connection.vendor != 'mysql'", reason="MySQL and MariaDB commit implicitly")
+
+
+def assert_nothing_held() -> None:
+    assert (connection.in_atomic_block, HELD.get()) == (False, frozenset())
+
+
+class Cut(BaseException):
+    """What gevent's timeouts and SystemExit are: no Exception."""
+
+
+# -------------------------------------------------------------------------------------------------------- the view
+
+
+def test_a_view_that_connects_anew() -> None:
+    """Its transaction went with the old connection: no answer is remembered without what was written there."""
+    call = Call()
+    call.open()
+    call.work()
+    connection.close()
+    connection.connect()
+    with pytest.raises(StoreUnavailable):
+        call.settle()
+    assert (row(call.ticket).status, effects(), call.listener.events) == (Status.FREE, 0, ["claimed", "released"])
+    assert_nothing_held()
+
+
+@mysql_only
+@pytest.mark.parametrize("sql", ["ANALYZE TABLE testproject_payments_effect", " truncate table x", "COMMIT"])
+def test_a_statement_that_commits(sql: str) -> None:
+    """It would end the guard and keep half of the work: it is refused before it runs."""
+    call = Call()
+    call.open()
+    call.work()
+    with pytest.raises(ImplicitCommit), connection.cursor() as cursor:
+        cursor.execute(sql)
+    call.settle()
+    assert effects() == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "commits"),
+    [
+        ("CREATE TABLE t (a int)", True),
+        ("create temporary table t (a int)", False),
+        ("DROP INDEX i ON t", True),
+        ("START TRANSACTION", True),
+        ("ROLLBACK", True),
+        ("ROLLBACK TO SAVEPOINT s", False),
+        ("SAVEPOINT s", False),
+        ("SELECT 'DROP TABLE t'", False),
+        ("UPDATE locked SET a = 1", False),
+        (None, False),
+    ],
+)
+def test_what_commits(sql: Any, *, commits: bool) -> None:
+    """By its first words; a temporary table and a savepoint do not."""
+    assert commits_implicitly(sql) is commits
+
+
+def test_work_longer_than_the_retention() -> None:
+    """Its answer is kept for a whole retention from its end: a retry at once must not run it again."""
+    call = Call(atomic_ticket(ttl=0.01))
+    call.open()
+    call.work()
+    call.operation._opened_at -= 1
+    call.settle()
+    kept = row(call.ticket)
+    assert kept.completed_at is not None
+    assert kept.expires_at > kept.completed_at
+
+
+# --------------------------------------------------------------------------------------------- whoever is told of it
+
+
+def test_whoever_is_told_raises() -> None:
+    """The guard ends, and the key is free: nothing has run."""
+
+    def tell(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        if event == "claimed":
+            raise Cut
+
+    operation = Operation(ORMStore(), atomic_ticket(), tell)
+    with pytest.raises(Cut):
+        operation.open()
+    assert_nothing_held()
+    assert row(operation.ticket).status == Status.FREE
+
+
+class CutShort(ORMStore):
+    """Is cut inside a verb."""
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        raise Cut
+
+
+def test_cut_inside_the_settle() -> None:
+    """The guard ends by a rollback: the next request of this thread has its connection for itself."""
+    call = Call(store=CutShort())
+    call.open()
+    call.work()
+    with pytest.raises(Cut):
+        call.settle()
+    assert_nothing_held()
+    assert effects() == 0
+    assert isinstance(Call().run(), Execute)
+
+
+def break_by_orm() -> None:
+    effect = Effect.objects.create(label="told")
+    Effect.objects.create(pk=effect.pk, label="again")
+
+
+def break_by_sql() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT no_such_column FROM nowhere")
+
+
+@pytest.mark.parametrize("damage", [break_by_orm, break_by_sql])
+def test_a_receiver_breaks_its_transaction(damage: Callable[[], None]) -> None:
+    """What it does is rolled back to where it began; the work goes on, and is remembered with its writes."""
+
+    def receiver(**_: Any) -> None:
+        damage()
+
+    claimed.connect(receiver)
+    try:
+        call = Call(listener=Observer())  # type: ignore[arg-type]
+        assert isinstance(call.run(), Execute)
+    finally:
+        claimed.disconnect(receiver)
+    assert list(Effect.objects.values_list("label", flat=True)) == ["work"]
+    assert row(call.ticket).status == Status.COMPLETED
+
+
+# ------------------------------------------------------------------------------------------- settings and connections
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_no_autocommit(guarantee: Guarantee) -> None:
+    """Nobody else would see the claim, so none is made."""
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
+            Call(make_ticket(guarantee=guarantee)).open()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert not IdempotencyRecord.objects.exists()
+
+
+def test_a_record_that_cannot_be_written() -> None:
+    """An integrity error that is no duplicate is an error, not a key that is busy for ever."""
+    with pytest.raises(StoreUnavailable) as raised:
+        ORMStore().claim(replace(make_ticket(), path=None))  # type: ignore[arg-type]
+    assert isinstance(raised.value.__cause__, DatabaseError)
+
+
+def test_a_store_keeps_no_threads_connection() -> None:
+    """A thread that ends takes its connection with it, also the one that came first."""
+    store = ORMStore()
+
+    def first() -> weakref.ref[BaseDatabaseWrapper]:
+        store.claim(make_ticket())
+        return weakref.ref(connections["default"])
+
+    seen = elsewhere(first)
+    gc.collect()
+    assert seen() is None
+
+
+@not_sqlite
+def test_renewing_beside_a_locked_row() -> None:
+    """A row that somebody holds delays its own renewal, and no other."""
+    store = ORMStore()
+    held, free = make_ticket(key="held"), make_ticket(key="free")
+    for ticket in (held, free):
+        store.claim(ticket)
+    before = {ticket.key: row(ticket).lease_until for ticket in (held, free)}
+    with transaction.atomic():
+        list(IdempotencyRecord.objects.select_for_update().filter(pk=held.id))
+        assert elsewhere(lambda: store.renew([held, free])) == {held.owner, free.owner}
+    assert row(held).lease_until == before["held"]
+    assert row(free).lease_until > before["free"]
+
+
+@not_sqlite
+def test_a_takeover_never_waits_for_long() -> None:
+    """A lapsed lease whose row is in somebody's transaction is busy within a second or two."""
+    store, first = ORMStore(), make_ticket(lease=0)
+    store.claim(first)
+    with transaction.atomic():
+        list(IdempotencyRecord.objects.select_for_update().filter(pk=first.id))
+        assert isinstance(elsewhere(lambda: Call(make_ticket(), store=store).open()), Busy)
+    call = Call(make_ticket(), store=store)
+    assert call.open() == Execute(attempt=2, takeover=True)
+    call.settle()
+    assert Call(make_ticket(), store=store).open() == Replay(outcome=OUTCOME, attempt=2)
