@@ -1,0 +1,65 @@
+"""Make the tables of the DynamoDB stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ... import conf
+from ...errors import ConfigurationError, StoreUnavailable
+from ...registry import stores
+from ...stores.base import BaseStore
+from ...stores.dynamodb import DynamoDBStore
+from ...stores.dynamodb_table import create
+from ...stores.wrapping import innermost
+
+
+class Command(BaseCommand):
+    help = (
+        'Create the table of each DynamoDB store in IDEMPOTENCY["STORES"], and let DynamoDB delete what has expired. '
+        "What is there already stays as it is, so it may run at every deployment."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--store", metavar="ALIAS", help="Only the table of this store.")
+        parser.add_argument("--dry-run", action="store_true", help="Say what would be done, and do nothing.")
+
+    def handle(self, **options: Any) -> None:
+        try:
+            found = self.found(options["store"])
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
+        if not found and options["verbosity"] > 0:
+            self.stdout.write('No store in IDEMPOTENCY["STORES"] is a DynamoDBStore. Nothing to create.')
+        for alias, store in found.items():
+            self.create(alias, store, options["dry_run"], options["verbosity"])
+
+    def found(self, alias: str | None) -> dict[str, DynamoDBStore]:
+        """Return the DynamoDB stores by alias: all, or the one that was asked for."""
+        if alias is None:
+            every = {name: dynamodb(stores[name]) for name in conf.get("STORES")}
+            return {name: store for name, store in every.items() if store is not None}
+        store = dynamodb(stores[alias])
+        if store is None:
+            kind = type(innermost(stores[alias])).__name__
+            raise CommandError(f"The store {alias!r} is no DynamoDBStore, but {kind}. It has no table to create here.")
+        return {alias: store}
+
+    def create(self, alias: str, store: DynamoDBStore, dry_run: bool, verbosity: int) -> None:
+        try:
+            for sentence in create(store, dry_run=dry_run):
+                if verbosity > 0:
+                    self.stdout.write(f"{alias}: {sentence}")
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            raise CommandError(f"{alias}: {error}") from error
+        except StoreUnavailable as error:
+            cause = " ".join(str(error.__cause__ or error).split())
+            raise CommandError(f"{alias}: DynamoDB did not do it: {cause}") from error
+
+
+def dynamodb(store: BaseStore) -> DynamoDBStore | None:
+    """Return the DynamoDB store that this is, or is wrapped around."""
+    store = innermost(store)
+    return store if isinstance(store, DynamoDBStore) else None

@@ -1,0 +1,111 @@
+"""A DynamoDB-compatible server over HTTP, and stores that ask it.
+
+moto deviates from DynamoDB where our tests come near: it refuses updates that leave an item over 405,000 bytes instead
+of 409,600 (our own limit is below both), never throttles, and never meets two transactions on one item.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+import boto3
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import ReadTimeoutError
+from botocore.httpsession import URLLib3Session
+
+from django_idempotency.stores.dynamodb import DynamoDBStore
+from django_idempotency.stores.dynamodb_table import create
+
+from .test_memory import Clock
+
+REGION = "eu-central-1"
+
+
+@cache
+def session() -> boto3.Session:
+    """Return credentials that need no profile, file or metadata service."""
+    return boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION)
+
+
+def make_store(endpoint: str, **options: Any) -> DynamoDBStore:
+    """Return a store with a table name of its own, which is not made yet."""
+    given = {
+        "table": f"test-{uuid4()}",
+        "endpoint_url": endpoint,
+        "session": session(),
+        "clock": Clock(),
+        "timeout": 5,  # where it is not about time, a busy machine is not a frozen server
+        **options,
+    }
+    return DynamoDBStore(**given)
+
+
+def make_table(store: DynamoDBStore) -> DynamoDBStore:
+    for _ in create(store):
+        pass
+    return store
+
+
+def item(store: DynamoDBStore) -> dict[str, Any]:
+    """Return the only item of a store's table, as DynamoDB has it."""
+    (found,) = store.client.boto.scan(TableName=store.schema.table, ConsistentRead=True)["Items"]
+    return dict(found)
+
+
+@contextmanager
+def asked(store: DynamoDBStore) -> Iterator[list[str]]:
+    """Collect the HTTP requests of a store, retries and all, by the name of the operation."""
+    requests: list[str] = []
+    events = store.client.boto.meta.events
+
+    def note(*, event_name: str, **_: Any) -> None:
+        requests.append(event_name.rpartition(".")[2])
+
+    events.register_first("before-send.dynamodb", note)
+    yield requests
+    events.unregister("before-send.dynamodb", note)
+
+
+#: An answer that gets lost: the request is carried out, and the client hears nothing.
+LOST = object()
+
+
+@contextmanager
+def answered(store: DynamoDBStore, *answers: Any) -> Iterator[None]:
+    """Give these answers to the next requests: the code of an error, its document, or `LOST`. `None` asks the server."""
+    left = list(answers)
+    events = store.client.boto.meta.events
+
+    def answer(*, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
+        given = left.pop(0) if left else None
+        if given is None:
+            return None
+        if given is LOST:
+            http = URLLib3Session()
+            assert http.send(request).status_code in (200, 400)
+            http.close()
+            raise ReadTimeoutError(endpoint_url=request.url)
+        document = {"__type": given, "message": given} if isinstance(given, str) else given
+        return AWSResponse(request.url, 400, {}, _Raw(json.dumps(document).encode()))
+
+    events.register_last("before-send.dynamodb", answer)
+    try:
+        yield
+    finally:
+        events.unregister("before-send.dynamodb", answer)
+    assert not left, f"never asked for {left}"
+
+
+class _Raw:
+    """What urllib3 would have read."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self) -> Iterator[bytes]:
+        yield self._body

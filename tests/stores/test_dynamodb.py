@@ -1,0 +1,614 @@
+"""The DynamoDB store keeps the contract, on a server over HTTP; and what only it promises."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import async_to_sync
+from botocore.config import Config
+from django.core.exceptions import ImproperlyConfigured
+
+from django_idempotency.core import rules
+from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
+from django_idempotency.core.rules import Leave
+from django_idempotency.errors import LostRace, StoreUnavailable
+from django_idempotency.stores import dynamodb_items
+from django_idempotency.stores.base import Intervention
+from django_idempotency.stores.dynamodb import DynamoDBStore
+from django_idempotency.testing.contract import StoreContract
+from django_idempotency.testing.tickets import make_ticket
+
+from .dynamodb import LOST, answered, asked, item, make_store, make_table
+
+ANSWER = Outcome(status=201, headers=(("Location", "/1/"),), body=b'{"id": 1}')
+CONFLICT = "TransactionConflictException"
+
+
+class TestDynamoDBStore(StoreContract):
+    @pytest.fixture
+    def store(self, dynamodb: str) -> Iterator[DynamoDBStore]:
+        yield from opened(dynamodb)
+
+    def elapse(self, store: Any, seconds: float) -> None:
+        elapse(store, seconds)
+
+
+class TestCompositeKey(TestDynamoDBStore):
+    """A shared table: one partition value for us, the id as the sort key, every attribute under another name."""
+
+    @pytest.fixture
+    def store(self, dynamodb: str) -> Iterator[DynamoDBStore]:
+        renamed = {name: f"a.{number}-{name}" for number, name in enumerate(dynamodb_items._ALL)}
+        yield from opened(
+            dynamodb, key_attr="PK", sort_key_attr="Order", static_pk_value="idempotency#1", attributes=renamed
+        )
+
+
+def opened(dynamodb: str, **options: Any) -> Iterator[DynamoDBStore]:
+    store = make_table(make_store(dynamodb, **options))
+    yield store
+    store.client.boto.delete_table(TableName=store.schema.table)
+    store.client.boto.close()
+
+
+def elapse(store: Any, seconds: float) -> None:
+    store._clock.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def store(dynamodb: str) -> Iterator[DynamoDBStore]:
+    yield from opened(dynamodb)
+
+
+def complete(store: DynamoDBStore, ticket: Ticket, outcome: Outcome = ANSWER, **given: Any) -> bool:
+    run = rules.read(store.claim(ticket), ticket)
+    assert isinstance(run, rules.Execute)
+    settlement = rules.settlement(Leave.COMPLETED, ticket, run, fence=None, outcome=outcome, ttl=given.get("ttl"))
+    assert settlement is not None
+    return store.settle(ticket, settlement)
+
+
+def look(store: DynamoDBStore, ticket: Ticket) -> Record:
+    record = store.look(ticket.id)
+    assert record is not None
+    return record
+
+
+def ttl(store: DynamoDBStore) -> int:
+    return int(item(store)["ttl"]["N"])
+
+
+# ---------------------------------------------------------------------------------------------------------- requests
+
+
+def test_a_first_call_is_two_requests(store: DynamoDBStore) -> None:
+    """One to claim, one to settle."""
+    with asked(store) as requests:
+        assert complete(store, make_ticket()) is True
+    assert requests == ["PutItem", "UpdateItem"]
+
+
+def test_what_meets_a_record_is_one_request(store: DynamoDBStore) -> None:
+    """A replay, a busy key, another body, a claim of our own."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    complete(store, make_ticket(key="done"))
+    for again in (make_ticket(), make_ticket(body=b"other"), ticket, make_ticket(key="done")):
+        with asked(store) as requests:
+            store.claim(again)
+        assert requests == ["PutItem"]
+
+
+def test_a_takeover_is_two_requests(store: DynamoDBStore) -> None:
+    """Of a lapsed lease, of a released key, of an expired record."""
+    for number, seconds in enumerate((31, 86_400 + 31)):
+        store.claim(make_ticket(key=f"{number}"))
+        elapse(store, seconds)
+        with asked(store) as requests:
+            store.claim(make_ticket(key=f"{number}"))
+        assert requests == ["PutItem", "UpdateItem"]
+
+
+def test_other_verbs(store: DynamoDBStore) -> None:
+    """A look is one read, a purge none; a renewal of many is one request for each hundred."""
+    tickets = [make_ticket(key=f"{number}") for number in range(105)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(store.claim, tickets))
+    with asked(store) as requests:
+        store.look(tickets[0].id)
+        store.purge(limit=1)
+        assert requests == ["GetItem"]
+    with asked(store) as requests:
+        assert store.renew([]) == set()
+        assert store.renew(tickets[:1]) == {tickets[0].owner}
+        assert requests == ["UpdateItem"]
+    with asked(store) as requests:
+        assert store.renew(tickets) == {ticket.owner for ticket in tickets}
+    assert requests == ["TransactWriteItems"] * 2
+
+
+def test_reads_are_consistent(store: DynamoDBStore) -> None:
+    """A look sees what was written a moment ago."""
+    seen: list[Any] = []
+    store.client.boto.meta.events.register(
+        "provide-client-params.dynamodb.GetItem", lambda params, **_: seen.append(params)
+    )
+    store.look(make_ticket().id)
+    assert [params["ConsistentRead"] for params in seen] == [True]
+
+
+# ------------------------------------------------------------------------------------------------------------- races
+
+
+def test_thirty_claimers(store: DynamoDBStore) -> None:
+    """One owner, and everybody sees the same."""
+    barrier = threading.Barrier(30)
+
+    def claim(_: int) -> Record:
+        barrier.wait()
+        return store.claim(make_ticket())
+
+    with ThreadPoolExecutor(30) as pool:
+        records = list(pool.map(claim, range(30)))
+    assert {record.owner for record in records} == {look(store, make_ticket()).owner}
+
+
+def test_a_takeover_race(store: DynamoDBStore) -> None:
+    """Of those who find a lapsed lease, one is the next owner, and one says so."""
+    store.claim(make_ticket())
+    elapse(store, 31)
+    barrier = threading.Barrier(10)
+
+    def claim(_: int) -> Record:
+        barrier.wait()
+        return store.claim(make_ticket())
+
+    with ThreadPoolExecutor(10) as pool:
+        records = list(pool.map(claim, range(10)))
+    assert {(record.owner, record.attempt) for record in records} == {(look(store, make_ticket()).owner, 2)}
+    assert [record.taken for record in records].count(True) == 1
+
+
+@contextmanager
+def between(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, act: Any) -> Iterator[None]:
+    """Act once after a claim has read the record, before it takes it over."""
+    takeover = store._takeover
+
+    def interrupted(*given: Any) -> Any:
+        monkeypatch.setattr(store, "_takeover", takeover)
+        act()
+        return takeover(*given)
+
+    monkeypatch.setattr(store, "_takeover", interrupted)
+    yield
+    assert store._takeover == takeover, "nobody has taken over"
+
+
+def test_a_late_renewal_wins(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner who renews after we have read, and before we write, keeps the record."""
+    first = make_ticket()
+    store.claim(first)
+    elapse(store, 31)
+    with between(store, monkeypatch, lambda: store.renew([first])), asked(store) as requests:
+        assert store.claim(make_ticket()).owner == first.owner
+    assert requests == ["PutItem", "UpdateItem", "UpdateItem"]  # theirs is in the middle
+
+
+def test_deleted_before_the_takeover(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What DynamoDB deletes between our two steps begins anew."""
+    first, second = make_ticket(), make_ticket()
+    complete(store, first)
+    elapse(store, first.ttl + 1)
+    boto, table = store.client.boto, store.schema.table
+    with between(store, monkeypatch, lambda: boto.delete_item(TableName=table, Key=store.schema.key(first.id))):
+        record = store.claim(second)
+    assert (record.owner, record.attempt) == (second.owner, 1)
+
+
+def test_who_always_comes_late(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim gives up when others are faster each time."""
+    first = make_ticket()
+    store.claim(first)
+    elapse(store, 31)
+    takeover = store._takeover
+
+    def overtaken(*given: Any) -> Any:
+        change = takeover(*given)
+        values = {"attempt": look(store, first).attempt + 1}
+        store.client.write("update_item", **store.schema.change(first.id, values, seen={"owner": first.owner}))
+        return change
+
+    monkeypatch.setattr(store, "_takeover", overtaken)
+    with pytest.raises(LostRace):
+        store.claim(make_ticket())
+
+
+# ------------------------------------------------------------------------------------------------------ lost answers
+
+
+def test_a_claim_whose_answer_is_lost(store: DynamoDBStore) -> None:
+    """The retry of the put is refused by our own first try, and finds it."""
+    ticket = make_ticket()
+    with answered(store, LOST), asked(store) as requests:
+        record = store.claim(ticket)
+    assert requests == ["PutItem", "PutItem"]
+    assert rules.read(record, ticket) == rules.Execute(attempt=1)
+
+
+def test_a_takeover_whose_answer_is_lost(store: DynamoDBStore) -> None:
+    """It is a takeover all the same."""
+    store.claim(make_ticket())
+    elapse(store, 31)
+    ticket = make_ticket()
+    with answered(store, None, LOST), asked(store) as requests:
+        record = store.claim(ticket)
+    assert requests == ["PutItem", "UpdateItem", "UpdateItem"]
+    assert rules.read(record, ticket) == rules.Execute(attempt=2, takeover=True)
+
+
+def test_a_settlement_whose_answer_is_lost(store: DynamoDBStore) -> None:
+    """It is written twice, and counts."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    with answered(store, None, LOST):
+        assert complete(store, ticket) is True
+    assert look(store, ticket).outcome == ANSWER
+
+
+def test_renewals_whose_answer_is_lost(store: DynamoDBStore) -> None:
+    """The second try renews what the first has renewed."""
+    tickets = [make_ticket(key=f"{number}") for number in range(2)]
+    for ticket in tickets:
+        store.claim(ticket)
+    with answered(store, LOST):
+        assert store.renew(tickets) == {ticket.owner for ticket in tickets}
+
+
+# ------------------------------------------------------------------------------------------------------------- renew
+
+
+def test_two_owners_of_one_key(store: DynamoDBStore) -> None:
+    """Both in one call, as a process may have them: a transaction takes an item once."""
+    late, owner = make_ticket(), make_ticket()
+    store.claim(late)
+    elapse(store, 31)
+    store.claim(owner)
+    other = make_ticket(key="other")
+    store.claim(other)
+    assert store.renew([late, owner, other]) == {owner.owner, other.owner}
+
+
+def test_a_renewal_in_conflict(store: DynamoDBStore) -> None:
+    """What meets another write on one item goes on one by one."""
+    tickets = [make_ticket(key=f"{number}") for number in range(3)]
+    for ticket in tickets[:2]:
+        store.claim(ticket)
+    elapse(store, 20)
+    refused = cancelled("None", "TransactionConflict", "None")
+    with answered(store, refused, None, CONFLICT), asked(store) as requests:
+        assert store.renew(tickets) == {ticket.owner for ticket in tickets[:2]}
+    assert requests == ["TransactWriteItems", *["UpdateItem"] * 4]  # one of them twice
+    assert {look(store, ticket).lease_until for ticket in tickets[:2]} == {store._clock() + timedelta(seconds=30)}
+
+
+def test_a_renewal_refused_otherwise(store: DynamoDBStore) -> None:
+    """A throttled transaction renews nothing, and nothing is lost yet."""
+    tickets = [make_ticket(key=f"{number}") for number in range(2)]
+    with answered(store, cancelled("None", "ThrottlingError")), pytest.raises(StoreUnavailable):
+        store.renew(tickets)
+
+
+def test_a_claim_in_conflict(store: DynamoDBStore) -> None:
+    """A renewal of many that holds the item delays a write; for too long, it is a lost race."""
+    ticket = make_ticket()
+    with answered(store, CONFLICT, CONFLICT):
+        assert store.claim(ticket).owner == ticket.owner
+    with answered(store, *[CONFLICT] * 5), pytest.raises(LostRace):
+        store.claim(ticket)
+
+
+def cancelled(*codes: str) -> dict[str, Any]:
+    reasons = [{"Code": code, "Message": code} for code in codes]
+    return {"__type": "TransactionCanceledException", "message": "cancelled", "CancellationReasons": reasons}
+
+
+# ------------------------------------------------------------------------------------------------------------ expiry
+
+
+def test_the_ttl_attribute(store: DynamoDBStore) -> None:
+    """A whole second, never before the expiry."""
+    elapse(store, 0.25)
+    ticket = make_ticket(ttl=50, lease=40)
+    store.claim(ticket)
+    expires_at = look(store, ticket).expires_at.timestamp()
+    assert expires_at < ttl(store) < expires_at + 1
+    complete(store, ticket, ttl=500)
+    assert ttl(store) == int(expires_at) + 450 + 1
+
+
+def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
+    """DynamoDB does not delete what still runs, however often its lease is renewed."""
+    ticket = make_ticket(ttl=50, lease=100)
+    store.claim(ticket)
+    begun = int(store._clock().timestamp())
+    assert ttl(store) == begun + 100
+    elapse(store, 90)
+    store.renew([ticket])
+    record = look(store, ticket)
+    assert record.lease_until.timestamp() == begun + 190
+    assert ttl(store) >= begun + 190
+
+
+def test_the_ttl_attribute_after_a_renewal(store: DynamoDBStore) -> None:
+    """A short lease never moves the deletion before the expiry."""
+    ticket = make_ticket(ttl=5000, lease=10)
+    store.claim(ticket)
+    expires_at = ttl(store)
+    elapse(store, 9)
+    store.renew([ticket])
+    assert expires_at <= ttl(store) <= expires_at + 9 + 10
+
+
+def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
+    """What DynamoDB has not found time to delete is as if it were not there."""
+    old = make_ticket(ttl=50)
+    complete(store, old)
+    elapse(store, 50)
+    new = make_ticket(body=b"other", ttl=70)
+    record = store.claim(new)
+    assert (record.owner, record.attempt, record.outcome) == (new.owner, 1, None)
+    assert ttl(store) == int(store._clock().timestamp()) + 70
+
+
+# ----------------------------------------------------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize(
+    ("size", "text", "kept"),
+    [
+        (1_000_000, True, True),  # deflates to a few KB
+        (398_000, False, True),
+        (400_000, False, False),
+        (5_000_000, False, False),
+    ],
+)
+def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) -> None:
+    """What fits into an item is kept; else the work is done, and its answer was not stored."""
+    outcome = replace(ANSWER, body=b"text" * (size // 4) if text else random.Random(1).randbytes(size))
+    ticket = make_ticket()
+    assert complete(store, ticket, outcome) is True
+    record = store.claim(make_ticket())
+    assert record.status is Status.COMPLETED
+    assert record.outcome == (outcome if kept else replace(outcome, body=MISSING))
+
+
+def test_the_size_of_an_item(store: DynamoDBStore) -> None:
+    """A claim is one write unit: what we count, and DynamoDB no more, is under 1 KB beside the response."""
+    store.claim(make_ticket(scope="user:auth.user:12345678", key="k" * 36, path="/api/v1/orders/12345678/charges/"))
+    assert dynamodb_items._size(item(store)) < 600
+
+
+def test_what_is_in_an_item(store: DynamoDBStore) -> None:
+    """Readable in a console: words as words, deadlines as numbers."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    assert item(store) == {
+        "id": {"S": ticket.id.hex},
+        "scope": {"S": "user:1"},
+        "key": {"S": "key-1"},
+        "digest": {"B": ticket.digest},
+        "status": {"S": "running"},
+        "owner": {"S": ticket.owner.hex},
+        "attempt": {"N": "1"},
+        "guarantee": {"S": "lease"},
+        "lease_until": {"N": "1893456030000000"},
+        "created_at": {"N": "1893456000000000"},
+        "expires_at": {"N": "1893542400000000"},
+        "secret_id": {"S": "5ec4e71d"},
+        "method": {"S": "POST"},
+        "path": {"S": "/api/charges/"},
+        "ttl": {"N": "1893542400"},
+    }
+
+
+def test_somebody_elses_item(store: DynamoDBStore) -> None:
+    """It is not judged, and not overwritten."""
+    ticket = make_ticket()
+    store.client.boto.put_item(TableName=store.schema.table, Item={**store.schema.key(ticket.id), "x": {"N": "1"}})
+    for ask in (lambda: store.claim(ticket), lambda: store.look(ticket.id)):
+        with pytest.raises(StoreUnavailable, match="not a record of ours"):
+            ask()
+    assert "x" in item(store)
+
+
+def test_completed_at_stays(store: DynamoDBStore) -> None:
+    """A record that is settled again, as an operator's expiry does it, says when its work was done."""
+    ticket = make_ticket()
+    complete(store, ticket)
+    done = look(store, ticket).completed_at
+    elapse(store, 60)
+    assert store.expire(ticket.id, audit=lambda record: None) is Intervention.DONE
+    record = look(store, ticket)
+    assert (record.completed_at, record.expires_at, record.outcome) == (done, store._clock(), ANSWER)
+    assert ttl(store) == int(store._clock().timestamp())
+
+
+# ----------------------------------------------------------------------------------------------------------- outages
+
+
+def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto tries once more, after its own pause; then nobody answered."""
+    naps: list[float] = []
+    monkeypatch.setattr("botocore.endpoint.time.sleep", naps.append)
+    ticket = make_ticket()
+    with answered(store, "ThrottlingException"), asked(store) as requests:
+        assert store.claim(ticket).owner == ticket.owner
+    assert requests == ["PutItem", "PutItem"]
+    assert len(naps) == 1
+    assert 0 <= naps[0] <= 1
+    with answered(store, *["ProvisionedThroughputExceededException"] * 2), pytest.raises(StoreUnavailable) as caught:
+        store.claim(ticket)
+    assert "ProvisionedThroughputExceeded" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "UnrecognizedClientException"])
+def test_refused(store: DynamoDBStore, code: str) -> None:
+    """Whatever DynamoDB says, it is the store that does not serve; the cause is chained for the log."""
+    ticket = make_ticket()
+    settlement = rules.settlement(Leave.BOUND, ticket, rules.Execute(attempt=1), fence=None, outcome=None, ttl=None)
+    assert settlement is not None
+    for verb in (
+        lambda: store.claim(ticket),
+        lambda: store.settle(ticket, settlement),
+        lambda: store.renew([ticket]),
+        lambda: store.renew([ticket, make_ticket(key="other")]),
+        lambda: store.look(ticket.id),
+        lambda: async_to_sync(store.aclaim)(ticket),
+        lambda: async_to_sync(store.asettle)(ticket, settlement),
+    ):
+        with answered(store, code), pytest.raises(StoreUnavailable) as caught:
+            verb()
+        assert code in str(caught.value.__cause__)
+
+
+def test_no_table(dynamodb: str) -> None:
+    """The error says what to type."""
+    store = make_store(dynamodb)
+    with pytest.raises(StoreUnavailable, match=r"manage\.py create_idempotency_table"):
+        store.claim(make_ticket())
+    store.client.boto.close()
+
+
+def test_nobody_there() -> None:
+    """A refused connection is an outage."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    store = make_store(f"http://127.0.0.1:{port}", config=Config(retries={"total_max_attempts": 1}))
+    with pytest.raises(StoreUnavailable):
+        store.look(uuid4())
+    store.client.boto.close()
+
+
+def test_no_region(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """What boto3 misses at the start is the store's fault as well."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(StoreUnavailable) as caught:
+        DynamoDBStore().look(uuid4())
+    assert "region" in str(caught.value.__cause__)
+
+
+@contextmanager
+def frozen() -> Iterator[str]:
+    """Yield the address of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_frozen_server() -> None:
+    """By default it costs about a second: two tries of half a second, without a pause between."""
+    with frozen() as endpoint:
+        store = make_store(endpoint, timeout=0.5)
+        with asked(store) as requests:
+            begun = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                store.claim(make_ticket())
+            assert 0.9 < time.monotonic() - begun < 2
+        assert requests == ["PutItem", "PutItem"]
+        store.client.boto.close()
+
+
+def test_the_defaults_of_the_client() -> None:
+    """And whatever a project's own config says wins, and the rest stays."""
+    config = DynamoDBStore(region_name="eu-central-1").client.boto.meta.config
+    assert (config.connect_timeout, config.read_timeout) == (0.5, 0.5)
+    assert config.retries == {"mode": "standard", "total_max_attempts": 2}
+    own = Config(read_timeout=3, retries={"mode": "adaptive", "total_max_attempts": 1})
+    with frozen() as endpoint:
+        store = make_store(endpoint, timeout=0.1, config=own.merge(Config(read_timeout=0.1)))
+        config = store.client.boto.meta.config
+        assert (config.connect_timeout, config.read_timeout) == (0.1, 0.1)
+        assert config.retries == {"mode": "adaptive", "total_max_attempts": 1}
+        with asked(store) as requests, pytest.raises(StoreUnavailable):
+            store.claim(make_ticket())
+        assert requests == ["PutItem"]
+        store.client.boto.close()
+
+
+# ----------------------------------------------------------------------------------------------------------- clients
+
+
+def test_a_client_of_ones_own(store: DynamoDBStore) -> None:
+    """It is used as it is."""
+    own = DynamoDBStore(table=store.schema.table, client=store.client.boto)
+    ticket = make_ticket()
+    assert own.claim(ticket).owner == ticket.owner
+    assert own.client.boto is own.client.patient() is store.client.boto
+
+
+def test_one_client_for_all_threads(dynamodb: str) -> None:
+    """Built at first use, once."""
+    store = make_store(dynamodb)
+    assert store.client._built is None
+    with ThreadPoolExecutor(8) as pool:
+        clients = set(pool.map(lambda _: store.client.boto, range(8)))
+    assert len(clients) == 1
+
+
+def test_a_forked_process() -> None:
+    """Builds a client of its own: connections are not shared."""
+    script = """
+import os
+from django_idempotency.stores.dynamodb import DynamoDBStore
+store = DynamoDBStore(region_name="eu-central-1")
+parents = store.client.boto
+child = os.fork()
+if not child:
+    os._exit(0 if store.client._built is None and store.client.boto is not parents else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert store.client.boto is parents
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env={**os.environ, "PYTHONWARNINGS": ""})
+
+
+def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store says what to install."""
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(ImproperlyConfigured, match=r'pip install "django-idempotency\[dynamodb\]"'):
+        DynamoDBStore()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"attributes": {"colour": "c"}}, "'colour'"),
+        ({"attributes": {"owner": "status"}}, "'status'"),
+        ({"key_attr": "ttl"}, "'ttl'"),
+        ({"static_pk_value": "x"}, "sort_key_attr"),
+    ],
+)
+def test_impossible_options(options: dict[str, Any], said: str) -> None:
+    """Names that cannot be are found at the start."""
+    with pytest.raises(ValueError, match=said):
+        DynamoDBStore(**options)
+
+
+def test_an_endpoint_that_is_none() -> None:
+    """The settings are at fault, not the server."""
+    with pytest.raises(ImproperlyConfigured, match="nowhere"):
+        DynamoDBStore(region_name="eu-central-1", endpoint_url="nowhere").look(uuid4())
