@@ -171,7 +171,7 @@ def microseconds(value: datetime | None) -> float:
 
 
 def instant(value: float) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
+    return _EPOCH + timedelta(0, 0, value)
 
 
 def _texts(value: bytes, start: int) -> list[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
-from django.utils.crypto import constant_time_compare, salted_hmac
 
 from ..core import payload
 from ..core.records import Record
 
-_SALT = "django_idempotency.stores.sealing"
+_SALT = b"django_idempotency.stores.sealing"
 
 
 def seal(message: bytes) -> bytes:
@@ -21,8 +23,8 @@ def seal(message: bytes) -> bytes:
 
 def holds(message: bytes, signature: bytes) -> bool:
     """Was this signed with SECRET_KEY, or one of SECRET_KEY_FALLBACKS?"""
-    secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return any(constant_time_compare(_signature(message, secret), signature) for secret in secrets)
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return any(hmac.compare_digest(_signature(message, secret), signature) for secret in secrets)
 
 
 def sealed(record: Record) -> bytes:
@@ -42,4 +44,10 @@ def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
 
 
 def _signature(message: bytes, secret: str | bytes) -> bytes:
-    return salted_hmac(_SALT, message, secret, algorithm="sha256").digest()
+    return hmac.digest(_key(secret), message, "sha256")
+
+
+@lru_cache(maxsize=8)
+def _key(secret: str | bytes) -> bytes:
+    """Derive a key of our own: what is signed with SECRET_KEY elsewhere is no seal of ours."""
+    return hashlib.sha256(_SALT + (secret.encode() if isinstance(secret, str) else secret)).digest()
