@@ -16,8 +16,8 @@ from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, S
 from .heartbeat import heartbeat
 from .stores.base import BaseStore, Hold
 
-#: Seconds between two looks at a busy record.
-PAUSE = 0.05
+#: Seconds between two looks at a busy record: at first, and at most. Each is half as long again as the one before.
+PAUSE, LONGEST_PAUSE = 0.05, 0.5
 #: Seconds before a settle that could not be written is tried again: once the work is done, nobody waits for long.
 SETTLE_PAUSES = (0.1, 0.4)
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
@@ -69,17 +69,20 @@ class Operation:
     def open(self, *, wait: float = 0.0) -> Verdict:
         """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
 
-        Raises `StoreUnavailable`; nothing has run then. A busy record is asked again for up to `wait` seconds, unless
-        a quarter of the process's threads wait already.
+        Raises `StoreUnavailable`; nothing has run then. A busy record is waited for up to `wait` seconds, unless a
+        quarter of the process's threads wait already.
         """
         verdict = self._try()
         if isinstance(verdict, Busy) and wait > 0:
             with _waiting() as admitted:
-                deadline = time.monotonic() + wait
-                while admitted and isinstance(verdict, Busy) and time.monotonic() < deadline:
-                    time.sleep(PAUSE)
+                for pause, left in _pauses(wait) if admitted else ():
+                    began = time.monotonic()
                     with suppress(StoreUnavailable):  # busy is what was known last
+                        self.store.wait(self.ticket, seconds=left)
+                        time.sleep(max(0.0, pause - (time.monotonic() - began)))
                         verdict = self._try()
+                    if not isinstance(verdict, Busy):
+                        break
         try:
             self._tell(self._opened(verdict), self)
         except BaseException:
@@ -90,11 +93,12 @@ class Operation:
     async def aopen(self, *, wait: float = 0.0) -> Verdict:
         """See open(). Waiting holds no thread."""
         verdict = await self._atry()
-        deadline = time.monotonic() + wait
-        while isinstance(verdict, Busy) and time.monotonic() < deadline:
-            await asyncio.sleep(PAUSE)
+        for pause, _ in _pauses(wait) if isinstance(verdict, Busy) else ():
+            await asyncio.sleep(pause)
             with suppress(StoreUnavailable):
                 verdict = await self._atry()
+            if not isinstance(verdict, Busy):
+                break
         try:
             await self._atell(self._opened(verdict))
         except BaseException:
@@ -317,6 +321,15 @@ class Operation:
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched"}
 _EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}
+
+
+def _pauses(wait: float) -> Iterator[tuple[float, float]]:
+    """Yield how long to pause before the next look, and what is left of `wait`, until nothing is."""
+    deadline, pause = time.monotonic() + wait, PAUSE
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(pause, left), left
+        pause = min(pause * 1.5, LONGEST_PAUSE)
+
 
 _counting = threading.Lock()
 _waiters = 0

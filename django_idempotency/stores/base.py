@@ -100,6 +100,9 @@ class BaseStore(ABC):
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """Let the leases of running records begin anew. Return the owner tokens of those that are still theirs."""
 
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are asked again and again
+        """Block while somebody holds the ticket's record, at most so long. Return at once where that cannot be told."""
+
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
         """Give back what this thread holds of the store, such as a connection."""
 

@@ -55,6 +55,10 @@ class Dialect:
         """
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
 
+    def waiting(self, seconds: float) -> tuple[str, str, str] | None:
+        """Return what stands before, inside and behind a SELECT that waits for a row's lock, or `None`."""
+        return None
+
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         """Bound what a claim waits for inside a caller's transaction, and do not break that when it was in vain."""
@@ -88,6 +92,10 @@ class PostgreSQL(Dialect):
             settings += ", set_config('synchronous_commit', 'off', true) AS b"
         return f"{self.insert_verb} {table} ({columns}) SELECT {values} FROM {settings} {self.insert_tail}"
 
+    def waiting(self, seconds: float) -> tuple[str, str, str] | None:
+        patience = max(1, int(seconds * 1000))  # 0 would be for ever
+        return "", f", set_config('lock_timeout', '{patience}ms', true) AS a", "FOR SHARE"
+
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         with super().joining(connection), connection.cursor() as cursor:
@@ -111,6 +119,11 @@ class MariaDB(Dialect):
         super().__init__(connection)
         # A duplicate's INSERT share-locks the row for an instant; skipping it then would leave the key to nobody.
         self.lock_own = "FOR UPDATE WAIT 1"
+
+    def waiting(self, seconds: float) -> tuple[str, str, str] | None:
+        if seconds < 1:  # it takes whole seconds
+            return None
+        return f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)} FOR ", "", "LOCK IN SHARE MODE"
 
 
 class MySQL(Dialect):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -142,6 +142,15 @@ class ORMStore(BaseStore):
             return self._read(connection, self._statements.lock(ticket, takeover=takeover))
         self._write(connection, self._statements.touch(ticket))
         return self._read(connection, self._statements.select(ticket.id))
+
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:
+        """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no poll, and a trip a waiter."""
+        connection = self._connection
+        bound = self._statements.wait(ticket, seconds)
+        if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
+            return
+        with suppress(LostRace), self._translated():  # a lost race: the time was over first
+            self._row(connection, bound)
 
     # ----------------------------------------------------------------------------------------------- settle, purge
 

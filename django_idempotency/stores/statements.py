@@ -54,6 +54,14 @@ class Statements:
         tail = self.dialect.lock if takeover else self.dialect.lock_own
         return f"{self._select} {tail}", [self.uuid(ticket.id)]
 
+    def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
+        """Share the row's lock for an instant, as soon as nobody holds it. `None`: not here, or not for so short."""
+        shape = self.dialect.waiting(seconds)
+        if shape is None:
+            return None
+        head, source, tail = shape
+        return f"{head}SELECT 1 FROM {self._table}{source} {self._where_id} {tail}", [self.uuid(ticket.id)]
+
     def touch(self, ticket: Ticket) -> Bound:
         """Take SQLite's write lock, before any read makes a snapshot."""
         attempt = self._quote("attempt")

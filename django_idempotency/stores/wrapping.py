@@ -54,6 +54,9 @@ class WrappedStore(BaseStore):
     def after_commit(self, call: Callable[[], None]) -> None:
         self.store.after_commit(call)
 
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:
+        self.store.wait(ticket, seconds=seconds)
+
     def close(self) -> None:
         self.store.close()
 

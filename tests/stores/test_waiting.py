@@ -1,0 +1,116 @@
+"""`on_busy="wait"` on real databases: on the row's lock where there is one, and never for longer than was asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency.core.records import Guarantee
+from django_idempotency.core.rules import Busy, Ending, Execute, Replay, Verdict
+from django_idempotency.engine import Operation
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+
+from .acting import OUTCOME, Call, atomic_ticket, effects, not_sqlite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def room_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test has few threads, of which a quarter may wait."""
+    monkeypatch.setattr("django_idempotency.engine._waiters", -100)
+
+
+@contextmanager
+def first_at_work(ending: Ending = Ending.KEPT, **given: Any) -> Iterator[threading.Event]:
+    """Let another thread hold the record, until the event is set."""
+    holds, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        call = Call(atomic_ticket(lease=1, **given))
+        call.open()
+        call.work()
+        holds.set()
+        leave.wait(20)
+        call.settle(ending)
+        connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert holds.wait(20)
+    try:
+        yield leave
+    finally:
+        leave.set()
+        thread.join(20)
+
+
+def wait_for(seconds: float, **given: Any) -> Verdict:
+    operation = Operation(ORMStore(), atomic_ticket(lease=1, **given), lambda *_: None)
+    verdict = operation.open(wait=seconds)
+    if isinstance(verdict, Execute):
+        operation.settle(Ending.KEPT, OUTCOME)
+    return verdict
+
+
+def test_a_waiter_gets_the_replay() -> None:
+    """As soon as the first has committed."""
+    with first_at_work() as leave:
+        threading.Timer(0.6, leave.set).start()
+        assert wait_for(10) == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
+
+
+@not_sqlite
+def test_waiting_is_one_statement() -> None:
+    """Claim, wait, claim: nothing is asked again and again while the first works."""
+    ORMStore().claim(make_ticket(key="warm"))
+    with first_at_work() as leave, CaptureQueriesContext(connection) as sent:
+        threading.Timer(0.8, leave.set).start()
+        assert isinstance(wait_for(10), Replay)
+    waits = [query["sql"] for query in sent if "FOR SHARE" in query["sql"] or "LOCK IN SHARE MODE" in query["sql"]]
+    assert (len(waits), len(sent)) == (1, 5)  # insert, read, wait, insert, read
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1.3])
+def test_the_end_of_the_wait(seconds: float) -> None:
+    """Busy, not much later than was asked; also where the database counts in whole seconds."""
+    with first_at_work():
+        began = time.monotonic()
+        assert isinstance(wait_for(seconds), Busy)
+        assert seconds <= time.monotonic() - began < seconds + 2
+
+
+def test_a_first_that_fails() -> None:
+    """Whoever waited runs, as the next attempt; one of them."""
+    with first_at_work(Ending.FAILED) as leave:
+        threading.Timer(0.3, leave.set).start()
+        assert wait_for(10) == Execute(attempt=2)
+
+
+def test_another_request_does_not_wait() -> None:
+    """What the first will answer is not for it."""
+    with first_at_work():
+        began = time.monotonic()
+        verdict = wait_for(10, body=b"other")
+        assert not isinstance(verdict, (Busy, Execute, Replay))
+        assert time.monotonic() - began < 5
+
+
+def test_nothing_to_wait_for() -> None:
+    """A lease holds no lock, and a row that is not there none: the store returns at once."""
+    store, ticket = ORMStore(), make_ticket(guarantee=Guarantee.LEASE)
+    began = time.monotonic()
+    store.wait(ticket, seconds=30)
+    store.claim(ticket)
+    store.wait(ticket, seconds=30)
+    store.wait(atomic_ticket(key="unknown"), seconds=30)
+    assert time.monotonic() - began < 10
