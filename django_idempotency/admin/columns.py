@@ -15,8 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from .. import redaction
 from ..core.records import Status
 from ..models import IdempotencyRecord
+from ..showing.standing import next_answer, standing
 from .listing import ModelAdmin
-from .standing import next_answer, standing
+from .rows import facts, whole
 
 
 class Columns(ModelAdmin):
@@ -66,14 +67,14 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:
-        stands = standing(row)
+        stands = standing(facts(row))
         return format_html(
             '<span class="idempotency-label {}" title="{}">{}</span>', stands.value, stands.meaning, stands.label
         )
 
     @admin.display(description=_("A request with this key"))
     def next_request(self, row: IdempotencyRecord) -> str:
-        return str(next_answer(row))
+        return str(next_answer(whole(row)))
 
     @admin.display(description=_("leased until"))
     def leased(self, row: IdempotencyRecord) -> SafeString:

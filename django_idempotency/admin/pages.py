@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from .. import conf
 from ..models import IdempotencyRecord
 from ..registry import stores
+from ..showing.responses import shown
 from ..stores.base import BaseStore
 from ..stores.operating import clock
 from ..stores.orm import ORMStore
@@ -22,7 +23,7 @@ from ..stores.wrapping import innermost
 from .columns import Columns
 from .interventions import VERBS, Interventions
 from .listing import ExpiryFilter, MethodFilter, RecordChangeList, Records, ResponseFilter
-from .responses import shown
+from .rows import outcome_of
 
 
 @admin.register(IdempotencyRecord)
@@ -123,6 +124,6 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         obj: IdempotencyRecord | None = None,
     ) -> HttpResponse:
         body_allowed = request.user.has_perm(f"{self.opts.app_label}.view_response")
-        context["response"] = shown(obj, body_allowed=body_allowed) if obj else None
+        context["response"] = shown(outcome_of(obj), body_allowed=body_allowed) if obj else None
         context["verbs"] = [verb for verb in VERBS.values() if self.may(request, verb)]
         return super().render_change_form(request, context, add, change, form_url, obj)

@@ -1,15 +1,14 @@
-"""A stored response as a page may show it: masked, decoded, and never as markup of its own."""
+"""A stored response as people may see it: masked, decoded, and never as markup of its own."""
 
 from __future__ import annotations
 
-import json
 import zlib
 from base64 import b64encode
 from dataclasses import dataclass, field
 from email.message import Message
 
 from .. import redaction
-from ..models import IdempotencyRecord
+from ..core.records import MISSING, Outcome
 
 #: Images that a browser only paints. Never SVG: it is a document, and may run scripts.
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -22,9 +21,9 @@ _TEXTS = frozenset({"application/xml", "application/x-www-form-urlencoded", "app
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownResponse:
-    """What the page's template needs. `kind` chooses how the body is shown, or says why it is not."""
+    """What a page or a terminal needs. `kind` chooses how the body is shown, or says why it is not."""
 
-    status: int | None
+    status: int
     kind: str  # absent, empty, hidden, json, text, image, binary
     size: int = 0
     content_type: str = ""
@@ -34,14 +33,13 @@ class ShownResponse:
     cut: bool = False
 
 
-def shown(row: IdempotencyRecord, *, body_allowed: bool) -> ShownResponse | None:
-    """Prepare a row's response, or return `None` if it has none. Without the permission, no byte of the body."""
-    if row.response_status is None:
+def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | None:
+    """Prepare a record's response, or return `None` if it has none. Where it is not allowed, no byte of the body."""
+    if outcome is None:
         return None
-    pairs = stored_headers(row)
-    named = {name.lower(): value for name, value in pairs}
+    named = {name.lower(): value for name, value in outcome.headers}
     content_type = named.get("content-type", "")
-    body = None if row.response_body is None else bytes(row.response_body)
+    body = None if outcome.body is MISSING else outcome.body
     kind, text, source = "hidden", "", ""
     if body is None:
         kind = "absent"
@@ -50,23 +48,15 @@ def shown(row: IdempotencyRecord, *, body_allowed: bool) -> ShownResponse | None
     elif body_allowed:
         kind, text, source = _body(body, content_type, named.get("content-encoding", ""))
     return ShownResponse(
-        status=row.response_status,
+        status=outcome.status,
         kind=kind,
         size=len(body or b""),
         content_type=content_type,
-        headers=redaction.headers(pairs),
+        headers=redaction.headers(outcome.headers),
         text=text[:MAX_TEXT],
         source=source,
         cut=len(text) > MAX_TEXT,
     )
-
-
-def stored_headers(row: IdempotencyRecord) -> list[tuple[str, str]]:
-    """Read what the store wrote; a row that somebody else wrote shows none."""
-    try:
-        return [(str(name), str(value)) for name, value in json.loads(row.response_headers)]
-    except (ValueError, TypeError):
-        return []
 
 
 def _body(body: bytes, content_type: str, encoding: str) -> tuple[str, str, str]:

@@ -1,0 +1,52 @@
+"""A row of the table as a record of the core, for what both the admin and a terminal show."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from ..core.records import MISSING, Guarantee, Outcome, Record, Status
+from ..models import IdempotencyRecord
+
+
+def facts(row: IdempotencyRecord, **more: Any) -> Record:
+    """Return what the rules ask of a row, by the database's clock. The response is not loaded for it."""
+    read_at: datetime = getattr(row, "read_at")  # noqa: B009 - annotated by the page's queryset
+    return Record(
+        id=row.id,
+        scope=row.scope,
+        key=row.key,
+        digest=bytes(row.digest),
+        status=Status(row.status),
+        owner=row.owner,
+        attempt=row.attempt,
+        guarantee=Guarantee(row.guarantee),
+        lease_until=row.lease_until,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+        expires_at=row.expires_at,
+        read_at=read_at,
+        **more,
+    )
+
+
+def whole(row: IdempotencyRecord) -> Record:
+    """Return a row with its response."""
+    return facts(row, outcome=outcome_of(row))
+
+
+def outcome_of(row: IdempotencyRecord) -> Outcome | None:
+    """Return a row's response, or `None` if it has none. Headers that nobody can read are left out."""
+    if row.response_status is None:
+        return None
+    body = MISSING if row.response_body is None else bytes(row.response_body)
+    return Outcome(status=row.response_status, headers=_headers(row.response_headers), body=body)
+
+
+def _headers(stored: str) -> tuple[tuple[str, str], ...]:
+    """Read what the store wrote; a row that somebody else wrote shows none."""
+    try:
+        return tuple((str(name), str(value)) for name, value in json.loads(stored))
+    except (ValueError, TypeError):
+        return ()
