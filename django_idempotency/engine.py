@@ -18,8 +18,9 @@ from .stores.base import BaseStore, Hold
 
 #: Seconds between two looks at a busy record: at first, and at most. Each is half as long again as the one before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
-#: Seconds before a settle that could not be written is tried again: once the work is done, nobody waits for long.
-SETTLE_PAUSES = (0.1, 0.4)
+#: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
+#: one more timeout of a store, an answer that is done comes a second later at most.
+SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
 ROUNDS = 2
 
@@ -261,16 +262,17 @@ class Operation:
         settlement = self._settlement(leave, outcome, ttl)
         if settlement is None:
             return
-        for pause in (*SETTLE_PAUSES, None):
+        began = time.monotonic()
+        while True:
             try:
                 with self.store.guard(self.ticket) as hold:
                     free = not hold.joins or hold.record is not None
                     settled = free and self.store.settle(self.ticket, settlement)
             except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
-                if pause is None:
+                if _too_late(began):
                     self._tell("lost", self, error)
                     return
-                time.sleep(pause)
+                time.sleep(SETTLE_PAUSE)
             else:
                 self._told(leave if settled else None)
                 return
@@ -280,14 +282,15 @@ class Operation:
         settlement = self._settlement(leave, outcome, ttl)
         if settlement is None:
             return
-        for pause in (*SETTLE_PAUSES, None):
+        began = time.monotonic()
+        while True:
             try:
                 settled = await self.store.asettle(self.ticket, settlement)
             except Exception as error:  # noqa: BLE001 - the same
-                if pause is None:
+                if _too_late(began):
                     await self._atell("lost", error)
                     return
-                await asyncio.sleep(pause)
+                await asyncio.sleep(SETTLE_PAUSE)
             else:
                 if settled or self.lost is None:
                     await self._atell(_EVENT_OF[leave if settled else None])
@@ -321,6 +324,11 @@ class Operation:
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched"}
 _EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}
+
+
+def _too_late(began: float) -> bool:
+    """Is it too late to try a settle once more?"""
+    return time.monotonic() - began + SETTLE_PAUSE > SETTLE_PATIENCE
 
 
 def _pauses(wait: float) -> Iterator[tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -10,10 +11,10 @@ from uuid import UUID
 
 from ..core import payload, rules
 from ..core.records import Guarantee, Record, Settlement, Status, Ticket
-from ..errors import LostRace
+from ..errors import LostRace, StoreUnavailable
 from . import sealing
 from .base import BaseStore, Purged
-from .redis_client import Call, RedisClient, script
+from .redis_client import Call, NotReplicated, RedisClient, script
 
 CLAIM, CHANGE, RENEW, LOOK, DROP = map(script, ("claim", "change", "renew", "look", "drop"))
 
@@ -41,7 +42,7 @@ class RedisStore(BaseStore):
     expires_natively = True
 
     def __init__(
-        self, *, cache: str = "default", prefix: str = "idempotency", timeout: float = 0.5, min_replicas: int = 0
+        self, *, cache: str = "default", prefix: str = "idempotency", timeout: float = 0.4, min_replicas: int = 0
     ) -> None:
         self.prefix = prefix
         self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
@@ -49,11 +50,21 @@ class RedisStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
-        return self._talk(self._claim(ticket))
+        try:
+            return self._talk(self._claim(ticket))
+        except NotReplicated:
+            with suppress(StoreUnavailable):
+                self._talk(self._undo(ticket))
+            raise
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
-        return await self._atalk(self._claim(ticket))
+        try:
+            return await self._atalk(self._claim(ticket))
+        except NotReplicated:
+            with suppress(StoreUnavailable):
+                await self._atalk(self._undo(ticket))
+            raise
 
     def _claim(self, ticket: Ticket) -> Talk[Record]:
         name = self._name(ticket.id)
@@ -72,6 +83,12 @@ class RedisStore(BaseStore):
             if taken is not None:
                 return replace(payload.unpack(taken, ticket.id, _instant(now)), taken=run.takeover)
         raise LostRace
+
+    def _undo(self, ticket: Ticket) -> Talk[None]:
+        """Free a record that this ticket has claimed, and must not use."""
+        record = yield from self._look(self._name(ticket.id), ticket.id)
+        if record is not None and rules.owned(record, ticket) and (freed := rules.released(record)) is not None:
+            yield from self._settle(ticket, freed)
 
     def _insert_or_read(self, name: str, ticket: Ticket) -> Talk[Record | None]:
         head, digest = payload.pack_head(Status.RUNNING, ticket.owner, 1), payload.pack_digest(ticket.digest)

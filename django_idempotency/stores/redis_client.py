@@ -46,6 +46,10 @@ class Call:
         return (*start, 1, self.name, *self.arguments)
 
 
+class NotReplicated(StoreUnavailable):
+    """Too few replicas have a record, although the server has it."""
+
+
 class RedisClient:
     """Runs calls in the cache `alias` of CACHES, over connections of its own: only ours have our timeouts."""
 
@@ -119,12 +123,12 @@ class RedisClient:
 
     @property
     def _patience(self) -> int:
-        """Milliseconds that WAIT waits; less than the answer may take."""
-        return max(1, int(self._timeout * 800))
+        """Milliseconds that WAIT waits: half of what an answer may take, since a server ends waits ten times a second."""
+        return max(1, int(self._timeout * 500))
 
     def _replicated(self, reply: Any, replicas: int) -> Any:
         if replicas < self._min_replicas:
-            raise StoreUnavailable(
+            raise NotReplicated(
                 f"Only {replicas} of {self._min_replicas} replicas have the record. Send the request again."
             )
         return reply

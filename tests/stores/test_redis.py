@@ -244,8 +244,8 @@ def test_the_caches_own_timeouts_stay(store: RedisStore) -> None:
     theirs = get_redis_connection("redis").connection_pool
     ours = store._client._sync.connection_pool
     assert ours is not theirs
-    assert ours.connection_kwargs["socket_timeout"] == 0.5
-    assert theirs.connection_kwargs.get("socket_timeout") != 0.5
+    assert ours.connection_kwargs["socket_timeout"] == 0.4
+    assert theirs.connection_kwargs.get("socket_timeout") != 0.4
 
 
 @pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
