@@ -171,6 +171,18 @@ class TestTheEnd:
         with pytest.raises(CommandError, match=r"has no 'nope'\. It has 'default'"):
             purge("--store=nope")
 
+    @pytest.mark.parametrize("arguments", [[], ["--dry-run"], ["--limit=5"]])
+    @pytest.mark.parametrize(("alias", "kind"), [("redis", "RedisStore"), ("layered", "RedisStore")])
+    def test_a_store_that_deletes_by_itself(self, settings: Any, arguments: list[str], alias: str, kind: str) -> None:
+        """Said, without asking it."""
+        redis = {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "nowhere"}}
+        options = {"front": "redis", "authority": "redis"}
+        layered = {"BACKEND": "django_idempotency.stores.layered.LayeredStore", "OPTIONS": options}
+        settings.IDEMPOTENCY = {"STORES": {"redis": redis, "layered": layered}}
+        assert purge(f"--store={alias}", *arguments) == (
+            f"The store '{alias}' ({kind}) deletes what has expired by itself. Nothing to purge.\n"
+        )
+
     @pytest.mark.parametrize(
         "argument",
         [

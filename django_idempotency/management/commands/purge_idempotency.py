@@ -13,6 +13,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from ...errors import LostRace, StoreUnavailable
 from ...registry import stores
+from ...showing.failures import reason
 from ...stores.base import BaseStore, Purged
 from ...stores.orm import ORMStore
 from ...stores.wrapping import innermost
@@ -62,16 +63,20 @@ class Command(BaseCommand):
         self.deleted = 0
         try:
             store = stores[self.alias]
-            if options["dry_run"]:
+            if store.expires_natively:
+                self.say(
+                    f"The store {self.alias!r} ({type(innermost(store)).__name__}) deletes what has expired by itself. "
+                    "Nothing to purge."
+                )
+            elif options["dry_run"]:
                 self.count(store, options["limit"])
             else:
                 self.purge(store, options["batch_size"], options["limit"], options["sleep"])
         except (ImproperlyConfigured, ConnectionDoesNotExist) as error:
             raise CommandError(str(error)) from error
         except StoreUnavailable as error:
-            cause = " ".join(str(error.__cause__ or error).split())
             raise CommandError(
-                f"The store {self.alias!r} did not answer, or its table is not migrated: {cause}\n{self.so_far()}"
+                f"The store {self.alias!r} did not answer, or its table is not migrated: {reason(error)}\n{self.so_far()}"
             ) from error
 
     # ------------------------------------------------------------------------------------------------------- dry run

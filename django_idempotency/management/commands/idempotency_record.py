@@ -1,0 +1,202 @@
+"""Show one record of any store, as the admin does; and release or expire it."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.connection import ConnectionDoesNotExist
+
+from ... import conf
+from ...core import rules
+from ...core.digest import record_id
+from ...core.records import Record, shortened
+from ...errors import LostRace, StoreUnavailable
+from ...http.keys import ANONYMOUS, bounded
+from ...registry import stores
+from ...showing.failures import reason
+from ...showing.standing import next_answer, standing
+from ...showing.terminal import lines, plain, span
+from ...stores.base import BaseStore, Intervention
+from ...stores.memory import MemoryStore
+from ...stores.wrapping import innermost, layers
+
+logger = logging.getLogger("django_idempotency")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """What one of the two interventions says when it was done, and when there was nothing to do."""
+
+    done: str
+    already: str
+
+
+VERBS = {
+    "release": Verb(done="Released", already="It is free or expired already"),
+    "expire": Verb(done="Expired", already="It is expired already"),
+}
+
+
+class Command(BaseCommand):
+    help = (
+        "Show what is known of one idempotency key, and what a request with it would get now. --release and --expire "
+        "change that, unless somebody holds the record: then, and where there is none, the exit status is 1."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("scope", help='Whose key it is, exactly, such as "user:auth.user:7".')
+        parser.add_argument("key", help="The key, exactly, without the quotes of its header.")
+        parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+        either = parser.add_mutually_exclusive_group()
+        either.add_argument(
+            "--release",
+            action="store_const",
+            const="release",
+            dest="verb",
+            help="Forget the response: the next request runs the work again. First make sure that it has not happened.",
+        )
+        either.add_argument(
+            "--expire",
+            action="store_const",
+            const="expire",
+            dest="verb",
+            help="End the retention now: the next request is a new one, whatever its body.",
+        )
+        parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.alias: str = options["store"] or conf.get("STORE")
+        self.scope, self.key = bounded(options["scope"]), options["key"]
+        try:
+            store = stores.foremost(stores[self.alias])
+            if options["verb"]:
+                self.intervene(store, options["verb"])
+            else:
+                self.show(store, body_allowed=not options["no_body"])
+        except (ImproperlyConfigured, ConnectionDoesNotExist) as error:
+            raise CommandError(str(error)) from error
+        except LostRace as error:
+            raise CommandError("Others were faster, and nothing was changed. Try again.") from error
+        except StoreUnavailable as error:
+            raise CommandError(f"The store {self.alias!r} did not answer: {reason(error)}") from error
+
+    # ---------------------------------------------------------------------------------------------------------- show
+
+    @property
+    def id(self) -> UUID:
+        return record_id(self.scope, self.key)
+
+    def show(self, store: BaseStore, *, body_allowed: bool) -> None:
+        record = store.look(self.id)
+        if record is None:
+            raise CommandError(self.unknown(store))
+        kinds = " → ".join(type(layer).__name__ for layer in layers(store))
+        shown = lines(
+            record,
+            store=f"{self.alias} ({kinds})",
+            purged=not store.expires_natively,
+            body_allowed=body_allowed,
+        )
+        for line in shown:
+            self.stdout.write(line)
+
+    def unknown(self, store: BaseStore) -> str:
+        """Say that there is no such record, and what may have been meant."""
+        if isinstance(innermost(store), MemoryStore):
+            return (
+                f"The store {self.alias!r} is a MemoryStore: its records are in the memory of the process that serves."
+            )
+        others = [alias for alias in conf.get("STORES") if alias != self.alias]
+        elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
+        user = settings.AUTH_USER_MODEL.lower()
+        return (
+            f"The store {self.alias!r} has no record of the scope {self.scope!r} and the key {self.key!r}.\n"
+            "Both must be exact, and the key is without the quotes of its header. A scope is one of\n"
+            f"  user:<app.model>:<pk>  of a user, such as user:{user}:7\n"
+            "  scope:<name>           where a policy's scope function returned that name\n"
+            f'  {ANONYMOUS:<21}  where a policy says anonymous="shared"\n'
+            f"The record may also have expired and been deleted{elsewhere}."
+        )
+
+    # ----------------------------------------------------------------------------------------------------- intervene
+
+    def intervene(self, store: BaseStore, name: str) -> None:
+        """Act through all layers of the store, so that no copy is left in a front."""
+        before: list[Record] = []
+        verb = VERBS[name]
+        match getattr(store, name)(self.id, audit=before.append):
+            case Intervention.DONE:
+                (record,) = before
+                self.audit(name, record)
+                was = f"It was {standing(record).label}, attempt {record.attempt}, {record.method} {plain(record.path)}"
+                self.stdout.write(f"{verb.done}. {was}.")
+                self.then(store)
+            case Intervention.ALREADY:
+                self.stdout.write(f"{verb.already}. Nothing was changed.")
+                self.then(store)
+            case Intervention.HELD:
+                raise CommandError(
+                    "Refused, since somebody holds the record: a request is at work under its key. Nothing was changed. "
+                    f"{self.lease(store)}Try again later."
+                )
+            case Intervention.GONE:
+                raise CommandError(self.unknown(store))
+
+    def then(self, store: BaseStore) -> None:
+        """Say what the next request gets; nothing where the store has fallen silent meanwhile."""
+        try:
+            record = store.look(self.id)
+        except StoreUnavailable:
+            return
+        gets = (
+            "runs the work as the first." if record is None else next_answer(record, purged=not store.expires_natively)
+        )
+        self.stdout.write(f"A request with this key now {gets}")
+
+    def lease(self, store: BaseStore) -> str:
+        """Say when it is over, if there is one."""
+        record = store.look(self.id)
+        if record is None or not rules.leased(record):
+            return ""
+        return (
+            f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is alive and renews it. "
+        )
+
+    def audit(self, name: str, record: Record) -> None:
+        """Write down who did it, and what it was before."""
+        facts = {
+            "event": name,
+            "user": operator(),
+            "store": self.alias,
+            "id": str(record.id),
+            "key": shortened(record.key),
+            "scope": record.scope,
+            "method": record.method,
+            "path": record.path,
+            "status": record.status.name.lower(),
+            "attempt": record.attempt,
+        }
+        logger.warning(
+            "%s by hand, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
+            VERBS[name].done,
+            *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
+            extra={"idempotency": facts},
+        )
+
+
+def operator() -> str:
+    """Name the user of the operating system, and who became that user through sudo."""
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container without an entry for its user
+        user = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+    behind = os.environ.get("SUDO_USER")
+    return f"{user} (sudo by {behind})" if behind else user
