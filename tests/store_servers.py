@@ -52,6 +52,10 @@ class Server(ABC):
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
@@ -75,6 +79,10 @@ class RedisServer(Server):
         program = shutil.which("redis-server")
         assert program is not None, "redis-server is not installed"
         return [program, "--port", str(self.port), "--save", "", *self._arguments]
+
+    def flush(self) -> None:
+        with Redis(port=self.port) as client:
+            client.flushall()
 
     def answers(self) -> bool:
         with suppress(RedisError), Redis(port=self.port, socket_timeout=1) as client:

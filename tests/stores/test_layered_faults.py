@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pytest_django import Settings
-from redis import Redis
-from redis.exceptions import RedisError
 
 from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.stores.layered import LayeredStore
@@ -23,60 +15,21 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing.recording import RecordingStore
 
+from ..services import needs_redis
+from ..store_servers import RedisServer, running
 from .acting import Call, atomic_ticket, effects
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="There is no redis-server to break."),
+    needs_redis,
+    pytest.mark.faults,
     pytest.mark.django_db(transaction=True),
 ]
 
 
-class Server:
-    """A Redis of our own, to do with as we like."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.folder = folder
-        self.start()
-
-    def start(self) -> None:
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
-        self.process = subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL)
-        with Redis.from_url(self.url) as client:
-            for _ in range(200):
-                with suppress(RedisError):
-                    client.ping()
-                    return
-                time.sleep(0.02)
-        pytest.fail("redis-server did not start")
-
-    def flush(self) -> None:
-        with Redis.from_url(self.url) as client:
-            client.flushall()
-
-    def freeze(self) -> None:
-        os.kill(self.process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def restart(self) -> None:
-        self.kill()
-        self.start()
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path)
-    yield server
-    server.kill()
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with running(RedisServer(tmp_path)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -85,7 +38,7 @@ def authority() -> RecordingStore:
 
 
 @pytest.fixture
-def store(server: Server, authority: RecordingStore, settings: Settings) -> Iterator[LayeredStore]:
+def store(server: RedisServer, authority: RecordingStore, settings: Settings) -> Iterator[LayeredStore]:
     settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
     front = RedisStore()
     yield LayeredStore(front=front, authority=authority)
@@ -98,14 +51,14 @@ def call(store: LayeredStore, key: str = "key-1") -> Call:
 
 @pytest.mark.parametrize("trouble", ["flush", "freeze", "kill", "restart"])
 class TestTrouble:
-    def test_before(self, store: LayeredStore, server: Server, trouble: str) -> None:
+    def test_before(self, store: LayeredStore, server: RedisServer, trouble: str) -> None:
         """The work runs once, and its replay comes from the authority."""
         getattr(server, trouble)()
         assert isinstance(call(store).run(), Execute)
         assert isinstance(call(store).run(), Replay)
         assert effects() == 1
 
-    def test_while_it_runs(self, store: LayeredStore, server: Server, trouble: str) -> None:
+    def test_while_it_runs(self, store: LayeredStore, server: RedisServer, trouble: str) -> None:
         first = call(store)
         first.open()
         first.work()
@@ -114,14 +67,14 @@ class TestTrouble:
         assert isinstance(call(store).run(), Replay)
         assert effects() == 1
 
-    def test_after(self, store: LayeredStore, server: Server, trouble: str) -> None:
+    def test_after(self, store: LayeredStore, server: RedisServer, trouble: str) -> None:
         call(store).run()
         getattr(server, trouble)()
         assert isinstance(call(store).run(), Replay)
         assert effects() == 1
 
 
-def test_a_frozen_front_costs_a_request_a_second_at_most(store: LayeredStore, server: Server) -> None:
+def test_a_frozen_front_costs_a_request_a_second_at_most(store: LayeredStore, server: RedisServer) -> None:
     """One timeout, whatever it still had to ask; and the next request has learnt of it."""
     call(store).run()
     server.freeze()
@@ -134,7 +87,7 @@ def test_a_frozen_front_costs_a_request_a_second_at_most(store: LayeredStore, se
     assert max(spent[1:]) < 0.4
 
 
-def test_it_is_used_again(store: LayeredStore, server: Server, authority: RecordingStore) -> None:
+def test_it_is_used_again(store: LayeredStore, server: RedisServer, authority: RecordingStore) -> None:
     """When it is back, and has been let alone for long enough, it answers again."""
     call(store).run()
     server.freeze()

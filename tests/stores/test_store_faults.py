@@ -160,11 +160,7 @@ def test_during_the_view(
 def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any], url: str) -> None:
     """A server that is back by the settle has the claim from its log, and takes the answer."""
 
-    def restart() -> None:
-        redis.kill()
-        redis.start()
-
-    MEANWHILE.append(restart)
+    MEANWHILE.append(redis.restart)
     assert send(url).status_code == 201
     MEANWHILE.clear()
     assert (send(url)["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
