@@ -51,8 +51,10 @@ class Stores:
         for alias in conf.get("STORES"):
             with suppress(ImproperlyConfigured):
                 over.append(self[alias])
-        records = _records(store)
-        return max((other for other in over if _records(other) == records), key=lambda other: len(list(layers(other))))
+        records = records_of(store)
+        return max(
+            (other for other in over if records_of(other) == records), key=lambda other: len(list(layers(other)))
+        )
 
     def forget(self, *, setting: str, **_: Any) -> None:
         """Build anew after a change of settings (tests)."""
@@ -92,7 +94,7 @@ def _local_cache(value: Any) -> int:
     return int(value)
 
 
-def _records(store: BaseStore) -> Any:
+def records_of(store: BaseStore) -> Any:
     """Name the records that a store keeps, so that two stores of one table are known as such."""
     return getattr(store, "using", None) or innermost(store)
 

@@ -44,6 +44,8 @@ def configure(settings: Settings) -> Any:
     def configure(**given: dict[str, Any]) -> None:
         settings.IDEMPOTENCY = {"STORES": given}
 
+    # Nothing here asks it.
+    settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
     return configure
 
 
@@ -70,18 +72,28 @@ class TestNested:
         assert check_settings() == []
 
     @pytest.mark.parametrize(
-        ("given", "words"),
+        ("given", "words", "code", "typed"),
         [
-            ({"front": "redis", "authority": "nowhere"}, "has no 'nowhere'"),
-            ({"front": "redis", "authority": "default"}, "'default' → 'default' is made of itself"),
-            ({"front": "redis", "authority": "loop"}, "'default' → 'loop' → 'default' is made of itself"),
-            ({"front": "records", "authority": "records"}, "ORMStore cannot be a front"),
-            ({"front": "redis"}, "authority"),
-            ({"front": "redis", "authority": None}, "NoneType is no store"),
-            ({"front": "redis", "authority": "broken"}, "['broken'] cannot be built"),
+            ({"front": "redis", "authority": "nowhere"}, "has no 'nowhere'", "E041", 'Type "authority": "records".'),
+            (
+                {"front": "redis", "authority": "default"},
+                "'default' → 'default' is made of itself",
+                "E041",
+                'Type "authority": "',
+            ),
+            (
+                {"front": "redis", "authority": "loop"},
+                "'default' → 'loop' → 'default' is made of itself",
+                "E041",
+                'Type "authority": "records".',
+            ),
+            ({"front": "records", "authority": "records"}, "ORMStore cannot be a front", "E041", '"front": "redis"'),
+            ({"front": "redis"}, "authority", "E012", "what LayeredStore takes: front, authority"),
+            ({"front": "redis", "authority": None}, "NoneType is no store", "E012", "LayeredStore takes: front"),
+            ({"front": "redis", "authority": "broken"}, "['broken'] cannot be built", "E012", "ORMStore takes: using"),
         ],
     )
-    def test_what_cannot_be(self, configure: Any, given: dict[str, Any], words: str) -> None:
+    def test_what_cannot_be(self, configure: Any, given: dict[str, Any], words: str, code: str, typed: str) -> None:
         """It is said which alias is wrong, by the registry and by the check."""
         configure(
             default=layered(**given),
@@ -93,7 +105,7 @@ class TestNested:
         with pytest.raises(ImproperlyConfigured) as raised:
             stores["default"]
         assert words in str(raised.value)
-        assert "what LayeredStore takes: front, authority" in hints(check_settings()[:1])["E012"]
+        assert typed in hints(check_settings()[:1])[code]
 
     def test_a_guarantee_that_it_cannot_keep(self, configure: Any) -> None:
         """`atomic` is the authority's to give."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from django.core import checks
 
 from .databases import check_databases, check_deployment
+from .memory import check_memory
 from .middleware import check_middleware
+from .remote import check_servers
 from .routes import check_routes
 from .settings import check_settings
 
@@ -14,7 +16,8 @@ TAG = "idempotency"
 
 def register() -> None:
     """Add the checks to Django's. Those of `--deploy` ask the servers."""
-    for check in (check_settings, check_middleware, check_databases):
+    for check in (check_settings, check_memory, check_middleware, check_databases):
         checks.register(check, TAG)
     checks.register(check_routes, TAG, checks.Tags.urls)
-    checks.register(check_deployment, TAG, checks.Tags.security, deploy=True)
+    for check in (check_deployment, check_servers):
+        checks.register(check, TAG, checks.Tags.security, deploy=True)

@@ -88,6 +88,52 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: nobody else would see a claim.',
         'Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions by atomic().',
     ),
+    "E018": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.',
+        (
+            'Type "OPTIONS": {"cache": "%(close)s"}, or add CACHES["%(cache)s"] = '
+            '{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}.'
+        ),
+    ),
+    "E019": (
+        (
+            'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], '
+            "which is no cache of django-redis: %(problem)s."
+        ),
+        (
+            'Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", '
+            '"LOCATION": "redis://127.0.0.1:6379/1"}, or "OPTIONS": {"cache": …} with one that is.'
+        ),
+    ),
+    "E040": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] is a %(backend)s, and its driver %(driver)s is not installed.',
+        'Type python -m pip install "django-idempotency[%(extra)s]".',
+    ),
+    "E041": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which cannot be: %(problem)s.',
+        'Type "%(name)s": "%(close)s"%(added)s.',
+    ),
+    "E042": (
+        (
+            'IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front, %(front)s, '
+            "where the copies of one would answer for the other."
+        ),
+        (
+            'Type "front": "front-%(other)s" in "%(other)s", and add "front-%(other)s": '
+            '{"BACKEND": "django_idempotency.stores.redis.RedisStore", '
+            '"OPTIONS": {"cache": "%(cache)s", "prefix": "idempotency-%(other)s"}} to "STORES".'
+        ),
+    ),
+    "W003": (
+        (
+            'IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes know nothing of its records, '
+            "and a restart forgets them."
+        ),
+        (
+            'Type "BACKEND": "django_idempotency.stores.orm.ORMStore". '
+            f"For tests, or where one process is all there is, {_SILENCE}."
+        ),
+    ),
     # ---- Middleware
     "E020": (
         (
@@ -174,6 +220,18 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'The table "%(table)s" is missing in the database "%(using)s".',
         "Type python manage.py migrate django_idempotency --database=%(using)s",
     ),
+    "E051": (
+        'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, and the store needs 5 or later.',
+        "Type redis-cli INFO server to see which one answers, and move the records to Redis 5 or later.",
+    ),
+    "E052": (
+        'The table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"] is missing in DynamoDB.',
+        "Type python manage.py create_idempotency_table --store=%(alias)s",
+    ),
+    "E053": (
+        'IDEMPOTENCY["STORES"]["%(alias)s"] and its table in DynamoDB do not fit: %(error)s',
+        'Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or another "table".',
+    ),
     "W050": (
         'The database "%(using)s" does not answer, so its settings were not checked: %(error)s.',
         "Start it, then type python manage.py check --deploy again.",
@@ -251,6 +309,40 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             f"if one is enough, {_SILENCE}."
         ),
     ),
+    "W060": (
+        'The store "%(alias)s" (%(backend)s) does not answer, so its server was not checked: %(error)s.',
+        (
+            "Start it, or let this host and its credentials ask for the server's settings; "
+            "then type python manage.py check --deploy again."
+        ),
+    ),
+    "W061": (
+        (
+            'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] evicts keys when its %(maxmemory)s are full '
+            '(maxmemory-policy is "%(policy)s"): the work of an evicted record runs again.'
+        ),
+        (
+            "Type redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf "
+            "(or in the parameters of a managed service). If a cache needs eviction, put the records into another Redis."
+        ),
+    ),
+    "W062": (
+        (
+            'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is "no"): '
+            "a restart forgets records, and their work runs again."
+        ),
+        (
+            "Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. "
+            f"If the service keeps them in another way, {_SILENCE}."
+        ),
+    ),
+    "W063": (
+        (
+            'DynamoDB deletes nothing from the table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"], '
+            "so it grows for ever: its TTL is off."
+        ),
+        "Type python manage.py create_idempotency_table --store=%(alias)s",
+    ),
 }
 
 
@@ -273,6 +365,15 @@ def shown(value: Any) -> str:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # noqa: BLE001 - a repr of somebody else's
         return a(value)
+
+
+def told(error: BaseException) -> str:
+    """Return what an error says, shortened, on one line: ours say what to type."""
+    try:
+        text = " ".join(str(error).split()).rstrip(".")
+    except Exception:  # noqa: BLE001 - a repr of somebody else's
+        text = ""
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
 def a(value: Any) -> str:

@@ -14,7 +14,10 @@ from .. import conf
 from ..core.records import Guarantee
 from ..registry import stores
 from ..stores.base import BaseStore
-from .catalogue import a, closest, finding, shown
+from ..stores.redis import RedisStore
+from ..stores.wrapping import innermost
+from .catalogue import a, closest, finding, shown, told
+from .wiring import check_cache, check_nested, check_shared_fronts, missing_driver, nested_in
 
 SUPPORTED = ("postgresql", "mysql", "sqlite")
 
@@ -25,11 +28,14 @@ def check_stores() -> Iterator[CheckMessage]:
     if not isinstance(configured, dict):
         yield finding("E010", problem=f"it is {a(configured)}")
         return
+    found = False
     for alias, entry in configured.items():
-        if (problem := _malformed(alias, entry)) is not None:
-            yield finding("E010", problem=problem)
-        else:
-            yield from _store(alias, entry)
+        problem = _malformed(alias, entry)
+        for message in _store(alias, entry) if problem is None else [finding("E010", problem=problem)]:
+            found = True
+            yield message
+    if not found:
+        yield from check_shared_fronts(built)
     chosen = conf.get("STORE")
     if not isinstance(chosen, str) or not chosen:
         return  # said of the field
@@ -63,16 +69,23 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     if not (inspect.isclass(backend) and issubclass(backend, BaseStore)):
         yield finding("E011", alias=alias, error=f"{entry['BACKEND']} is no subclass of BaseStore")
         return
+    options = entry.get("OPTIONS", {})
+    if wrong := [*missing_driver(alias, backend, options), *check_nested(alias, backend, options, built)]:
+        yield from wrong
+        return
     try:
         store = stores[alias]
     except Exception as error:  # noqa: BLE001 - the same
-        # Of nested stores, the error itself says which one it is about.
-        cause = error if backend.nested else error.__cause__ or error
-        takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
-        yield finding("E012", alias=alias, error=shown(cause), backend=backend.__name__, takes=takes)
+        if not any(built(name) is None for name in nested_in(alias).values()):  # said under its own alias
+            takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
+            cause = error.__cause__ or error
+            yield finding("E012", alias=alias, error=told(cause), backend=backend.__name__, takes=takes)
         return
-    if not backend.nested:  # whose databases are checked under their own aliases
-        yield from _database(alias, getattr(store, "using", None))
+    if backend.nested:
+        return  # what it is made of is checked under its own alias
+    yield from _database(alias, getattr(store, "using", None))
+    if isinstance(last := innermost(store), RedisStore):
+        yield from check_cache(alias, last)
 
 
 def _database(alias: str, using: Any) -> Iterator[CheckMessage]:

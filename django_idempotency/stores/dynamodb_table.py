@@ -35,20 +35,39 @@ def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
     _compare(_described(boto, table) or {}, schema)
     yield f'Table "{table}" {"was created" if found is None else "exists already"}.'
 
-    deletion = boto.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
-    by = deletion.get("AttributeName")
-    if deletion["TimeToLiveStatus"] in ("ENABLED", "ENABLING"):
-        if by != ttl:
-            raise ConfigurationError(
-                f'The items of table "{table}" are deleted by "{by}", and the store writes "{ttl}". '
-                f'Put "attributes": {{"ttl": "{by}"}} into its OPTIONS, or choose another table.'
-            )
+    if _deletes(boto, schema):
         yield f'Its items are deleted by "{ttl}" already.'
     elif dry_run:
         yield f'Its items would be deleted by "{ttl}".'
     else:
         boto.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl})
         yield f'Its items are deleted by "{ttl}" from now on.'
+
+
+def missing(store: DynamoDBStore) -> str | None:
+    """Say what create() would still make: "table" or "ttl"; `None`: nothing. Raises what it raises, and never waits."""
+    with translated():
+        boto, schema = store.client.boto, store.schema
+        found = _described(boto, schema.table)
+        if found is None:
+            return "table"
+        _compare(found, schema)
+        return None if _deletes(boto, schema) else "ttl"
+
+
+def _deletes(boto: Any, schema: Schema) -> bool:
+    """Does DynamoDB delete what has expired?"""
+    ttl = schema.names["ttl"]
+    deletion = boto.describe_time_to_live(TableName=schema.table)["TimeToLiveDescription"]
+    by = deletion.get("AttributeName")
+    if deletion["TimeToLiveStatus"] not in ("ENABLED", "ENABLING"):
+        return False
+    if by != ttl:
+        raise ConfigurationError(
+            f'The items of table "{schema.table}" are deleted by "{by}", and the store writes "{ttl}". '
+            f'Put "attributes": {{"ttl": "{by}"}} into its OPTIONS, or choose another table.'
+        )
+    return True
 
 
 def _described(boto: Any, table: str) -> dict[str, Any] | None:

@@ -18,6 +18,8 @@ from .redis_client import Call, NotReplicated, RedisClient, script
 
 CLAIM, CHANGE, RENEW, LOOK, DROP = map(script, ("claim", "change", "renew", "look", "drop"))
 
+#: Seconds. A request that waited longer for one answer has lost its client.
+MAX_TIMEOUT = 60
 T = TypeVar("T")
 #: What a verb asks of the server, and is answered, until it returns. Sync and async verbs drive the same ones.
 Talk = Generator[Call, Any, T]
@@ -44,6 +46,8 @@ class RedisStore(BaseStore):
     def __init__(
         self, *, cache: str = "default", prefix: str = "idempotency", timeout: float = 0.4, min_replicas: int = 0
     ) -> None:
+        _refuse(cache=cache, prefix=prefix, timeout=timeout, min_replicas=min_replicas)
+        self.cache = cache
         self.prefix = prefix
         self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
 
@@ -158,6 +162,10 @@ class RedisStore(BaseStore):
         """Do nothing: Redis deletes what has expired."""
         return Purged(count=0, resume=None)
 
+    def about(self) -> dict[str, Any]:
+        """Return what the server says of itself (INFO), for people and tools."""
+        return self._client.about()
+
     # ------------------------------------------------------------------------------------------------------- as a front
 
     def peek(self, record_id: UUID) -> Record | None:
@@ -199,6 +207,18 @@ class RedisStore(BaseStore):
                 reply = await self._client.aask(talk.send(reply))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+
+def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:
+    """Raise `ValueError` for what makes no sense, before a request finds out."""
+    if not isinstance(cache, str) or not cache:
+        raise ValueError(f'"cache" is an alias of CACHES, such as "default"; not {cache!r}.')
+    if not isinstance(prefix, str) or not prefix.isprintable() or prefix.strip() != prefix or not prefix:
+        raise ValueError(f'"prefix" is how the names of keys begin, such as "idempotency"; not {prefix!r}.')
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
+        raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.4; not {timeout!r}.')
+    if isinstance(min_replicas, bool) or not isinstance(min_replicas, int) or min_replicas < 0:
+        raise ValueError(f'"min_replicas" is a number of replicas, 0 or more; not {min_replicas!r}.')
 
 
 def _us(seconds: float | None) -> str:

@@ -93,6 +93,11 @@ class RedisClient:
                 pipeline.execute_command(*call.command(whole=True))
             return list(pipeline.execute())
 
+    def about(self) -> dict[str, Any]:
+        """Return INFO; in a cluster, of one node."""
+        with _translated():
+            return dict(self._sync.info())
+
     def put(self, name: str, value: bytes, seconds: float) -> None:
         with _translated():
             self._sync.set(name, value, px=max(1, int(seconds * 1000)))

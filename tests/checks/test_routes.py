@@ -308,6 +308,38 @@ def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
+    ("alias", "codes"),
+    [
+        ("over_outside", ["E037"]),  # a front does not make a store join a transaction
+        ("cached", ["E037"]),
+        ("over_table", []),  # nor does it keep one from it
+        ("twice", []),
+    ],
+)
+def test_atomic_is_the_innermost_stores_to_give(
+    check: Check, configure: Configure, settings: Settings, alias: str, codes: list[str]
+) -> None:
+    """E037 sees through all layers."""
+    settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+    layered = "django_idempotency.stores.layered.LayeredStore"
+    configure(
+        STORES={
+            **STORES,
+            "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore"},
+            "other": {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"prefix": "other"}},
+            "over_outside": {"BACKEND": layered, "OPTIONS": {"front": "other", "authority": "outside"}},
+            "cached": {"BACKEND": OUTSIDE, "OPTIONS": {"local_cache": True}},
+            "over_table": {"BACKEND": layered, "OPTIONS": {"front": "redis", "authority": "default"}},
+            "twice": {
+                "BACKEND": layered,
+                "OPTIONS": {"front": "redis", "authority": "over_table", "local_cache": True},
+            },
+        }
+    )
+    assert list(check(with_policy(store=alias))) == codes
+
+
+@pytest.mark.parametrize(
     ("fields", "code", "typed"),
     [
         ({"ttl": 10, "guarantee": "lease"}, "E035", "Type both fields"),  # LEASE is 30

@@ -1,0 +1,30 @@
+"""Records that live in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage
+
+from .. import conf
+from ..stores.memory import MemoryStore
+from ..stores.wrapping import innermost
+from .catalogue import finding
+from .settings import check_settings
+from .stores import built
+from .wiring import nested_in
+
+
+def check_memory(**_: Any) -> list[CheckMessage]:
+    """Warn of memory stores outside DEBUG."""
+    return [] if settings.DEBUG or check_settings() else list(_found())
+
+
+def _found() -> Iterator[CheckMessage]:
+    for alias in conf.get("STORES"):
+        store = built(alias)
+        # What a store is made of is found under its own alias.
+        if store is not None and isinstance(innermost(store), MemoryStore) and not nested_in(alias):
+            yield finding("W003", alias=alias)

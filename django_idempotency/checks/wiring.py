@@ -1,0 +1,154 @@
+"""What a store is made of: drivers, a cache of CACHES, other stores. Nothing here connects to anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from itertools import combinations
+from typing import Any
+
+from django.core.cache import caches
+from django.core.checks import CheckMessage
+
+from .. import conf
+from ..registry import records_of
+from ..stores.base import BaseStore
+from ..stores.dynamodb import DynamoDBStore
+from ..stores.fronts import Front
+from ..stores.layered import LayeredStore
+from ..stores.redis import RedisStore
+from ..stores.wrapping import innermost, layers
+from .catalogue import closest, finding, shown
+
+#: Store → its driver, and the extra of ours that brings it.
+_DRIVERS = {RedisStore: ("django_redis", "redis"), DynamoDBStore: ("boto3", "dynamodb")}
+
+Built = Callable[[str], BaseStore | None]
+
+
+def missing_driver(alias: str, backend: type[BaseStore], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    """Find a store whose driver is not installed."""
+    for kind, (driver, extra) in _DRIVERS.items():
+        if issubclass(backend, kind) and not options.get("client") and find_spec(driver) is None:
+            yield finding("E040", alias=alias, backend=backend.__name__, driver=driver, extra=extra)
+
+
+# ------------------------------------------------------------------------------------------------------------ caches
+
+
+def check_cache(alias: str, store: RedisStore) -> Iterator[CheckMessage]:
+    """Find a Redis store whose cache is not there, or is not django-redis's."""
+    cache = store.cache
+    if cache not in caches.settings:
+        usable = [name for name in caches.settings if cache_problem(name) is None]
+        yield finding("E018", alias=alias, cache=cache, close=closest(cache, usable or caches.settings))
+    elif (problem := cache_problem(cache)) is not None:
+        yield finding("E019", alias=alias, cache=cache, problem=problem)
+
+
+def cache_problem(name: str) -> str | None:
+    """Say why a cache cannot hold the records of a Redis store."""
+    try:
+        cache = caches[name]
+        if hasattr(getattr(cache, "client", None), "connection_factory"):
+            return None
+    except Exception as error:  # noqa: BLE001 - a backend of somebody else's
+        return shown(error)
+    return f"it is {type(cache).__module__}.{type(cache).__qualname__}"
+
+
+# ------------------------------------------------------------------------------------------------------ nested stores
+
+
+def check_nested(alias: str, backend: type[BaseStore], options: Mapping[str, Any], built: Built) -> list[CheckMessage]:
+    """Find the aliases that a store cannot be made of."""
+    found = []
+    for name in backend.nested:
+        value = options.get(name)
+        if isinstance(value, str) and (problem := _nested_problem(alias, backend, name, value, built)) is not None:
+            taken = {options.get(other) for other in backend.nested if other != name}
+            usable = [
+                other
+                for other in conf.get("STORES")
+                if other not in taken
+                and built(other) is not None
+                and _nested_problem(alias, backend, name, other, built) is None
+            ]
+            facts = {"close": closest(value, usable), "added": ""} if usable else _addition(name)
+            found.append(finding("E041", alias=alias, name=name, value=shown(value), problem=problem, **facts))
+    return found
+
+
+def _addition(name: str) -> dict[str, str]:
+    kind, option = ("redis.RedisStore", "cache") if name == "front" else ("orm.ORMStore", "using")
+    entry = f'{{"BACKEND": "django_idempotency.stores.{kind}", "OPTIONS": {{"{option}": "default"}}}}'
+    close = "redis" if name == "front" else "records"
+    return {"close": close, "added": f', and add "{close}": {entry} to "STORES"'}
+
+
+def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str, built: Built) -> str | None:
+    """Say why an alias cannot stand there. That it cannot be built itself is said elsewhere."""
+    if value not in conf.get("STORES"):
+        return '"STORES" has no such alias'
+    if alias in _reached(value):
+        return f'"{alias}" would be made of itself'
+    store = built(value)
+    if store is not None and name == "front" and issubclass(backend, LayeredStore) and not isinstance(store, Front):
+        return f"{type(store).__name__} keeps no copies: it has no peek(), put() and drop()"
+    return None
+
+
+def _reached(alias: str) -> set[str]:
+    """Return the aliases that a store is made of, itself among them, by what OPTIONS say."""
+    pending, reached = [alias], set[str]()
+    while pending:
+        if (name := pending.pop()) in reached:
+            continue
+        reached.add(name)
+        pending += nested_in(name).values()
+    return reached
+
+
+def nested_in(alias: str) -> dict[str, str]:
+    """Return which option of a store names which store."""
+    from django.utils.module_loading import import_string
+
+    entry = conf.get("STORES").get(alias)
+    try:
+        names = import_string(entry["BACKEND"]).nested
+        options = entry.get("OPTIONS", {})
+        return {name: options[name] for name in names if isinstance(options.get(name), str)}
+    except Exception:  # noqa: BLE001 - said elsewhere
+        return {}
+
+
+# ------------------------------------------------------------------------------------------------------ shared fronts
+
+
+def check_shared_fronts(built: Built) -> Iterator[CheckMessage]:
+    """Find two stores of different records behind one front: a copy does not say whose it is."""
+    fronted = [
+        (alias, name, store)
+        for alias in conf.get("STORES")
+        if (name := nested_in(alias).get("front")) is not None and isinstance(store := built(alias), LayeredStore)
+    ]
+    for (alias, front, store), (other, shared, another) in combinations(fronted, 2):
+        one, two = built(front), built(shared)
+        if one is None or two is None or place(one) != place(two) or _records(store) == _records(another):
+            continue
+        cache = one.cache if isinstance(one, RedisStore) else "default"
+        yield finding("E042", alias=alias, other=other, front=shown(front), cache=cache)
+
+
+def place(store: BaseStore) -> Any:
+    """Say where the keys of a store are, so that two aliases of one place are known as such."""
+    store = innermost(store)
+    if not isinstance(store, RedisStore) or store.cache not in caches.settings:
+        return store
+    location = caches.settings[store.cache].get("LOCATION")
+    return str(location), str(caches[store.cache].make_key(store.prefix))
+
+
+def _records(store: BaseStore) -> Any:
+    last = list(layers(store))[-1]
+    return place(last) if isinstance(last, RedisStore) else records_of(store)

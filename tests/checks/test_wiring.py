@@ -1,0 +1,258 @@
+"""What stores are made of: drivers, caches and each other. Nothing is connected to."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.core.checks import CheckMessage
+from pytest_django import Settings
+
+from django_idempotency.checks import wiring
+from django_idempotency.checks.memory import check_memory
+from django_idempotency.checks.settings import check_settings
+from django_idempotency.stores import dynamodb_client
+
+from .conftest import hints
+
+STORE = "django_idempotency.stores"
+ORM = {"BACKEND": f"{STORE}.orm.ORMStore"}
+MEMORY = {"BACKEND": f"{STORE}.memory.MemoryStore"}
+
+
+def redis(**options: Any) -> dict[str, Any]:
+    return {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", **options}}
+
+
+def layered(front: Any, authority: Any) -> dict[str, Any]:
+    return {"BACKEND": f"{STORE}.layered.LayeredStore", "OPTIONS": {"front": front, "authority": authority}}
+
+
+@pytest.fixture
+def found(settings: Settings) -> Any:
+    """Return a function that checks STORES."""
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+        "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"},
+        "sessions": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/1"},
+        "django": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"},
+        "absent": {"BACKEND": "no.such.Cache"},
+        "empty": {"BACKEND": "django_redis.cache.RedisCache"},
+        "client": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": "redis://127.0.0.1:1/0",
+            "OPTIONS": {"CLIENT_CLASS": "no.such.Client"},
+        },
+    }
+
+    def found(**stores: dict[str, Any]) -> list[CheckMessage]:
+        settings.IDEMPOTENCY = {"STORES": {"default": ORM, **stores}}
+        return check_settings()
+
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- Redis
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"timeout": 1}, {"prefix": "shop:keys", "min_replicas": 2}, {"local_cache": 9}]
+)
+def test_redis_is_silent(found: Any, options: dict[str, Any]) -> None:
+    """No error, no problem."""
+    assert found(redis=redis(**options)) == []
+
+
+@pytest.mark.parametrize(("cache", "close"), [("rediss", "redis"), ("session", "sessions"), ("defaults", "redis")])
+def test_a_cache_that_is_not_there(found: Any, cache: str, close: str) -> None:
+    """E018 proposes one that would do."""
+    assert f'{{"cache": "{close}"}}' in hints(found(redis=redis(cache=cache)))["E018"]
+
+
+@pytest.mark.parametrize(
+    ("cache", "problem"),
+    [
+        ("default", "it is django.core.cache.backends.locmem.LocMemCache"),
+        ("django", "it is django.core.cache.backends.redis.RedisCache"),
+        ("absent", "InvalidCacheBackendError"),
+        ("empty", "Missing connections string"),
+        ("client", "No module named"),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"local_cache": True}])
+def test_a_cache_of_another_kind(found: Any, cache: str, problem: str, more: dict[str, Any]) -> None:
+    """E019 says which."""
+    (message,) = found(redis=redis(cache=cache, **more))
+    assert f'CACHES["{cache}"] = {{"BACKEND": "django_redis.cache.RedisCache"' in hints([message])["E019"]
+    assert problem in message.msg
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "typed"),
+    [
+        ("timeout", [0, -1, "0.5", None, True, float("nan"), float("inf"), 3600], "such as 0.4"),
+        ("min_replicas", [-1, 1.5, "1", None, True], "a number of replicas, 0 or more"),
+        ("prefix", ["", None, 5, "a\n", " a", "a "], 'such as "idempotency"'),
+        ("cache", ["", None, 5], 'such as "default"'),
+        ("prefx", ["a"], "RedisStore.__init__() got an unexpected keyword argument 'prefx'"),
+    ],
+)
+def test_malformed_options(found: Any, option: str, values: list[Any], typed: str) -> None:
+    """E012, of what could not be built either."""
+    for value in values:
+        (message,) = found(redis=redis(**{option: value}))
+        assert "RedisStore takes: cache, prefix, timeout, min_replicas" in hints([message])["E012"]
+        assert typed in message.msg
+
+
+# ----------------------------------------------------------------------------------------------------------- drivers
+
+
+@pytest.mark.parametrize(
+    ("backend", "extra", "driver"),
+    [("redis.RedisStore", "redis", "django_redis"), ("dynamodb.DynamoDBStore", "dynamodb", "boto3")],
+)
+def test_a_driver_that_is_not_installed(
+    found: Any, monkeypatch: pytest.MonkeyPatch, backend: str, extra: str, driver: str
+) -> None:
+    """E040 says what to install, and nothing else is said of that store."""
+    for module in (wiring, dynamodb_client):
+        monkeypatch.setattr(module, "find_spec", lambda name: None if name == driver else find_spec(name))
+    (message,) = found(other={"BACKEND": f"{STORE}.{backend}"})
+    assert f'pip install "django-idempotency[{extra}]"' in hints([message])["E040"]
+    assert driver in message.msg
+
+
+def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one."""
+    monkeypatch.setattr(wiring, "find_spec", lambda _: None)
+    assert found(other={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"client": object()}}) == []
+
+
+# ----------------------------------------------------------------------------------------------------------- layered
+
+
+@pytest.mark.parametrize(
+    ("front", "authority", "typed"),
+    [
+        ("rediss", "default", ['Type "front": "redis".']),
+        ("redis", "defualt", ['Type "authority": "default".']),
+        ("rediss", "defualt", ['Type "front": "redis".', 'Type "authority": "default".']),
+        ("default", "default", ['Type "front": "redis".']),  # a table keeps no copies
+        ("cached", "default", ['Type "front": "redis".']),  # nor does what has layers itself
+        ("fast", "default", ['Type "front": "redis".']),
+        ("redis", "fast", ['Type "authority": "default".']),
+    ],
+)
+def test_a_wrong_alias(found: Any, front: str, authority: str, typed: list[str]) -> None:
+    """E041, for each, with one that would do."""
+    messages = found(
+        fast=layered(front, authority),
+        redis=redis(),
+        cached={**redis(), "OPTIONS": {"cache": "redis", "local_cache": 5}},
+    )
+    assert [message.hint for message in messages] == typed
+    assert {message.id for message in messages} == {"django_idempotency.E041"}
+
+
+def test_a_front_where_there_is_none(found: Any) -> None:
+    """E041 says what to add."""
+    hint = hints(found(fast=layered("redis", "default")))["E041"]
+    assert '"front": "redis", and add "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore"' in hint
+
+
+def test_an_authority_where_there_is_none(settings: Settings, found: Any) -> None:
+    settings.IDEMPOTENCY = {"STORES": {"default": layered("default", "default")}}
+    assert any(
+        '"records": {"BACKEND": "django_idempotency.stores.orm.ORMStore"' in str(m.hint) for m in check_settings()
+    )
+
+
+def test_a_broken_store_is_told_once(found: Any) -> None:
+    """Under its own alias."""
+    (message,) = found(fast=layered("redis", "records"), redis=redis(), records={**ORM, "OPTIONS": {"usign": "x"}})
+    assert message.id == "django_idempotency.E012"
+    assert '["records"]' in message.msg
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        layered("front", "records"),
+        layered("again", "records"),  # another alias of the same keys
+        layered("front", "elsewhere"),
+    ],
+)
+def test_two_stores_behind_one_front(found: Any, other: dict[str, Any]) -> None:
+    """E042: a copy does not say whose it is."""
+    hint = hints(
+        found(
+            fast=layered("front", "default"),
+            slow=other,
+            front=redis(prefix="a"),
+            again=redis(prefix="a"),
+            records=redis(prefix="records"),
+            elsewhere=MEMORY,
+        )
+    )["E042"]
+    assert '"front": "front-slow" in "slow"' in hint
+    assert '"OPTIONS": {"cache": "redis", "prefix": "idempotency-slow"}' in hint
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        layered("front", "default"),  # the same records
+        layered("front", "cached"),  # the same table, under a cache
+        layered("second", "records"),
+        layered("sessions", "records"),
+    ],
+)
+def test_fronts_that_do_not_mix(found: Any, other: dict[str, Any]) -> None:
+    """Copies of the same records, or other keys, or another server."""
+    assert (
+        found(
+            fast=layered("front", "default"),
+            slow=other,
+            front=redis(prefix="a"),
+            second=redis(prefix="b"),
+            sessions=redis(prefix="a", cache="sessions"),
+            records=redis(),
+            cached={**ORM, "OPTIONS": {"local_cache": True}},
+        )
+        == []
+    )
+
+
+def test_two_stores_of_the_same_keys_are_the_same_records(found: Any) -> None:
+    assert (
+        found(fast=layered("front", "a"), slow=layered("front", "b"), front=redis(prefix="f"), a=redis(), b=redis())
+        == []
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ memory
+
+
+def test_records_in_memory(found: Any, settings: Settings) -> None:
+    """W003 outside DEBUG, once for each; and the other checks still run."""
+    found(
+        memory=MEMORY,
+        cached={**MEMORY, "OPTIONS": {"local_cache": True}},
+        fast=layered("redis", "memory"),
+        redis=redis(),
+    )
+    messages = check_memory()
+    assert 'SILENCED_SYSTEM_CHECKS = ["django_idempotency.W003"]' in hints(messages)["W003"]
+    assert [message.msg.split('"')[3] for message in messages] == ["memory", "cached"]
+    assert check_settings() == []
+    settings.DEBUG = True
+    assert check_memory() == []
+
+
+def test_no_check_connects(found: Any) -> None:
+    """The servers of these are not there, and would be waited for."""
+    found(fast=layered("redis", "default"), redis=redis(), other=redis(prefix="b"))
+    assert checks.run_checks(tags=["idempotency"]) == []
