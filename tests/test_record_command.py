@@ -273,7 +273,7 @@ class TestAudit:
         assert (record.name, record.levelno) == ("django_idempotency", logging.WARNING)
         said: Any = record
         assert said.idempotency == {
-            "event": "release",
+            "event": "released_by_hand",
             "user": "root (sudo by ada)",
             "store": "default",
             "id": str(ticket.id),

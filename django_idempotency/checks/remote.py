@@ -48,7 +48,7 @@ def _asked(alias: str, store: object) -> list[CheckMessage]:
             case DynamoDBStore():
                 return list(_dynamodb(alias, store))
     except StoreUnavailable as error:
-        return [finding("W060", alias=alias, backend=type(store).__name__, error=reason(error))]
+        return [finding("W060", alias=alias, backend=type(store).__name__, error=reason(error).rstrip("."))]
     except Exception as error:  # noqa: BLE001 - a driver's, of a wrong region or address
         return [finding("W060", alias=alias, backend=type(store).__name__, error=shown(error))]
     return []

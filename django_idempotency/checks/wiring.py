@@ -71,12 +71,17 @@ def check_nested(alias: str, backend: type[BaseStore], options: Mapping[str, Any
                 other
                 for other in conf.get("STORES")
                 if other not in taken
-                and built(other) is not None
+                and _sound(built(other))
                 and _nested_problem(alias, backend, name, other, built) is None
             ]
             facts = {"close": closest(value, usable), "added": ""} if usable else _addition(name)
             found.append(finding("E041", alias=alias, name=name, value=shown(value), problem=problem, **facts))
     return found
+
+
+def _sound(store: BaseStore | None) -> bool:
+    """Is a store worth proposing?"""
+    return store is not None and not (isinstance(last := innermost(store), RedisStore) and [*check_cache("", last)])
 
 
 def _addition(name: str) -> dict[str, str]:

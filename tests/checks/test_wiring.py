@@ -157,6 +157,12 @@ def test_a_wrong_alias(found: Any, front: str, authority: str, typed: list[str])
     assert {message.id for message in messages} == {"django_idempotency.E041"}
 
 
+def test_a_front_of_no_use_is_not_proposed(found: Any) -> None:
+    """Its cache is not Redis."""
+    messages = found(fast=layered("fron", "default"), front=redis(cache="default"), back=redis())
+    assert hints(messages)["E041"] == 'Type "front": "back".'
+
+
 def test_a_front_where_there_is_none(found: Any) -> None:
     """E041 says what to add."""
     hint = hints(found(fast=layered("redis", "default")))["E041"]

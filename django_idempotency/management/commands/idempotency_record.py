@@ -173,7 +173,7 @@ class Command(BaseCommand):
     def audit(self, name: str, record: Record) -> None:
         """Write down who did it, and what it was before."""
         facts = {
-            "event": name,
+            "event": f"{VERBS[name].done.lower()}_by_hand",
             "user": operator(),
             "store": self.alias,
             "id": str(record.id),
@@ -199,4 +199,4 @@ def operator() -> str:
     except (ImportError, KeyError, OSError):  # a container without an entry for its user
         user = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
     behind = os.environ.get("SUDO_USER")
-    return f"{user} (sudo by {behind})" if behind else user
+    return plain(f"{user} (sudo by {behind})" if behind else user)
