@@ -1,7 +1,7 @@
 """A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
 
     seal 32 │ head: version 1, status 1, owner 16, attempt 4 │ lease until, completed, expires 8 each │ digest 1 + 32
-            │ created 8 │ life: length 2, guarantee, secret id, method, path, scope, key │ outcome, or nothing
+            │ created 8 │ life: length 2, six lengths 2 each, six texts │ outcome, or nothing
 
 Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". The seal
 is whatever the store signs `signed()` with: it covers what a store's server does not write itself, the instants.
@@ -10,6 +10,7 @@ is whatever the store signs `signed()` with: it covers what a store's server doe
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from datetime import datetime, timedelta, timezone
@@ -28,6 +29,14 @@ _HEAD = struct.Struct(">BB16sI")
 _TIMES = struct.Struct(">ddd")
 _DIGEST = struct.Struct(">B32s")
 _CREATED = struct.Struct(">d")
+#: All of these, and the length of what follows.
+_FIXED = struct.Struct(">32sBB16sIdddB32sdH")
+_TIMES_AT = SEAL + _HEAD.size
+_DIGEST_AT = _TIMES_AT + _TIMES.size
+_CREATED_AT = _DIGEST_AT + _DIGEST.size
+_LENGTHS = struct.Struct(">6H")
+_LIFE = struct.Struct(">7H")
+_SPANS = struct.Struct(">dd")
 _OUTCOME = struct.Struct(">BHII")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -50,9 +59,19 @@ def pack_digest(digest: bytes) -> bytes:
 def pack_life(origin: Ticket | Record) -> bytes:
     """Pack what a record keeps from its birth to its expiry."""
     texts = (origin.guarantee.value, origin.secret_id, origin.method, origin.path, origin.scope, origin.key)
-    packed = [text.encode() for text in texts]
-    life = b"".join(struct.pack(">H", len(text)) + text for text in packed)
-    return struct.pack(">H", len(life)) + life
+    packed = "".join(texts).encode()
+    return _LIFE.pack(_LENGTHS.size + len(packed), *map(len, texts)) + packed
+
+
+def pack_spans(lease: float | None, retention: float | None) -> bytes:
+    """Pack two spans (seconds) for a server that tells the time itself: as microseconds, `None` as NaN."""
+    return _SPANS.pack(*(math.nan if span is None else round(span * 1_000_000) for span in (lease, retention)))
+
+
+def clocked(answer: bytes) -> tuple[datetime, bytes]:
+    """Return a server's clock and what it sends behind it."""
+    (now,) = _CREATED.unpack_from(answer)
+    return instant(now), answer[_CREATED.size :]
 
 
 def pack_outcome(outcome: Outcome | None) -> bytes:
@@ -92,47 +111,39 @@ def parts(record: Record) -> tuple[bytes, bytes, bytes]:
 
 def split(value: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     """Return seal, head, digest and outcome of a packed record. Raises `Malformed`."""
-    head_at = SEAL
-    times_at = head_at + _HEAD.size
-    digest_at = times_at + _TIMES.size
-    life_at = digest_at + _DIGEST.size + _CREATED.size
-    if len(value) < life_at + 2 or value[head_at] != VERSION:
+    if len(value) < _FIXED.size or value[SEAL] != VERSION:
         raise Malformed("not a record of this version")
-    outcome_at = life_at + 2 + int.from_bytes(value[life_at : life_at + 2], "big")
+    outcome_at = _FIXED.size + int.from_bytes(value[_FIXED.size - 2 : _FIXED.size], "big")
     if len(value) < outcome_at:
         raise Malformed("cut short")
-    digest = value[digest_at : digest_at + _DIGEST.size]
-    return value[:SEAL], value[head_at:times_at], digest, value[outcome_at:]
+    return value[:SEAL], value[SEAL:_TIMES_AT], value[_DIGEST_AT:_CREATED_AT], value[outcome_at:]
 
 
 def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
     """Return the record of a value whose seal was found good. Raises `Malformed`."""
-    _, head, digest, outcome = split(value)
     try:
-        _, status, owner, attempt = _HEAD.unpack(head)
-        times_at = SEAL + _HEAD.size
-        lease_until, completed_at, expires_at = _TIMES.unpack_from(value, times_at)
-        length, padded = _DIGEST.unpack(digest)
-        created_at = times_at + _TIMES.size + _DIGEST.size
-        guarantee, secret_id, method, path, scope, key = _texts(value, created_at + _CREATED.size + 2)
+        _, _, status, owner, attempt, *times, length, padded, created_at, life = _FIXED.unpack_from(value)
+        lease_until, completed_at, expires_at = times
+        outcome_at = _FIXED.size + life
+        guarantee, secret_id, method, path, scope, key = _texts(value[_FIXED.size : outcome_at])
         return Record(
             id=record_id,
             scope=scope,
             key=key,
             digest=padded[:length],
             status=Status(status),
-            owner=UUID(bytes=owner),
+            owner=UUID(int=int.from_bytes(owner, "big")),
             attempt=attempt,
             guarantee=Guarantee(guarantee),
             lease_until=instant(lease_until),
-            created_at=instant(*_CREATED.unpack_from(value, created_at)),
+            created_at=instant(created_at),
             completed_at=instant(completed_at) if completed_at else None,
             expires_at=instant(expires_at),
             read_at=read_at,
             secret_id=secret_id,
             method=method,
             path=path,
-            outcome=unpack_outcome(outcome),
+            outcome=unpack_outcome(value[outcome_at:]),
         )
     except (struct.error, ValueError, OverflowError, zlib.error) as error:
         raise Malformed(str(error)) from error
@@ -144,7 +155,7 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
         return None
     flags, status, headers_size, size = _OUTCOME.unpack_from(packed)
     body_at = _OUTCOME.size + headers_size
-    headers = json.loads(packed[_OUTCOME.size : body_at])
+    headers = json.loads(packed[_OUTCOME.size : body_at].decode())
     body: bytes | Missing = MISSING
     if flags & _BODY:
         body = packed[body_at:]
@@ -171,13 +182,12 @@ def microseconds(value: datetime | None) -> float:
 
 
 def instant(value: float) -> datetime:
-    return _EPOCH + timedelta(0, 0, value)
+    return _EPOCH + timedelta(0, 0, int(value))
 
 
-def _texts(value: bytes, start: int) -> list[str]:
-    texts = []
-    for _ in range(6):
-        size = int.from_bytes(value[start : start + 2], "big")
-        texts.append(value[start + 2 : start + 2 + size].decode())
-        start += 2 + size
+def _texts(life: bytes) -> list[str]:
+    texts, joined, start = [], life[_LENGTHS.size :].decode(), 0
+    for size in _LENGTHS.unpack_from(life):
+        texts.append(joined[start : start + size])
+        start += size
     return texts

@@ -80,12 +80,13 @@ class RedisStore(BaseStore):
                 return record
             run = rules.succession(record)
             seen = payload.pack_head(record.status, record.owner, record.attempt)
-            now, taken = yield self._change(
+            answer = yield self._change(
                 name, ticket, seen, status=Status.RUNNING, attempt=run.attempt, digest=ticket.digest,
                 life=run.new_life, lease=ticket.lease, ttl=ticket.ttl,
             )  # fmt: skip
-            if taken is not None:
-                return replace(payload.unpack(taken, ticket.id, _instant(now)), taken=run.takeover)
+            if answer is not None:
+                read_at, taken = payload.clocked(answer)
+                return replace(payload.unpack(taken, ticket.id, read_at), taken=run.takeover)
         raise LostRace
 
     def _undo(self, ticket: Ticket) -> Talk[None]:
@@ -97,13 +98,11 @@ class RedisStore(BaseStore):
     def _insert_or_read(self, name: str, ticket: Ticket) -> Talk[Record | None]:
         head, digest = payload.pack_head(Status.RUNNING, ticket.owner, 1), payload.pack_digest(ticket.digest)
         seal = sealing.seal(payload.signed(ticket.id, head, digest, b""))
-        life = payload.pack_life(ticket)
-        now, found = yield Call(
-            CLAIM, name, (seal, head, digest, life, _us(ticket.lease), _us(ticket.ttl)), durable=True
-        )
-        if found is None:
-            return rules.born(ticket, _instant(now))
-        record = sealing.opened(found, ticket.id, _instant(now))
+        given = payload.pack_spans(ticket.lease, ticket.ttl) + seal + head + digest + payload.pack_life(ticket)
+        now, found = payload.clocked((yield Call(CLAIM, name, (given,), durable=True)))
+        if not found:
+            return rules.born(ticket, now)
+        record = sealing.opened(found, ticket.id, now)
         if record is None:  # not ours, or forged: as if it were not there
             yield Call(DROP, name, (found,))
         return record
@@ -118,12 +117,12 @@ class RedisStore(BaseStore):
         return await self._atalk(self._settle(ticket, settlement))
 
     def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[bool]:
-        _, settled = yield self._change(
+        answer = yield self._change(
             self._name(ticket.id), ticket, settlement.fence.bytes, status=settlement.status, attempt=settlement.attempt,
             digest=settlement.digest, life=settlement.new_life, ttl=settlement.expires_in,
             outcome=payload.pack_outcome(settlement.outcome),
         )  # fmt: skip
-        return settled is not None
+        return answer is not None
 
     def _change(
         self,
@@ -141,12 +140,15 @@ class RedisStore(BaseStore):
     ) -> Call:
         head, packed = payload.pack_head(status, ticket.owner, attempt), payload.pack_digest(digest)
         seal = sealing.seal(payload.signed(ticket.id, head, packed, outcome))
-        kept = (payload.pack_life(ticket) if life else b"", _us(lease), _us(ttl))
-        completes = b"1" if status is Status.COMPLETED else b""
-        return Call(CHANGE, name, (seen, seal, head, packed, outcome, *kept, completes), durable=True)
+        given = payload.pack_spans(lease, ttl) + seal + head + packed
+        kept = payload.pack_life(ticket) if life else b""
+        return Call(CHANGE, name, (seen, given, kept, outcome), durable=True)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        calls = [Call(RENEW, self._name(ticket.id), (ticket.owner.bytes, _us(ticket.lease))) for ticket in tickets]
+        calls = [
+            Call(RENEW, self._name(ticket.id), (ticket.owner.bytes, str(round(ticket.lease * 1_000_000))))
+            for ticket in tickets
+        ]
         return {ticket.owner for ticket, renewed in zip(tickets, self._client.ask_all(calls), strict=True) if renewed}
 
     # ---------------------------------------------------------------------------------------------------- look, purge
@@ -155,8 +157,8 @@ class RedisStore(BaseStore):
         return self._talk(self._look(self._name(record_id), record_id))
 
     def _look(self, name: str, record_id: UUID) -> Talk[Record | None]:
-        now, found = yield Call(LOOK, name)
-        return None if found is None else sealing.opened(found, record_id, _instant(now))
+        now, found = payload.clocked((yield Call(LOOK, name)))
+        return sealing.opened(found, record_id, now) if found else None
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         """Do nothing: Redis deletes what has expired."""
@@ -219,12 +221,3 @@ def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None
         raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.4; not {timeout!r}.')
     if isinstance(min_replicas, bool) or not isinstance(min_replicas, int) or min_replicas < 0:
         raise ValueError(f'"min_replicas" is a number of replicas, 0 or more; not {min_replicas!r}.')
-
-
-def _us(seconds: float | None) -> str:
-    """Return microseconds for a script; '' means "as it is"."""
-    return "" if seconds is None else str(round(seconds * 1_000_000))
-
-
-def _instant(now: bytes) -> datetime:
-    return payload.instant(float(now))

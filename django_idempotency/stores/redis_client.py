@@ -64,25 +64,23 @@ class RedisClient:
         return str(self._cache.make_key(key))
 
     def ask(self, call: Call) -> Any:
-        from redis.exceptions import NoScriptError
-
-        with _translated():
-            try:
-                return self._send(call, whole=False)
-            except NoScriptError:
+        try:
+            return self._send(call, whole=False)
+        except Exception as error:  # noqa: BLE001 - sorted there: what exceptions redis-py has is not asked before
+            with _translated():
+                _expect_no_script(error)
                 return self._send(call, whole=True)
 
     async def aask(self, call: Call) -> Any:
         """See ask()."""
-        from redis.exceptions import NoScriptError
-
         client = await self._async()
         if client is None:
             return await sync_to_async(self.ask, thread_sensitive=False)(call)
-        with _translated():
-            try:
-                return await self._asend(client, call, whole=False)
-            except NoScriptError:
+        try:
+            return await self._asend(client, call, whole=False)
+        except Exception as error:  # noqa: BLE001 - the same
+            with _translated():
+                _expect_no_script(error)
                 return await self._asend(client, call, whole=True)
 
     def ask_all(self, calls: Sequence[Call]) -> list[Any]:
@@ -222,13 +220,19 @@ class _Kept:
                 await self.client.aclose(close_connection_pool=True)
 
 
+def _expect_no_script(error: Exception) -> None:
+    """Return if the server has forgotten a script; raise anything else."""
+    from redis.exceptions import NoScriptError
+
+    if not isinstance(error, NoScriptError):
+        raise error
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
-    from redis.exceptions import NoScriptError, RedisError
+    from redis.exceptions import RedisError
 
     try:
         yield
-    except NoScriptError:
-        raise
     except (RedisError, OSError) as error:
         raise StoreUnavailable from error

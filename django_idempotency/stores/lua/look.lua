@@ -1,3 +1,3 @@
 -- Answer with the clock and what is there.
 local time = redis.call('TIME')
-return {string.format('%.0f', time[1] * 1000000 + time[2]), redis.call('GET', KEYS[1])}
+return struct.pack('>d', time[1] * 1000000 + time[2]) .. (redis.call('GET', KEYS[1]) or '')
