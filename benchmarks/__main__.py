@@ -1,6 +1,7 @@
-"""Measure on every database that can be reached, and print a table of ratios.
+"""Measure every store whose server can be reached, and print tables of ratios.
 
-    python -m benchmarks [--databases sqlite postgresql mariadb] [--rounds 9] [--rows 100000] [--full]
+    python -m benchmarks [--databases sqlite postgresql mariadb] [--stores memory redis dynamodb]
+                         [--rounds 9] [--rows 100000] [--full]
 
 Times are never judged by a test: a missed bar is shown, and the command ends with 0. It ends with 1 when something
 could not be run.
@@ -15,16 +16,21 @@ import subprocess
 import sys
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
+#: What needs no database: its own process measures them all.
+STORES = ("memory", "redis", "dynamodb")
 
 
 def options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
-    parser.add_argument("--databases", nargs="+", choices=DATABASES, default=DATABASES)
+    parser.add_argument("--databases", nargs="*", choices=DATABASES, default=DATABASES)
+    parser.add_argument("--stores", nargs="*", choices=STORES, default=STORES)
     parser.add_argument("--rounds", type=int, default=9, help="ratios are taken within a round (default: 9)")
     parser.add_argument("--samples", type=int, default=40, help="of each case in a round (default: 40)")
     parser.add_argument("--rows", type=int, default=100_000, help="the largest table of growth (default: 100000)")
     parser.add_argument("--full", action="store_true", help="1 M rows, and a purge of 100,000 rows a round")
-    parser.add_argument("--here", choices=DATABASES, help=argparse.SUPPRESS)  # which one this process measures
+    parser.add_argument(
+        "--here", choices=(*DATABASES, "stores"), help=argparse.SUPPRESS
+    )  # which one this process measures
     parsed = parser.parse_args(arguments)
     if min(parsed.rounds, parsed.samples, parsed.rows) < 1:
         parser.error("--rounds, --samples and --rows are 1 or more")
@@ -34,11 +40,16 @@ def options(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     chosen = options(arguments)
     if chosen.here:
-        from .run import run
+        from .measuring import Effort
+        from .run import run, run_stores
 
-        rows = 1_000_000 if chosen.full else chosen.rows
-        purged = 100_000 if chosen.full else min(chosen.rows, 20_000)
-        return run(rounds=chosen.rounds, samples=chosen.samples, rows=rows, purged=purged)
+        effort = Effort(
+            rounds=chosen.rounds,
+            samples=chosen.samples,
+            rows=1_000_000 if chosen.full else chosen.rows,
+            purged=100_000 if chosen.full else min(chosen.rows, 20_000),
+        )
+        return run_stores(chosen.stores, effort) if chosen.here == "stores" else run(effort)
 
     import django
 
@@ -46,9 +57,10 @@ def main(arguments: list[str]) -> int:
     print(f"medians of {chosen.rounds} rounds of {chosen.samples} interleaved samples, ratios within a round.")
     print("In process, on a kept connection, without garbage collection. Bars: what the design promises.", flush=True)
     codes = []
-    for database in chosen.databases:  # a process each: settings are read once
+    for here in (*chosen.databases, *(["stores"] if chosen.stores else [])):  # a process each: settings are read once
+        database = here if here in DATABASES else DATABASES[0]
         environment = {**os.environ, "DATABASE": database, "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
-        command = [sys.executable, "-m", "benchmarks", *arguments, "--here", database]
+        command = [sys.executable, "-m", "benchmarks", *arguments, "--here", here]
         codes.append(subprocess.run(command, env=environment, check=False).returncode)
     return int(any(codes))
 

@@ -1,9 +1,9 @@
-"""One database: make ours, measure, drop it."""
+"""One database: make ours, measure, drop it. And the stores that need none."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import django
@@ -13,18 +13,14 @@ from .measuring import Effort
 from .table import Section, heading
 
 
-def run(*, rounds: int, samples: int, rows: int, purged: int) -> int:
+def run(effort: Effort) -> int:
     """Print this process's database's table. A database that cannot be reached is said to be so."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace", line_buffering=True)  # an ASCII terminal shows ? for what it lacks
-    django.setup()
+    begin()
     try:
         connection.ensure_connection()
     except OperationalError as error:
         print(f"\n{heading(connection.display_name + ': NOT REACHED')}\n{error}")
         return 0
-    effort = Effort(rounds=rounds, samples=samples, rows=rows, purged=purged)
     with own_database():
         driver = getattr(connection, "Database", None)
         version = ".".join(map(str, connection.get_database_version()))
@@ -34,6 +30,37 @@ def run(*, rounds: int, samples: int, rows: int, purged: int) -> int:
             if section is not None:
                 print(section)
     return 0
+
+
+def run_stores(chosen: Sequence[str], effort: Effort) -> int:
+    """Print a table a store that is no database's. What is missing is said to be so."""
+    begin()
+    from . import dynamodb_store, local, redis_store  # they load models
+
+    if "memory" in chosen:
+        print(f"\n{heading('MemoryStore', 'trips')}")
+        print(local.memory(effort))
+    if "redis" in chosen:
+        with redis_store.opened() as redis:
+            print(f"\n{heading(f'RedisStore, Redis {redis.about}', 'trips')}")
+            for section in redis_store.sections(redis, effort) if redis.store is not None else ():
+                print(section)
+    if "dynamodb" in chosen:
+        if lacking := dynamodb_store.missing():
+            print(f"\n{heading(f'DynamoDBStore: NOT REACHED, {lacking} not installed', 'requests')}")
+            return 0
+        with dynamodb_store.served() as store:
+            print(f"\n{heading('DynamoDBStore, moto over HTTP', 'requests')}")
+            for section in dynamodb_store.sections(store, effort):
+                print(section)
+    return 0
+
+
+def begin() -> None:
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace", line_buffering=True)  # an ASCII terminal shows ? for what it lacks
+    django.setup()
 
 
 @contextmanager
@@ -48,10 +75,11 @@ def own_database() -> Iterator[None]:
 
 
 def measured(effort: Effort) -> Iterator[Section | None]:
-    from . import doors, purging, store  # they load models
+    from . import doors, local, purging, store  # they load models
 
     yield from doors.sections(effort)
     yield store.verbs(effort)
+    yield local.fronts(effort)
     yield store.growth(effort)
     yield purging.purge(effort)
     yield store.size(effort)

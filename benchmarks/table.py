@@ -9,7 +9,7 @@ from statistics import median
 NAME, RATIO, RANGE, BAR, COUNT = 56, 11, 23, 13, 12
 WIDTH = NAME + RATIO + RANGE + BAR + COUNT + 11
 #: Unit → how a value is written.
-FORMATS = {"×": "{:.2f} ×", "rows/s": "{:,.0f} /s", "ms": "{:.1f} ms", "B": "{:.0f} B"}
+FORMATS = {"×": "{:.2f} ×", "rows/s": "{:,.0f} /s", "ms": "{:.1f} ms", "B": "{:.0f} B", "µs": "{:.1f} µs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class Row:
     bar: float | None = None
     #: Is the bar the least that will do?
     at_least: bool = False
+    #: What was sent: statements, or round trips to a server that is no database.
     statements: int | None = None
     most_statements: int | None = None
     flushes: int | None = None
@@ -66,6 +67,7 @@ def mark(met: bool) -> str:
     return "✓" if met else "✗"
 
 
-def heading(title: str) -> str:
-    columns = f"{'':<{NAME + 2}}{'median':>{RATIO}}{'min – max':>{RANGE}}{'bar':>{BAR}}{'statements':>{COUNT}}"
-    return f"{f'=== {title} ':=<{WIDTH}}\n{columns}{'flushes':>9}"
+def heading(title: str, counted: str = "statements") -> str:
+    """Begin a table. `counted`: what the last column but one counts; flushes are those of a database."""
+    columns = f"{'':<{NAME + 2}}{'median':>{RATIO}}{'min – max':>{RANGE}}{'bar':>{BAR}}{counted:>{COUNT}}"
+    return f"{f'=== {title} ':=<{WIDTH}}\n{columns}{'flushes' if counted == 'statements' else '':>9}".rstrip()

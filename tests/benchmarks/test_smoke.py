@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,17 +30,63 @@ ROWS = (
     "at 100 rows",
     "rows deleted in a second",
     "claim and settle beside it, p99",
+    "replay from the local cache",
 )
+#: Of a store that no database keeps: its heading, and its rows where its server is there.
+STORES = {
+    "MemoryStore": ("claim of a new key", "claim of a known key (replay)", "settle"),
+    "RedisStore": (
+        "GET of 1 kB",
+        "claim of a new key",
+        "claim of a known key (replay)",
+        "settle",
+        "replay, as a front of a layered store",
+        "in progress",
+        "finished, without its body of 1 kB",
+    ),
+    "DynamoDBStore": (
+        "claim of a new key",
+        "claim of a known key (replay)",
+        "first call (claim and settle)",
+        "finished, without its body of 1 kB",
+    ),
+}
+
+
+def bench(*arguments: str, **environment: str) -> str:
+    """Run it, as short as it can be, and return what it prints."""
+    command = [sys.executable, "-m", "benchmarks", "--rounds", "1", "--samples", "2", "--rows", "100", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def missing(rows: Iterable[str], table: str) -> list[str]:
+    lines = [line.strip() for line in table.splitlines()]
+    return [row for row in rows if not any(line.startswith(row) for line in lines)]
 
 
 def test_the_table_has_its_rows() -> None:
     """`make bench` measures each case, in a database of its own."""
-    environment = {**os.environ, "TEST_DATABASE_SUFFIX": f"_smoke{os.getpid()}"}
-    effort = ["--databases", "sqlite", "--rounds", "1", "--samples", "2", "--rows", "100"]
-    command = [sys.executable, "-m", "benchmarks", *effort]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
-    lines = [line.strip() for line in done.stdout.splitlines()]
-    assert "=== SQLite" in done.stdout
-    assert [row for row in ROWS if not any(line.startswith(row) for line in lines)] == []
+    table = bench("--databases", "sqlite", "--stores", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
+    assert "=== SQLite" in table
+    assert missing(ROWS, table) == []
     assert not list(ROOT.glob(f"*_smoke{os.getpid()}*")), "the database is dropped"
+
+
+def test_every_other_store_has_a_table() -> None:
+    """One whose server is missing says so, and the others are measured all the same."""
+    tables = bench("--databases").split("\n=== ")[1:]
+    assert [table.split()[0].strip(",:") for table in tables] == list(STORES)
+    for table, rows in zip(tables, STORES.values(), strict=True):
+        assert "NOT REACHED" in table or missing(rows, table) == []
+
+
+def test_a_missing_server_is_said() -> None:
+    """And is no failure."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    table = bench("--databases", "--stores", "redis", REDIS_URL=f"redis://127.0.0.1:{port}/0")
+    assert "=== RedisStore, Redis NOT REACHED: " in table
