@@ -163,6 +163,8 @@ class ORMStore(BaseStore):
         return await sync_to_async(self.settle)(ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        if not tickets:
+            return set()
         connection = self._connection
         with self._translated():
             owners = {ticket.owner for ticket in tickets}

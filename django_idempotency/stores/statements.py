@@ -163,8 +163,9 @@ class Statements:
         lease = self._quote("lease_until")
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
         where, owned = self._owned(tickets)
-        values = [value for ticket in tickets for value in (self.uuid(ticket.id), self.dialect.delay(ticket.lease))]
-        set_lease = f"SET {lease} = CASE {self._quote('id')} {cases} ELSE {lease} END{self.dialect.update_tail}"
+        # By owner: one key's overtaken and its thief may stand in one call, and have leases of different lengths.
+        values = [value for ticket in tickets for value in (self.uuid(ticket.owner), self.dialect.delay(ticket.lease))]
+        set_lease = f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} END{self.dialect.update_tail}"
         return f"{self.dialect.update_head}UPDATE {self._table} {set_lease} {where}", [*values, *owned]
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
@@ -202,7 +203,10 @@ class Statements:
         return sql, [*values, self.uuid(ticket.id), *expected]
 
     def _build_update(self, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool) -> str:
-        given = dict.fromkeys(("created_at", "completed_at") if completes else ("created_at",), self.dialect.clock)
+        given = {"created_at": self.dialect.clock}
+        if completes:  # a settle that is tried again keeps what the first has written
+            done, now = self._quote("completed_at"), self.dialect.clock
+            given["completed_at"] = now if "created_at" in columns else f"COALESCE({done}, {now})"
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
         assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
         fenced = ("owner", "status", "attempt") if compare else ("owner",)

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
@@ -27,35 +28,59 @@ from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ti
 from django_idempotency.core.rules import Leave
 from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.stores import dynamodb_items
-from django_idempotency.stores.base import Intervention
+from django_idempotency.stores.base import BaseStore, Intervention
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.testing.contract import StoreContract
+from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
 from .dynamodb import LOST, answered, asked, item, make_store, make_table
+from .elsewhere import dynamodb_store
 
 ANSWER = Outcome(status=201, headers=(("Location", "/1/"),), body=b'{"id": 1}')
 CONFLICT = "TransactionConflictException"
 
 
 class TestDynamoDBStore(StoreContract):
+    examples = 10  # moto takes its time
+    #: What the store is made with.
+    options: ClassVar[dict[str, Any]] = {}
+    frozen = True
+    costs: ClassVar = {
+        **dict.fromkeys(("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1),
+        **dict.fromkeys(("takeover", "next attempt", "new life"), 2),
+        **dict.fromkeys(("renew", "renew many", "look"), 1),
+    }
+
     @pytest.fixture
     def store(self, dynamodb: str) -> Iterator[DynamoDBStore]:
-        yield from opened(dynamodb)
+        yield from opened(dynamodb, **self.options)
 
     def elapse(self, store: Any, seconds: float) -> None:
         elapse(store, seconds)
+
+    def vanish(self, store: DynamoDBStore, ticket: Ticket) -> None:
+        store.client.boto.delete_item(TableName=store.schema.table, Key=store.schema.key(ticket.id))
+
+    def elsewhere(self, store: DynamoDBStore) -> Callable[[], BaseStore]:
+        return partial(
+            dynamodb_store, store.client.boto.meta.endpoint_url, store.schema.table, store._clock(), self.options
+        )
+
+    def trips(self, store: DynamoDBStore) -> AbstractContextManager[Sized]:
+        return asked(store)
 
 
 class TestCompositeKey(TestDynamoDBStore):
     """A shared table: one partition value for us, the id as the sort key, every attribute under another name."""
 
-    @pytest.fixture
-    def store(self, dynamodb: str) -> Iterator[DynamoDBStore]:
-        renamed = {name: f"a.{number}-{name}" for number, name in enumerate(dynamodb_items._ALL)}
-        yield from opened(
-            dynamodb, key_attr="PK", sort_key_attr="Order", static_pk_value="idempotency#1", attributes=renamed
-        )
+    examples = 5
+    claimers = 20
+    options: ClassVar = {
+        "key_attr": "PK",
+        "sort_key_attr": "Order",
+        "static_pk_value": "idempotency#1",
+        "attributes": {name: f"a.{number}-{name}" for number, name in enumerate(dynamodb_items._ALL)},
+    }
 
 
 def opened(dynamodb: str, **options: Any) -> Iterator[DynamoDBStore]:

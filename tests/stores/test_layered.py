@@ -17,24 +17,25 @@ from django.db import transaction
 from pytest_django import Settings
 from redis import Redis
 
-from django_idempotency.core.records import Guarantee, Record, Status
+from django_idempotency.core.records import Guarantee, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
 from django_idempotency.engine import Operation
 from django_idempotency.errors import StoreUnavailable
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import BaseStore, Intervention
 from django_idempotency.stores.fronts import Front, LocalFront
 from django_idempotency.stores.layered import FRESH, MARKER, UNDER_WAY, LayeredStore
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
+from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
-from django_idempotency.testing.contract import StoreContract
 from django_idempotency.testing.recording import RecordingStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.fakes import Listener
 from tests.services import REDIS, needs_redis
 
-from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
+from .acting import OUTCOME, Call, atomic_ticket, committed, effects, elsewhere, row
 from .fronting import FarFront, Stopwatch
 from .test_memory import Clock
 
@@ -46,6 +47,9 @@ FRONTS: dict[str, Callable[[Stopwatch], Front]] = {
 
 class LayeredContract(StoreContract):
     """What every layered store keeps, over any front."""
+
+    claimers = 20  # another process has a front of its own, and the authority's contract sends processes to that
+    examples = 15
 
     authority: Any
 
@@ -60,8 +64,14 @@ class LayeredContract(StoreContract):
     def elapse(self, store: Any, seconds: float) -> None:
         store._clock.now += seconds
 
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        """Delete the copy, too: what a purge deletes has expired, so no front has it."""
+        store.front.drop(ticket.id)
+
 
 class TestOverMemory(LayeredContract):
+    frozen = True
+
     def made(self) -> BaseStore:
         return MemoryStore(clock=Clock())
 
@@ -69,9 +79,12 @@ class TestOverMemory(LayeredContract):
         super().elapse(store, seconds)
         store.store._clock.now += timedelta(seconds=seconds)
 
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        store.store._records.pop(ticket.id, None)
+        super().vanish(store, ticket)
 
-@pytest.mark.django_db(transaction=True)
-class TestOverORM(LayeredContract):
+
+class OverORM(LayeredContract):
     def made(self) -> BaseStore:
         return ORMStore()
 
@@ -79,10 +92,21 @@ class TestOverORM(LayeredContract):
         super().elapse(store, seconds)
         elapse(seconds)
 
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        IdempotencyRecord.objects.filter(pk=ticket.id).delete()
+        super().vanish(store, ticket)
+
+
+@committed
+class TestOverORM(OverORM):
+    """As a server runs it."""
+
 
 @pytest.mark.django_db
-class TestInsideATransaction(TestOverORM):
+class TestInsideATransaction(OverORM):
     """As a test case runs it: nothing is committed, so the front stays empty."""
+
+    shared = False
 
 
 # ---------------------------------------------------------------------------------------------------------- its parts
@@ -540,8 +564,10 @@ def redis(settings: Settings) -> Iterator[RedisStore]:
 
 
 @needs_redis
-@pytest.mark.django_db(transaction=True)
+@committed
 class TestOverORMBehindRedis(LayeredContract):
+    examples = 10
+
     @pytest.fixture
     def store(self, redis: RedisStore) -> LayeredStore:
         return LayeredStore(front=redis, authority=ORMStore(), seconds=1e6, clock=Stopwatch())
@@ -551,8 +577,12 @@ class TestOverORMBehindRedis(LayeredContract):
         elapse(seconds)
         front = store.front._front
         with Redis.from_url(REDIS) as server:
-            for name in server.scan_iter(f"*{front.prefix}:*"):
+            for name in server.scan_iter(f"*{front.prefix}:*", count=1000):
                 server.pexpire(name, server.pttl(name) - round(seconds * 1000))  # deletes what is over
+
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        IdempotencyRecord.objects.filter(pk=ticket.id).delete()
+        super().vanish(store, ticket)
 
 
 @needs_redis

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from django_idempotency.core.records import Ticket
 from django_idempotency.stores.memory import MemoryStore
-from django_idempotency.testing.contract import StoreContract
+from django_idempotency.testing import StoreContract
 
 
 class Clock:
@@ -22,9 +23,14 @@ class Clock:
 
 
 class TestMemoryStore(StoreContract):
+    frozen = True
+
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore(clock=Clock())
 
     def elapse(self, store: Any, seconds: float) -> None:
         store._clock.now += timedelta(seconds=seconds)
+
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        store._records.pop(ticket.id, None)

@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
+import pytest
+from django.db import connections
+
+from django_idempotency.core.records import Ticket
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
-from django_idempotency.testing.contract import StoreContract
+
+from .acting import committed
+from .elsewhere import orm_store
+
+#: Statements of every step of the contract: where the insert is tried first, and where the key is looked up first.
+INSERT_FIRST = {
+    "claim": 1,
+    **dict.fromkeys(("ours", "busy", "mismatch", "replay"), 2),  # insert, read
+    **dict.fromkeys(("takeover", "next attempt", "new life"), 5),  # insert, read, take, insert, read
+    **dict.fromkeys(("settle", "release", "late settle", "renew", "renew many", "look"), 1),
+}
+READ_FIRST = {
+    **INSERT_FIRST,
+    "claim": 2,  # read, insert
+    **dict.fromkeys(("ours", "busy", "mismatch", "replay"), 1),
+    **dict.fromkeys(("takeover", "next attempt", "new life"), 3),  # read, take, read
+}
 
 
 class ORMStoreContract(StoreContract):
     def elapse(self, store: ORMStore, seconds: float) -> None:
         elapse(seconds, using=store.using)
 
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        IdempotencyRecord.objects.filter(pk=ticket.id).delete()
 
-@pytest.mark.django_db(transaction=True)
+
+@committed
 class TestAutocommit(ORMStoreContract):
     """As a server runs it."""
+
+    def expected_costs(self) -> Mapping[str, int]:
+        return READ_FIRST if connections["default"].vendor == "sqlite" else INSERT_FIRST
+
+    @contextmanager
+    def trips(self, store: ORMStore) -> Iterator[list[str]]:
+        statements: list[str] = []
+
+        def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            statements.append(sql)
+            return execute(sql, params, many, context)
+
+        with connections[store.using].execute_wrapper(note):
+            yield statements
+
+    def elsewhere(self, store: ORMStore) -> Callable[[], BaseStore]:
+        return partial(orm_store, str(connections[store.using].settings_dict["NAME"]))
 
 
 @pytest.mark.django_db
 class TestInsideATransaction(ORMStoreContract):
     """As a test case runs it, or a view that has opened atomic() above us."""
+
+    shared = False

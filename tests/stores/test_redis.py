@@ -6,25 +6,31 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django_redis import get_redis_connection
 from pytest_django import Settings
 from redis import Redis
+from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection
 
 from django_idempotency.core import payload
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
+from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.redis import RedisStore
-from django_idempotency.testing.contract import StoreContract
+from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
 from ..services import REDIS, needs_redis
+from .elsewhere import redis_store
 
 pytestmark = needs_redis
 
@@ -67,7 +73,7 @@ def store(cache: None, server: Redis) -> Iterator[RedisStore]:
 
 
 def names(store: RedisStore, server: Redis) -> list[bytes]:
-    return list(server.scan_iter(f"*{store.prefix}:*"))
+    return list(server.scan_iter(f"*{store.prefix}:*", count=1000))
 
 
 def read(server: Redis, name: bytes) -> bytes:
@@ -77,30 +83,61 @@ def read(server: Redis, name: bytes) -> bytes:
 
 
 class TestRedisStore(StoreContract):
+    costs: ClassVar = {
+        **dict.fromkeys(("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1),
+        **dict.fromkeys(("takeover", "next attempt", "new life"), 2),
+        **dict.fromkeys(("renew", "renew many", "look"), 1),
+    }
+
     def elapse(self, store: RedisStore, seconds: float) -> None:
         with Redis.from_url(REDIS) as client:
             for name in names(store, client):
                 client.set(name, shift(read(client, name), seconds), keepttl=True)
 
+    def vanish(self, store: RedisStore, ticket: Ticket) -> None:
+        with Redis.from_url(REDIS) as client:
+            client.delete(store._name(ticket.id))
+
+    def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
+        return partial(redis_store, settings.CACHES, {"cache": "redis", "prefix": store.prefix, "timeout": 5})
+
+    @contextmanager
+    def trips(self, store: RedisStore) -> Iterator[list[str]]:
+        with pytest.MonkeyPatch.context() as patch:
+            yield packets(patch)
+
 
 # ------------------------------------------------------------------------------------------------------------- trips
 
 
-@pytest.fixture
-def trips(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect what the store's connections send, a packet an entry."""
+def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect what connections send, a packet an entry, by the name of its first command."""
     sent: list[str] = []
-    send = Connection.send_packed_command
+    send, asend = Connection.send_packed_command, AsyncConnection.send_packed_command
+
+    def name(command: Any) -> str:
+        return b"".join([command] if isinstance(command, bytes) else command).split(b"\r\n")[2].decode()
 
     def counted(self: Connection, command: Any, check_health: bool = True) -> None:
-        sent.append(b"".join([command] if isinstance(command, bytes) else command).split(b"\r\n")[2].decode())
+        sent.append(name(command))
         send(self, command, check_health)
 
+    async def acounted(self: AsyncConnection, command: Any, check_health: bool = True) -> None:
+        sent.append(name(command))
+        await asend(self, command, check_health)
+
+    monkeypatch.setattr(Connection, "send_packed_command", counted)
+    monkeypatch.setattr(AsyncConnection, "send_packed_command", acounted)
+    return sent
+
+
+@pytest.fixture
+def trips(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect what the store's connections send, once they are open."""
     store.claim(make_ticket(key="warm"))  # connected, and the scripts are known
     store.settle(make_ticket(key="warm"), settled_by(make_ticket()))
     store.look(make_ticket().id)
-    monkeypatch.setattr(Connection, "send_packed_command", counted)
-    return sent
+    return packets(monkeypatch)
 
 
 def settled_by(ticket: Ticket, status: Status = Status.COMPLETED) -> Settlement:

@@ -1,0 +1,141 @@
+"""What a subclass of the contract says of its store, and what the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sized
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+
+from ...core import rules
+from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
+from ...core.rules import Leave
+from ...stores.base import BaseStore
+
+#: Answers that must come back as they were, and be taken neither for none nor for each other.
+OUTCOMES = (
+    Outcome(status=201, headers=(("Content-Type", "application/json"), ("Location", "/1/")), body=b'{"id": 1}'),
+    # what is falsy, in Python or in JSON
+    Outcome(status=204, body=b""),  # an empty answer
+    Outcome(status=200, body=MISSING),  # an answer that was not stored
+    Outcome(status=200, headers=(("X-Empty", ""),), body=MISSING),
+    *(Outcome(status=200, body=body) for body in (b"0", b"null", b"false", b'""', b"[]", b"{}", b" ", b"None", b"\0")),
+    # what is no text
+    Outcome(status=200, body=bytes(range(256)) * 4),
+    *(
+        Outcome(status=200, body=body)
+        for body in (b"\xff\xfe", b"\xed\xa0\x80", b"\0a\0", b"a\r\n\r\n", b"\\x00", b"%s")
+    ),
+    Outcome(status=200, headers=(("Content-Encoding", "gzip"),), body=b"\x1f\x8b\x08\x00"),
+    Outcome(status=200, body=b"x\x9c\x03\x00\x00\x00\x00\x01"),  # a stream of zlib: of nothing
+    # headers
+    Outcome(status=302, headers=(("X-Empty", ""),), body=b"x" * 100_000),
+    Outcome(status=200, headers=(("X-Name", "Grüße, 東京 🎌"), ("Link", "</a>"), ("Link", "</b>")), body=b"\x1f\x8b"),
+    Outcome(status=599, headers=(("x-quotes", "\"'\\ %s {} \t"),), body=b"'"),
+)
+
+
+class Contract:
+    """What is known of the store under test. `elapse` and the fixture `store` are needed, the rest makes it complete."""
+
+    outcomes: ClassVar[tuple[Outcome, ...]] = OUTCOMES
+    #: Trips by name of a step (`costs.STEPS`). Without, nothing is counted.
+    costs: ClassVar[Mapping[str, int]] = {}
+    #: Does the store's time pass in `elapse()` only?
+    frozen: ClassVar[bool] = False
+    #: Do other threads see what the store writes? Not inside a test's transaction.
+    shared: ClassVar[bool] = True
+    #: How many come at once.
+    claimers: ClassVar[int] = 50
+    #: Random sequences, and steps in each.
+    examples: ClassVar[int] = 30
+    steps: ClassVar[int] = 15
+    #: Is the shortest sequence looked for when one fails? It takes minutes: for whoever mends a store.
+    shrinks: ClassVar[bool] = False
+
+    # -------------------------------------------------------------------------------------------------------- hooks
+
+    def elapse(self, store: Any, seconds: float) -> None:
+        """Let time pass for the store, without sleeping."""
+        raise NotImplementedError
+
+    def elsewhere(self, store: Any) -> Callable[[], BaseStore] | None:
+        """Say how another process makes the same store: a callable that can be pickled. `None`: it cannot.
+
+        The process has our environment, and Django is set up there if DJANGO_SETTINGS_MODULE names its settings.
+        """
+        return None
+
+    def expected_costs(self) -> Mapping[str, int]:
+        """Return `costs`, or what they are on the server of this run."""
+        return self.costs
+
+    def trips(self, store: Any) -> AbstractContextManager[Sized]:
+        """Collect the store's trips to its server, one entry each, while the block runs."""
+        raise NotImplementedError
+
+    def vanish(self, store: Any, ticket: Ticket) -> None:
+        """Delete a ticket's record behind the store's back, as a purge, an eviction or a person would."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------------------------ helpers
+
+    def defines(self, hook: str) -> bool:
+        return getattr(type(self), hook) is not getattr(Contract, hook)
+
+    def need(self, hook: str) -> None:
+        if not self.defines(hook):
+            pytest.skip(f"{type(self).__name__} does not define {hook}().")
+
+    def claim(self, store: BaseStore, ticket: Ticket) -> rules.Execute:
+        """Claim what nobody else has."""
+        run = rules.read(store.claim(ticket), ticket)
+        assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
+        return run
+
+    def leave(
+        self, store: BaseStore, ticket: Ticket, leave: Leave, outcome: Outcome | None = None, **given: Any
+    ) -> bool:
+        """Settle a record that the ticket owns, or can own."""
+        return self.settle(store, ticket, leave, self.claim(store, ticket), outcome, **given)
+
+    def settle(
+        self,
+        store: BaseStore,
+        ticket: Ticket,
+        leave: Leave,
+        run: rules.Execute,
+        outcome: Outcome | None = None,
+        **given: Any,
+    ) -> bool:
+        return store.settle(ticket, self.settlement(ticket, leave, run, outcome, **given))
+
+    def settlement(
+        self,
+        ticket: Ticket,
+        leave: Leave,
+        run: rules.Execute,
+        outcome: Outcome | None = None,
+        *,
+        ttl: float | None = None,
+        fence: Record | None = None,
+    ) -> Settlement:
+        settlement = rules.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
+        assert settlement is not None
+        return settlement
+
+    def complete(self, store: BaseStore, ticket: Ticket, **given: Any) -> bool:
+        return self.leave(store, ticket, Leave.COMPLETED, self.outcomes[0], **given)
+
+    def look(self, store: BaseStore, ticket: Ticket) -> Record:
+        """Read a bound record as another request would, without a chance to take it."""
+        return store.claim(replace(ticket, owner=uuid4(), digest=b"never".ljust(32)))
+
+
+def seconds(record: Record, name: str) -> float | None:
+    """Return how far one of a record's moments lies ahead, by the store's clock. `None`: it has not come about."""
+    moment = getattr(record, name)
+    return None if moment is None else float((moment - record.read_at).total_seconds())

@@ -1,0 +1,251 @@
+"""Who may run: the first claim of a key, what the next ones meet, and when a record changes hands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core import rules
+from ...core.records import Guarantee, Record, Status
+from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
+from ...stores.base import BaseStore
+from ..tickets import make_ticket
+from .base import OUTCOMES, Contract, seconds
+
+#: How each record of `MEETINGS` came to be, 1,000 s ago: its lease and its retention, in seconds, and how it was left.
+STATES: dict[str, tuple[float, float, Leave | None]] = {
+    "released, bound": (2000, 5000, Leave.BOUND),
+    "released, unbound": (2000, 5000, Leave.FREE),
+    "running": (2000, 5000, None),
+    "lapsed": (500, 5000, None),
+    "completed": (500, 5000, Leave.COMPLETED),
+    "running beyond its expiry": (2000, 500, None),
+    "completed, expired": (2000, 500, Leave.COMPLETED),
+    "released, expired": (2000, 500, Leave.BOUND),
+    "lapsed, expired": (500, 500, None),
+}
+
+AGAIN, CRASHED = Execute(attempt=2), Execute(attempt=2, takeover=True)
+ANEW, TO_BE_BORN = Execute(attempt=1), Execute(attempt=1, new_life=True)
+BUSY, REPLAY = Busy(retry_after=1000), Replay(outcome=OUTCOMES[0], attempt=1)
+
+#: What a claim meets, with the same request or another; what it reads in `lease`, where it takes what it can, and in
+#: `atomic`, where it leaves that to the guard.
+MEETINGS: list[tuple[str, bytes, rules.Verdict, rules.Verdict]] = [
+    ("released, bound", b"same", AGAIN, AGAIN),
+    ("released, bound", b"other", Mismatch(), Mismatch()),
+    ("released, unbound", b"same", AGAIN, AGAIN),
+    ("released, unbound", b"other", AGAIN, AGAIN),  # a refused request may be corrected
+    ("running", b"same", BUSY, BUSY),
+    ("running", b"other", Mismatch(), Mismatch()),
+    ("lapsed", b"same", CRASHED, CRASHED),
+    ("lapsed", b"other", Mismatch(), Mismatch()),
+    ("completed", b"same", REPLAY, REPLAY),
+    ("completed", b"other", Mismatch(), Mismatch()),
+    ("running beyond its expiry", b"same", BUSY, BUSY),  # nobody takes what still runs
+    ("running beyond its expiry", b"other", Mismatch(), Mismatch()),
+    # beyond its expiry it is as if it were not there
+    ("completed, expired", b"same", ANEW, TO_BE_BORN),
+    ("completed, expired", b"other", ANEW, TO_BE_BORN),
+    ("released, expired", b"same", ANEW, TO_BE_BORN),
+    ("released, expired", b"other", ANEW, TO_BE_BORN),
+    ("lapsed, expired", b"same", ANEW, TO_BE_BORN),
+    ("lapsed, expired", b"other", ANEW, TO_BE_BORN),
+]
+
+
+class Claims(Contract):
+    """Tests of `claim`."""
+
+    # ---------------------------------------------------------------------------------------------------- a new key
+
+    def test_a_new_key(self, store: BaseStore) -> None:
+        """The first claim becomes the record, whole."""
+        ticket = make_ticket()
+        record = store.claim(ticket)
+        for name in ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path"):
+            assert getattr(record, name) == getattr(ticket, name)
+        assert (record.status, record.attempt, record.completed_at, record.outcome) == (Status.RUNNING, 1, None, None)
+        assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
+        assert abs((record.expires_at - record.read_at).total_seconds() - ticket.ttl) < 1
+        assert abs((record.created_at - record.read_at).total_seconds()) < 1
+        assert record.read_at.utcoffset() is not None
+        assert rules.read(record, ticket) == Execute(attempt=1)
+
+    def test_fractions_of_a_second(self, store: BaseStore) -> None:
+        """A lease of 1.5 s is no lease of 1 s, nor of 2."""
+        record = store.claim(make_ticket(lease=1.5, ttl=2.5))
+        assert abs((record.lease_until - record.created_at).total_seconds() - 1.5) < 0.1
+        assert abs((record.expires_at - record.created_at).total_seconds() - 2.5) < 0.1
+
+    def test_other_keys_do_not_meet(self, store: BaseStore) -> None:
+        """Another scope or key, even if a collation finds them equal, is another record."""
+        tickets = [
+            make_ticket(key="k"),
+            make_ticket(key="K"),
+            make_ticket(key="k "),
+            make_ticket(key="k", scope="user:2"),
+        ]
+        assert [store.claim(ticket).owner for ticket in tickets] == [ticket.owner for ticket in tickets]
+
+    def test_the_longest_key(self, store: BaseStore) -> None:
+        """255 characters are kept as they are, and the 255th counts."""
+        one, other = make_ticket(key="k" * 254 + "1"), make_ticket(key="k" * 254 + "2")
+        assert [store.claim(ticket).key for ticket in (one, other)] == [one.key, other.key]
+
+    def test_odd_names(self, store: BaseStore) -> None:
+        """Whatever a key, a scope or a path may be made of comes back as it was."""
+        odd = ("'; --", '"\\', "%s %(id)s", "{}", ":::", " a  b ", "~!#$&*()[]<>|`^?/")
+        for name in (*odd, "Grüße/東京/🎌", "x" * 255):
+            key = name if name.isascii() else "k"
+            ticket = make_ticket(key=key, scope=name, path=name, method="PROPPATCH-LONGER", secret_id="")
+            store.claim(ticket)
+            again = store.claim(replace(make_ticket(key=key, scope=name), digest=b"other".ljust(32)))
+            found = (again.key, again.scope, again.path, again.method, again.secret_id, again.digest)
+            assert found == (key, name, name, "PROPPATCH-LONGER", "", ticket.digest)
+
+    def test_a_collision(self, store: BaseStore) -> None:
+        """A record of another scope or key under the same id is handed out as it is, and never taken."""
+        first = make_ticket()
+        store.claim(first)
+        for guarantee in Guarantee:
+            self.elapse(store, first.ttl + 1)
+            for other in (make_ticket(scope="user:2"), make_ticket(key="key-2")):
+                ticket = replace(other, id=first.id, guarantee=guarantee)
+                record = store.claim(ticket)
+                assert (record.scope, record.key, record.owner) == (first.scope, first.key, first.owner)
+                assert rules.read(record, ticket) == Mismatch()
+
+    # ----------------------------------------------------------------------------------------------- every row of read
+
+    def test_meetings(self, store: BaseStore) -> None:
+        """Each row of the rules, claimed in `lease`: what is takeable is taken, all else is left as it was."""
+        self._meet(store, Guarantee.LEASE)
+
+    def test_meetings_in_atomic(self, store: BaseStore) -> None:
+        """Each row of the rules, claimed in `atomic`: nothing is written into a record that is met."""
+        self._meet(store, Guarantee.ATOMIC)
+
+    def _meet(self, store: BaseStore, guarantee: Guarantee) -> None:
+        for state, body, _, _ in MEETINGS:
+            lease, ttl, leave = STATES[state]
+            ticket = make_ticket(key=f"{state} {body!r}", body=b"same", lease=lease, ttl=ttl)
+            if leave is None:
+                store.claim(ticket)
+            else:
+                self.leave(store, ticket, leave, OUTCOMES[0])
+        self.elapse(store, 1000)
+        found, expected = {}, {}
+        for state, body, in_lease, in_atomic in MEETINGS:
+            ticket = make_ticket(key=f"{state} {body!r}", body=body, guarantee=guarantee)
+            before = store.look(ticket.id)
+            verdict = rules.read(store.claim(ticket), ticket)
+            if isinstance(verdict, Busy) and 900 < verdict.retry_after <= 1000:
+                verdict = BUSY  # real time has passed, too
+            changed = replace(_needed(before), read_at=ticket.now) != replace(
+                _needed(store.look(ticket.id)), read_at=ticket.now
+            )
+            found[state, body] = (verdict, changed)
+            right = in_lease if guarantee is Guarantee.LEASE else in_atomic
+            taken = guarantee is Guarantee.LEASE and isinstance(right, Execute)
+            expected[state, body] = (right, taken)
+        assert found == expected
+
+    def test_our_own(self, store: BaseStore) -> None:
+        """A claim that is asked again owns what it owns: as the same attempt, however late; settled, it replays."""
+        for guarantee in Guarantee:
+            ticket = make_ticket(key=guarantee.value, guarantee=guarantee)
+            assert self.claim(store, ticket) == self.claim(store, ticket) == Execute(attempt=1)
+            self.elapse(store, ticket.lease + 1)
+            assert self.claim(store, ticket) == Execute(attempt=1)
+            self.complete(store, ticket)
+            assert rules.read(store.claim(ticket), ticket) == Replay(outcome=self.outcomes[0], attempt=1)
+
+    def test_a_lease_that_is_over_at_once(self, store: BaseStore) -> None:
+        """A claim never takes itself over; the next one does."""
+        assert store.claim(make_ticket(lease=0)).attempt == 1
+        assert store.claim(make_ticket(lease=0)).attempt == 2
+
+    # ------------------------------------------------------------------------------------------------------ takeover
+
+    def test_a_live_lease(self, store: BaseStore) -> None:
+        """A second claim changes nothing and sees the first."""
+        first, second = make_ticket(), make_ticket()
+        claimed = store.claim(first)
+        self.elapse(store, first.lease - 10)
+        assert store.claim(second).owner == first.owner
+        assert self.look(store, first).attempt == claimed.attempt == 1
+
+    def test_a_lapsed_lease(self, store: BaseStore) -> None:
+        """The next claim after the lease takes the record over: attempt 2, a lease of its own."""
+        first, second = make_ticket(), make_ticket(lease=50)
+        store.claim(first)
+        self.elapse(store, first.lease + 1)
+        record = store.claim(second)
+        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, True)
+        assert store.claim(second).taken is False  # it says so once
+        assert abs((record.lease_until - record.read_at).total_seconds() - 50) < 1
+
+    def test_every_attempt_counts(self, store: BaseStore) -> None:
+        """Crashed, released and crashed again: attempts count up within one life, and keep what the key began with."""
+        first = make_ticket(path="/first/", secret_id="0ld")  # noqa: S106 - names a secret, and is none
+        store.claim(first)
+        for attempt in (2, 3, 4):
+            self.elapse(store, first.lease + 1)
+            ticket = make_ticket(path="/later/")
+            record = store.claim(ticket)
+            assert (record.attempt, record.path, record.secret_id) == (attempt, "/first/", "0ld")
+            assert abs((seconds(record, "created_at") or 0) + (attempt - 1) * (first.lease + 1)) < 10
+            if attempt == 3:
+                self.leave(store, ticket, Leave.BOUND)
+
+    def test_a_lapsed_lease_and_another_request(self, store: BaseStore) -> None:
+        """Only the same request continues what an owner left."""
+        first = make_ticket()
+        store.claim(first)
+        self.elapse(store, first.lease + 1)
+        assert store.claim(make_ticket(body=b"other")).owner == first.owner
+
+    # ------------------------------------------------------------------------------------------------------- expiry
+
+    def test_a_new_life(self, store: BaseStore) -> None:
+        """After its retention a key starts again, for any request, and nothing of the old one is left."""
+        old = make_ticket(secret_id="0ld", method="PUT", path="/old/")  # noqa: S106 - names a secret, and is none
+        self.complete(store, old)
+        self.elapse(store, old.ttl + 1)
+        new = make_ticket(body=b"other", method="PATCH")
+        record = store.claim(new)
+        assert (record.owner, record.attempt, record.digest, record.status) == (
+            new.owner,
+            1,
+            new.digest,
+            Status.RUNNING,
+        )
+        assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
+        assert (record.outcome, record.completed_at) == (None, None)
+        assert abs((record.created_at - record.read_at).total_seconds()) < 1
+        assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1
+
+    def test_expired_under_its_owner(self, store: BaseStore) -> None:
+        """A lease outlives the retention: nobody takes what still runs."""
+        first = make_ticket(lease=100, ttl=50)
+        store.claim(first)
+        self.elapse(store, 60)
+        assert store.claim(make_ticket()).owner == first.owner
+
+    def test_at_the_edge(self, store: BaseStore) -> None:
+        """A deadline is the first moment after it: just before, all is as it was; from then on it is over."""
+        margin = 0.001 if self.frozen else 5.0  # else real time passes, too, and carries us over the edge
+        lapsing, expiring = make_ticket(key="lapsing", lease=600), make_ticket(key="expiring", ttl=600)
+        store.claim(lapsing)
+        self.complete(store, expiring)
+        self.elapse(store, 600 - margin)
+        before = [make_ticket(key=key, lease=9, ttl=9) for key in ("lapsing", "expiring")]
+        assert [type(rules.read(store.claim(ticket), ticket)) for ticket in before] == [Busy, Replay]
+        self.elapse(store, margin)
+        after = [make_ticket(key=key, lease=9, ttl=9) for key in ("lapsing", "expiring")]
+        assert [rules.read(store.claim(ticket), ticket) for ticket in after] == [CRASHED, ANEW]
+
+
+def _needed(record: Record | None) -> Record:
+    assert record is not None
+    return record

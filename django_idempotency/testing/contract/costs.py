@@ -1,0 +1,100 @@
+"""What each verb costs, in trips to the store's server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sized
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from ...core.records import Ticket
+from ...core.rules import Execute, Leave
+from ...stores.base import BaseStore
+from ..tickets import make_ticket
+from .base import Contract
+
+#: The steps that `Contract.costs` may name, in the order in which they are counted.
+STEPS = (
+    *("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "next attempt", "takeover", "new life"),
+    *("late settle", "renew", "renew many", "look"),
+)
+
+#: Its name, the verb, and what that is given.
+Step = tuple[str, str, tuple[Any, ...]]
+
+
+class Costs(Contract):
+    """Tests of round trips. Deadlines lie in the past from the start, so that no time has to pass between."""
+
+    def test_trips(self, store: BaseStore) -> None:
+        """Each verb takes the trips that the subclass says."""
+        expected = self._expected()
+        self._play(self._steps("warm"), lambda verb, given: getattr(store, verb)(*given), ())
+        with self.trips(store) as trips:
+            counted = self._play(self._steps("run"), lambda verb, given: getattr(store, verb)(*given), trips)
+        assert {name: trips for name, trips in counted.items() if name in expected} == expected
+
+    def test_async_trips(self, store: BaseStore) -> None:
+        """The twins take as many."""
+        expected = self._expected()
+
+        async def live(trips: Sized) -> dict[str, int]:
+            counted = {}
+            for name, verb, given in self._steps(f"key-{len(trips)}"):
+                if verb in ("claim", "settle"):
+                    before = len(trips)
+                    await getattr(store, f"a{verb}")(*given)
+                    counted[name] = len(trips) - before
+            return counted
+
+        async def twice(trips: Sized) -> dict[str, int]:
+            await live(())  # connected
+            return await live(trips)
+
+        with self.trips(store) as trips:
+            counted = async_to_sync(twice)(trips)
+        counted = {name: trips for name, trips in counted.items() if name in expected}
+        assert counted == {name: expected[name] for name in counted}
+
+    def _expected(self) -> dict[str, int]:
+        costs = self.expected_costs()
+        if not costs:
+            pytest.skip(f"{type(self).__name__} does not say what its verbs cost.")
+        assert set(costs) <= set(STEPS)
+        return dict(costs)
+
+    def _steps(self, key: str) -> Iterable[Step]:
+        def terms(ticket: Ticket, leave: Leave, attempt: int = 1) -> tuple[Any, ...]:
+            return ticket, self.settlement(ticket, leave, Execute(attempt=attempt), self.outcomes[0])
+
+        first = make_ticket(key=key)
+        yield "claim", "claim", (first,)
+        yield "ours", "claim", (first,)
+        yield "busy", "claim", (make_ticket(key=key),)
+        yield "mismatch", "claim", (make_ticket(key=key, body=b"other"),)
+        yield "renew", "renew", ([first],)
+        yield "settle", "settle", terms(first, Leave.COMPLETED)
+        yield "replay", "claim", (make_ticket(key=key),)
+        yield "look", "look", (first.id,)
+
+        crashed, released, last = (make_ticket(key=f"{key}-2", lease=lease) for lease in (0, 30, 30))
+        yield "", "claim", (crashed,)
+        yield "takeover", "claim", (released,)
+        yield "late settle", "settle", terms(crashed, Leave.COMPLETED)
+        yield "release", "settle", terms(released, Leave.BOUND, 2)
+        yield "next attempt", "claim", (last,)
+
+        old, new = (make_ticket(key=f"{key}-3", ttl=ttl) for ttl in (0, 60))
+        yield "", "claim", (old,)
+        yield "", "settle", terms(old, Leave.BOUND)
+        yield "new life", "claim", (new,)
+        yield "renew many", "renew", ([last, new],)
+
+    def _play(self, steps: Iterable[Step], call: Callable[[str, Any], Any], trips: Sized) -> dict[str, int]:
+        counted = {}
+        for name, verb, given in steps:
+            before = len(trips)
+            call(verb, given)
+            counted[name] = len(trips) - before
+        return counted

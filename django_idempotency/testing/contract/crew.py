@@ -1,0 +1,194 @@
+"""Many at one moment: threads around one store, and processes that have made the same store for themselves.
+
+    python -m django_idempotency.testing.contract.crew
+
+is such a process. It talks with the one that started it in pickles, on its standard input and output.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, TypeVar
+from uuid import uuid4
+
+from ...core import rules
+from ...core.records import Settlement, Ticket
+from ...errors import LostRace
+from ...stores.base import BaseStore
+
+T = TypeVar("T")
+#: What one of many does. To be pickled for another process: a function of a module, or a `partial` of one.
+Act = Callable[[BaseStore], T]
+
+#: Seconds until we believe that somebody does not come any more.
+PATIENCE = 60
+PROCESSES = 4
+
+
+def claimed(ticket: Ticket, store: BaseStore) -> rules.Verdict:
+    """Claim and read, as the engine does: who lost a race asks once more, and is busy then."""
+    for _ in range(2):
+        try:
+            return rules.read(store.claim(ticket), ticket)
+        except LostRace:
+            continue
+    return rules.Busy(retry_after=1)
+
+
+def settled(ticket: Ticket, settlement: Settlement, store: BaseStore) -> bool:
+    """Settle; who lost a race has settled nothing."""
+    try:
+        return store.settle(ticket, settlement)
+    except LostRace:
+        return False
+
+
+def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], None] = lambda: None) -> list[T]:
+    """Act in as many threads, all connected before, and released at one moment: when `when` returns."""
+    ready, start = threading.Barrier(len(acts) + 1), threading.Barrier(len(acts) + 1)
+
+    def run(act: Act[T]) -> T:
+        try:
+            store.look(uuid4())
+            ready.wait(PATIENCE)
+            start.wait(PATIENCE)
+            return act(store)
+        except BaseException:
+            ready.abort()  # nobody is to wait for us
+            raise
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        running = [pool.submit(run, act) for act in acts]
+        try:
+            ready.wait(PATIENCE)
+            when()
+            start.wait(PATIENCE)
+        except threading.BrokenBarrierError:
+            start.abort()
+        except BaseException:
+            start.abort()
+            raise
+        errors = [error for each in running if (error := each.exception(PATIENCE)) is not None]
+        for error in errors:
+            if not isinstance(error, threading.BrokenBarrierError):
+                raise error
+        return [each.result() for each in running]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What went wrong in another process."""
+
+    traceback: str
+
+
+class Crew:
+    """Processes that wait for something to do. They have this process's environment, settings and import path."""
+
+    def __init__(self, size: int = PROCESSES) -> None:
+        # A store has no verb that closes it for good, so its connections end with the process.
+        command = [sys.executable, "-W", "ignore::ResourceWarning", "-m", __name__]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))}
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)  # noqa: S603
+            for _ in range(size)
+        ]
+
+    def act(self, make: Callable[[], BaseStore], acts: Sequence[Act[T]]) -> list[T]:
+        """Share the acts out, release all at one moment, and return what came of each."""
+        size = len(self._processes)
+        shares = [(process, acts[number::size]) for number, process in enumerate(self._processes) if acts[number::size]]
+        for process, share in shares:
+            _send(process.stdin, (make, share))
+        failed = [said for process, _ in shares if isinstance(said := _receive(process.stdout), Failed)]
+        for process, _ in shares:
+            _send(process.stdin, not failed)
+        results: list[Any] = [None] * len(acts)
+        for number, (process, _) in enumerate(shares):
+            said = _receive(process.stdout)
+            if isinstance(said, Failed):
+                failed.append(said)
+            else:
+                results[number::size] = said
+        assert not failed, "In another process:\n" + "\n".join(each.traceback for each in failed)
+        return results
+
+    def leave(self) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            process.stdout.close()
+        for process in self._processes:
+            process.wait(PATIENCE)
+
+
+def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
+    """Do what comes, until nothing comes any more. Each round: what to do, "ready", "go", what came of it."""
+    while (command := _read(commands)) is not None:
+        ready = False
+
+        def when() -> None:
+            nonlocal ready
+            ready = True
+            _send(answers, None)
+            assert _receive(commands), "others could not begin"
+
+        try:
+            make, acts = pickle.loads(command)  # noqa: S301 - from the process that started us
+            said: Any = together(make(), acts, when=when)
+        except Exception:  # noqa: BLE001 - told to whoever asked
+            said = Failed(traceback.format_exc())
+            if not ready:
+                _send(answers, said)
+                _receive(commands)
+        _send(answers, said)
+
+
+def _send(pipe: IO[bytes] | None, message: Any) -> None:
+    assert pipe is not None
+    packed = pickle.dumps(message)
+    pipe.write(b"%d\n%b" % (len(packed), packed))
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes] | None) -> bytes | None:
+    assert pipe is not None
+    size = pipe.readline()
+    return pipe.read(int(size)) if size else None
+
+
+def _receive(pipe: IO[bytes] | None) -> Any:
+    packed = _read(pipe)
+    if packed is None:
+        raise EOFError("The other process has gone.")
+    return pickle.loads(packed)  # noqa: S301 - from a process of our own
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed here is no answer
+    if os.environ.get("DJANGO_SETTINGS_MODULE"):
+        import django
+
+        django.setup()
+    # By its name, so that what is unpickled here is what was pickled there.
+    crew = import_module("django_idempotency.testing.contract.crew")
+    with answers:
+        crew.serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Many at one moment, from several processes where the store can be reached from there: one runs, nobody fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ...core import rules
+from ...core.records import Guarantee, Status, Ticket
+from ...core.rules import Execute, Leave, Replay
+from ...stores.base import BaseStore
+from ..tickets import make_ticket
+from .base import Contract
+from .crew import Act, Crew, claimed, settled, together
+
+Crowd = Callable[[Any, Sequence[Act[Any]]], list[Any]]
+
+_CREW = pytest.StashKey[Crew]()
+
+
+class Crowds(Contract):
+    """Tests with `claimers`, in processes that `elsewhere` sends to the store, or else in threads."""
+
+    @pytest.fixture
+    def crowd(self, request: pytest.FixtureRequest) -> Crowd:
+        """Return what lets many act at one moment."""
+        if not self.shared:
+            pytest.skip(f"{type(self).__name__}: others do not see what this store writes.")
+
+        def act(store: Any, acts: Sequence[Act[Any]]) -> list[Any]:
+            make = self.elsewhere(store)
+            return together(store, acts) if make is None else crew_of(request.config).act(make, acts)
+
+        return act
+
+    def test_one_key(self, store: BaseStore, crowd: Crowd) -> None:
+        """All claim one key: one runs, the others are busy. Then all read its answer."""
+        for guarantee in self._guarantees(store):
+            key = guarantee.value
+            tickets = [make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)]
+            verdicts = crowd(store, claims(tickets))
+            assert names(verdicts) == {"Execute": 1, "Busy": self.claimers - 1}
+            ((owner, run),) = runners(tickets, verdicts)
+            assert run == Execute(attempt=1)
+            assert self.look(store, owner).owner == owner.owner
+            assert self.settle(store, owner, Leave.COMPLETED, run, self.outcomes[0]) is True
+            verdicts = crowd(store, claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)))
+            assert set(verdicts) == {Replay(outcome=self.outcomes[0], attempt=1)}
+
+    def test_as_many_keys(self, store: BaseStore, crowd: Crowd) -> None:
+        """Each claims a key of its own: all run, and each owns its own."""
+        tickets = [make_ticket(key=f"{number}") for number in range(self.claimers)]
+        assert set(crowd(store, claims(tickets))) == {Execute(attempt=1)}
+        for ticket in tickets:
+            assert self.look(store, ticket).owner == ticket.owner
+
+    def test_takeovers(self, store: BaseStore, crowd: Crowd) -> None:
+        """All find a lapsed lease, a released key, an expired answer: one runs, as the attempt that it is."""
+        terms = {
+            "lapsed": (None, Execute(attempt=2, takeover=True)),
+            "released": (Leave.BOUND, Execute(attempt=2)),
+            "expired": (Leave.COMPLETED, Execute(attempt=1)),
+        }
+        for key, (leave, _) in terms.items():
+            ticket = make_ticket(key=key, lease=5, ttl=50 if key == "expired" else 5000)
+            store.claim(ticket)
+            if leave is not None:
+                self.leave(store, ticket, leave, self.outcomes[0])
+        self.elapse(store, 60)
+        takers = min(self.claimers, 20)
+        for key, (_, expected) in terms.items():
+            tickets = [make_ticket(key=key) for _ in range(takers)]
+            verdicts = crowd(store, claims(tickets))
+            assert names(verdicts) == {"Execute": 1, "Busy": takers - 1}
+            ((owner, run),) = runners(tickets, verdicts)
+            assert (self.look(store, owner).owner, run) == (owner.owner, expected)
+
+    def test_a_settle_races_a_takeover(self, store: BaseStore, crowd: Crowd) -> None:
+        """A late owner settles or releases as its lease is taken: one of both has it, and the record says which."""
+        for number, leave in enumerate((Leave.COMPLETED, Leave.BOUND) * 3):
+            late = make_ticket(key=f"{number}", lease=5)
+            run = self.claim(store, late)
+            self.elapse(store, 6)
+            tickets = [make_ticket(key=f"{number}") for _ in range(7)]
+            acts: list[Act[Any]] = claims(tickets)
+            acts.insert(number, partial(settled, late, self.settlement(late, leave, run, self.outcomes[0])))
+            verdicts = crowd(store, acts)
+            won = verdicts.pop(number)
+            record = self.look(store, late)
+            if won and leave is Leave.COMPLETED:
+                assert (record.status, record.owner, record.attempt) == (Status.COMPLETED, late.owner, 1)
+                assert set(names(verdicts)) <= {"Replay", "Busy"}
+            else:  # taken over, or released and claimed at once
+                ((owner, run),) = runners(tickets, verdicts)
+                assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 2)
+                assert run.attempt == 2
+                if won:
+                    assert run.takeover is False
+
+    def _guarantees(self, store: BaseStore) -> list[Guarantee]:
+        return list(Guarantee) if store.supports_atomic else [Guarantee.LEASE]
+
+
+def crew_of(config: pytest.Config) -> Crew:
+    """Return the processes of this test run: starting them takes longer than what they do."""
+    if _CREW not in config.stash:
+        config.stash[_CREW] = Crew()
+        config.add_cleanup(config.stash[_CREW].leave)
+    return config.stash[_CREW]
+
+
+def claims(tickets: Iterable[Ticket]) -> list[Act[Any]]:
+    return [partial(claimed, ticket) for ticket in tickets]
+
+
+def names(verdicts: Iterable[object]) -> Counter[str]:
+    return Counter(type(verdict).__name__ for verdict in verdicts)
+
+
+def runners(tickets: Sequence[Ticket], verdicts: Sequence[rules.Verdict]) -> list[tuple[Ticket, Execute]]:
+    """Return who may run, and as what."""
+    both = zip(tickets, verdicts, strict=True)
+    return [(ticket, verdict) for ticket, verdict in both if isinstance(verdict, Execute)]

@@ -1,0 +1,160 @@
+"""How work ends: settled with its answer, released, or too late."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from ...core import rules
+from ...core.records import Record, Status
+from ...core.rules import Leave
+from ...stores.base import BaseStore, Intervention
+from ..tickets import make_ticket
+from .base import Contract
+
+
+class Endings(Contract):
+    """Tests of `settle`, and of an operator's `release` and `expire`."""
+
+    def test_outcomes(self, store: BaseStore) -> None:
+        """Every answer comes back as it was, and is never taken for none."""
+        for number, outcome in enumerate(self.outcomes):
+            ticket = make_ticket(key=f"key-{number}")
+            assert self.leave(store, ticket, Leave.COMPLETED, outcome) is True
+            record = store.claim(make_ticket(key=f"key-{number}"))
+            assert (record.status, record.outcome, record.attempt) == (Status.COMPLETED, outcome, 1)
+            assert record.completed_at is not None
+            looked = store.look(ticket.id)
+            assert looked is not None
+            assert looked.outcome == outcome
+
+    def test_completed_stays(self, store: BaseStore) -> None:
+        """A completed record is not taken, however long ago its lease was."""
+        first = make_ticket()
+        self.complete(store, first)
+        self.elapse(store, first.ttl - 100)
+        assert store.claim(make_ticket()).outcome == self.outcomes[0]
+
+    def test_settling_keeps_the_deadline(self, store: BaseStore) -> None:
+        """The expiry is fixed by the claim."""
+        ticket = make_ticket()
+        claimed = store.claim(ticket)
+        self.elapse(store, 10)
+        self.complete(store, ticket)
+        left = (self.look(store, ticket).expires_at - claimed.expires_at).total_seconds()
+        assert abs(left) < 1 or abs(left + 10) < 1  # by whether elapse() moves the clock or the records
+
+    def test_a_response_with_its_own_ttl(self, store: BaseStore) -> None:
+        """A response may live for longer or shorter than its claim said."""
+        for ttl in (60, 1_000_000):
+            ticket = make_ticket(key=f"{ttl}")
+            self.complete(store, ticket, ttl=ttl)
+            record = self.look(store, ticket)
+            assert abs((record.expires_at - record.read_at).total_seconds() - ttl) < 1
+
+    def test_settled_twice(self, store: BaseStore) -> None:
+        """An owner whose first settle was answered by nobody settles again: it was completed when it was."""
+        ticket = make_ticket()
+        run = self.claim(store, ticket)
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        self.elapse(store, 100)
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        record = self.look(store, ticket)
+        assert record.completed_at is not None
+        assert abs((record.read_at - record.completed_at).total_seconds() - 100) < 1
+
+    # --------------------------------------------------------------------------------------------------------- late
+
+    def test_a_late_owner(self, store: BaseStore) -> None:
+        """Who was overtaken settles nothing."""
+        first, second = make_ticket(), make_ticket()
+        run = self.claim(store, first)
+        self.elapse(store, first.lease + 1)
+        assert store.claim(second).owner == second.owner
+        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+            assert self.settle(store, first, leave, run, self.outcomes[0]) is False
+        assert (self.look(store, second).owner, self.look(store, second).status) == (second.owner, Status.RUNNING)
+        assert self.complete(store, second) is True
+        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+            assert self.settle(store, first, leave, run, self.outcomes[1]) is False
+        assert self.look(store, second).outcome == self.outcomes[0]
+
+    def test_late_but_not_overtaken(self, store: BaseStore) -> None:
+        """A lapsed lease that nobody took is still its owner's to settle."""
+        ticket = make_ticket()
+        run = self.claim(store, ticket)
+        self.elapse(store, ticket.lease + 1)
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert self.look(store, ticket).status is Status.COMPLETED
+
+    def test_late_for_a_life(self, store: BaseStore) -> None:
+        """Who comes back after the key has begun anew settles nothing of the new life."""
+        first, second = make_ticket(lease=5, ttl=10), make_ticket(body=b"other")
+        run = self.claim(store, first)
+        self.elapse(store, 11)
+        assert self.claim(store, second).attempt == run.attempt == 1
+        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+            assert self.settle(store, first, leave, run, self.outcomes[0]) is False
+        assert self.look(store, second).owner == second.owner
+
+    # ------------------------------------------------------------------------------------------------------ release
+
+    def test_released(self, store: BaseStore) -> None:
+        """A released key is free at once, for the same request, as the next attempt, and holds no answer."""
+        first, second = make_ticket(), make_ticket()
+        self.leave(store, first, Leave.BOUND)
+        record = self.look(store, first)
+        assert (record.status, record.attempt, record.outcome, record.completed_at) == (Status.FREE, 1, None, None)
+        record = store.claim(second)
+        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
+
+    def test_released_and_bound(self, store: BaseStore) -> None:
+        """After a failure another request under the key is refused, not run."""
+        self.leave(store, make_ticket(), Leave.BOUND)
+        record = store.claim(make_ticket(body=b"other"))
+        assert (record.status, record.digest) == (Status.FREE, make_ticket().digest)
+
+    def test_released_and_unbound(self, store: BaseStore) -> None:
+        """After a refusal a corrected request takes the key, and binds it again."""
+        self.leave(store, make_ticket(), Leave.FREE)
+        corrected = make_ticket(body=b"corrected")
+        record = store.claim(corrected)
+        assert (record.owner, record.attempt, record.digest) == (corrected.owner, 2, corrected.digest)
+
+    # ----------------------------------------------------------------------------------------------- by an operator
+
+    def test_released_by_hand(self, store: BaseStore) -> None:
+        """Not under a live lease; then its answer is forgotten, and whoever owned it settles nothing any more."""
+        ticket, audited = make_ticket(), list[Record]()
+        assert store.release(ticket.id, audit=audited.append) is Intervention.GONE
+        run = self.claim(store, ticket)
+        assert store.release(ticket.id, audit=audited.append) is Intervention.HELD
+        self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+        assert audited == []
+        assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
+        assert [record.outcome for record in audited] == [self.outcomes[0]]
+        assert store.release(ticket.id, audit=audited.append) is Intervention.ALREADY
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+        assert (self.look(store, ticket).status, self.look(store, ticket).outcome) == (Status.FREE, None)
+        assert store.claim(make_ticket()).attempt == 2
+        assert len(audited) == 1
+
+    def test_expired_by_hand(self, store: BaseStore) -> None:
+        """Not under a live lease; then the key begins anew, for any request."""
+        ticket, audited = make_ticket(), list[Record]()
+        assert store.expire(ticket.id, audit=audited.append) is Intervention.GONE
+        run = self.claim(store, ticket)
+        assert store.expire(ticket.id, audit=audited.append) is Intervention.HELD
+        self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+        assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
+        assert len(audited) == 1
+        other = make_ticket(body=b"other")
+        assert rules.read(store.claim(other), other) == rules.Execute(attempt=1)
+
+    def test_what_is_not_there(self, store: BaseStore) -> None:
+        """Nobody has claimed it: there is nothing to settle, to look at, or to change by hand."""
+        ticket = make_ticket()
+        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+            assert self.settle(store, ticket, leave, rules.Execute(attempt=1), self.outcomes[0]) is False
+        assert store.look(ticket.id) is None
+        assert store.look(uuid4()) is None
+        assert store.claim(ticket).attempt == 1

@@ -1,0 +1,92 @@
+"""The guard: what a store holds while the work runs, where it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ...core.records import Guarantee, Status, Ticket
+from ...core.rules import Execute, Leave
+from ...stores.base import BaseStore
+from ..tickets import make_ticket
+from .base import Contract
+
+
+class Guards(Contract):
+    """Tests of `guard`, and of what it means for claims in `atomic`."""
+
+    def test_no_guard_in_lease(self, store: BaseStore) -> None:
+        """A `lease` guard holds nothing, so the work may take as long as it likes."""
+        with store.guard(make_ticket()) as hold:
+            assert (hold.joins, hold.record, hold.doomed()) == (False, None, False)
+
+    def test_after_a_commit(self, store: BaseStore) -> None:
+        """What is to be done after the commit is done once, and at once where nothing holds it up."""
+        calls: list[str] = []
+        if self.shared:
+            store.after_commit(lambda: calls.append("now"))
+            assert calls == ["now"]
+
+    def test_atomic_takeovers_are_the_guards(self, store: BaseStore) -> None:
+        """In `atomic` a claim writes nothing into a record that it meets: the guard's lock decides."""
+        first, second = (make_ticket(guarantee=Guarantee.ATOMIC, lease=1) for _ in range(2))
+        store.claim(first)
+        self.elapse(store, 2)
+        assert store.claim(second).owner == first.owner
+
+    def test_settled_under_guard(self, store: BaseStore) -> None:
+        """The guard hands out our row, locked, and the answer is there when it has ended."""
+        ticket = self._atomic(store)
+        run = self.claim(store, ticket)
+        with store.guard(ticket) as hold:
+            assert hold.record is not None
+            assert (hold.joins, hold.record.owner) == (True, ticket.owner)
+            assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert hold.committed is True
+        assert self.look(store, ticket).outcome == self.outcomes[0]
+
+    def test_given_up_under_guard(self, store: BaseStore) -> None:
+        """What was settled goes with the transaction that gave up."""
+        ticket = self._atomic(store)
+        run = self.claim(store, ticket)
+        with store.guard(ticket) as hold:
+            self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+            hold.give_up()
+            assert hold.doomed() is True
+        assert hold.committed is False
+        assert self.look(store, ticket).status is Status.RUNNING
+
+    def test_a_takeover_under_guard(self, store: BaseStore) -> None:
+        """Who takes over settles what it locked: a new owner, the next attempt, and the late owner is refused."""
+        first = self._atomic(store, lease=0)
+        run = self.claim(store, first)
+        second = make_ticket(guarantee=Guarantee.ATOMIC)
+        takeover = self.claim(store, second)
+        assert takeover == Execute(attempt=2, takeover=True)
+        with store.guard(second, takeover=True) as hold:
+            assert hold.record is not None
+            settlement = self.settlement(second, Leave.COMPLETED, takeover, self.outcomes[0], fence=hold.record)
+            assert store.settle(second, settlement) is True
+        record = self.look(store, second)
+        assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
+        assert self.settle(store, first, Leave.COMPLETED, run, self.outcomes[1]) is False
+
+    def test_the_same_key_under_its_own_guard(self, store: BaseStore) -> None:
+        """A row lock does not stop its own transaction, so the store does. Another key is no matter."""
+        ticket, other = self._atomic(store), make_ticket(key="other", guarantee=Guarantee.ATOMIC)
+        self.claim(store, ticket)
+        with store.guard(ticket):
+            with store.guard(replace(ticket, owner=other.owner), takeover=True) as again:
+                assert (again.joins, again.record) == (True, None)
+            run = self.claim(store, other)
+            with store.guard(other) as inner:
+                assert inner.record is not None
+                assert self.settle(store, other, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert self.look(store, other).outcome == self.outcomes[0]
+
+    def _atomic(self, store: BaseStore, **fields: Any) -> Ticket:
+        if not store.supports_atomic:
+            pytest.skip(f"{type(store).__name__} says that it cannot do `atomic`.")
+        return make_ticket(guarantee=Guarantee.ATOMIC, **fields)

@@ -1,0 +1,248 @@
+"""Random sequences of every verb, on the store and on a memory store side by side: they must not differ in anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from ...core import rules
+from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
+from ...core.rules import Execute, Leave
+from ...stores.base import BaseStore
+from ...stores.memory import MemoryStore
+from ..tickets import NOW, make_ticket
+from .base import Contract, seconds
+
+if TYPE_CHECKING:
+    from hypothesis.stateful import RuleBasedStateMachine
+
+KEYS = ("one", "two")
+#: Deadlines lie halfway between the hours that pass, so that the time which a real store takes never decides.
+HOUR = 3600.0
+LEASES = (0, 0.5 * HOUR, 1.5 * HOUR, 3.5 * HOUR)
+TTLS = (0.5 * HOUR, 2.5 * HOUR, 10.5 * HOUR)
+TOLERANCE = 600.0
+MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at")
+
+
+class Sequences(Contract):
+    """The test that needs hypothesis. `examples` and `steps` say how long it takes."""
+
+    def test_any_sequence(self, store: BaseStore) -> None:
+        """Whatever is asked, in whatever order: the store answers, and remembers, as the memory store does."""
+        pytest.importorskip("hypothesis", reason="Random sequences need hypothesis.")
+        from hypothesis import HealthCheck, Phase, settings
+        from hypothesis.stateful import run_state_machine_as_test
+
+        quick = settings(
+            max_examples=self.examples,
+            stateful_step_count=self.steps,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate, Phase.shrink) if self.shrinks else (Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        )
+        run_state_machine_as_test(machine(self, store), settings=quick)
+
+
+@dataclass
+class Pair:
+    """The store under test and its model, which are asked the same."""
+
+    contract: Contract
+    store: BaseStore
+    now: datetime = NOW
+    owners: set[UUID] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.model = MemoryStore(clock=lambda: self.now)
+        #: Other sequences of this test use other scopes, so the store need not be emptied.
+        self.scope = f"user:{uuid4()}"
+
+    def ticket(self, key: str, **given: Any) -> Ticket:
+        ticket = make_ticket(key=key, scope=self.scope, **given)
+        self.owners.add(ticket.owner)
+        return ticket
+
+    def elapse(self, seconds: float) -> None:
+        self.contract.elapse(self.store, seconds)
+        self.now += timedelta(seconds=seconds)
+
+    def ask(self, verb: str, *given: Any, twin: bool = False, model: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
+        """Ask both the same, or the model as it must be asked, compare, and return both answers."""
+        ask: Callable[..., Any] = async_to_sync(getattr(self.store, f"a{verb}")) if twin else getattr(self.store, verb)
+        found, expected = ask(*given), getattr(self.model, verb)(*(model or given))
+        if isinstance(expected, Record):
+            assert isinstance(found, Record)
+            assert self.shown(found, expected) == self.shown(expected, expected)
+        else:
+            assert found == expected
+        return found, expected
+
+    def compare(self) -> None:
+        for key in KEYS:
+            record_id = self.ticket(key).id
+            found, expected = self.store.look(record_id), self.model.look(record_id)
+            if expected is None or found is None:
+                assert found is expected, f"{key}: there is a record on one side only"
+            else:
+                assert self.shown(found, expected) == self.shown(expected, expected)
+
+    def shown(self, record: Record, model: Record) -> dict[str, Any]:
+        """Return what must be equal: moments as seconds from the store's own now, and as the model's where they are near."""
+        shown = {each.name: getattr(record, each.name) for each in fields(record)}
+        del shown["read_at"], shown["joined"]
+        if record.owner not in self.owners:
+            shown["owner"] = "an operator"
+        for name in MOMENTS:
+            ahead, right = seconds(record, name), seconds(model, name)
+            near = ahead is not None and right is not None and abs(ahead - right) < TOLERANCE
+            shown[name] = right if near else ahead
+        if record.status is not Status.RUNNING:
+            del shown["lease_until"]  # it means nothing any more, and a copy may have an older one
+        return shown
+
+
+@dataclass
+class Run:
+    """A call that may run, or could once; and its record on both sides, whose owner may be a different operator."""
+
+    ticket: Ticket
+    run: Execute
+    found: tuple[Record, Record]
+
+
+def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]:  # noqa: C901 - one function a verb
+    """Return hypothesis's machine over a store."""
+    from hypothesis import strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+    texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
+    outcomes = st.builds(
+        Outcome,
+        status=st.integers(100, 599),
+        headers=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
+        body=st.sampled_from([MISSING, b""])
+        | st.binary(max_size=16)
+        | st.binary(min_size=1, max_size=4).map(lambda part: part * 700),
+    )
+    some_key, some_lease, some_ttl = st.sampled_from(KEYS), st.sampled_from(LEASES), st.sampled_from(TTLS)
+    some_leave = st.sampled_from([Leave.COMPLETED, Leave.COMPLETED, Leave.FREE, Leave.BOUND])
+    latest = st.integers(0, 3)  # counted from the last, which mostly owns its key
+
+    class Lockstep(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair = Pair(contract, store)
+            self.tickets: list[Ticket] = []
+            self.runs: list[Run] = []
+
+        def _claim(self, ticket: Ticket, *, twin: bool) -> None:
+            found = self.pair.ask("claim", ticket, twin=twin)
+            run = rules.read(found[0], ticket)
+            if isinstance(run, Execute):
+                self.runs.append(Run(ticket, run, found))
+
+        @rule(
+            key=some_key, body=st.sampled_from([b"a", b"a", b"b"]), guarantee=st.sampled_from(Guarantee),
+            lease=some_lease, ttl=some_ttl, twin=st.booleans(),
+        )  # fmt: skip
+        def claim(self, **given: Any) -> None:
+            twin = given.pop("twin")
+            ticket = self.pair.ticket(path=f"/{given['ttl']}/", **given)
+            self.tickets.append(ticket)
+            self._claim(ticket, twin=twin)
+
+        @precondition(lambda self: self.tickets)
+        @rule(nth=latest, twin=st.booleans())
+        def claim_again(self, nth: int, twin: bool) -> None:
+            self._claim(_from_the_end(self.tickets, nth), twin=twin)
+
+        @precondition(lambda self: self.tickets)
+        @rule(twin=st.booleans())
+        def crash(self, twin: bool) -> None:
+            """Let the last caller fall silent, and another come with the same request."""
+            silent = self.tickets[-1]
+            self.pair.elapse(4 * HOUR)
+            ticket = replace(silent, owner=self.pair.ticket(silent.key).owner)
+            self.tickets.append(ticket)
+            self._claim(ticket, twin=twin)
+
+        @precondition(lambda self: self.runs)
+        @rule(leave=some_leave, outcome=outcomes, ttl=st.none() | some_ttl, twin=st.booleans())
+        def settle(self, leave: Leave, outcome: Outcome, ttl: float | None, twin: bool) -> None:
+            self._settle(self.runs[-1], leave, outcome, ttl, twin=twin)
+
+        @precondition(lambda self: len(self.runs) > 1)
+        @rule(nth=latest, leave=some_leave, twin=st.booleans())
+        def settle_late(self, nth: int, leave: Leave, twin: bool) -> None:
+            self._settle(_from_the_end(self.runs[:-1], nth), leave, contract.outcomes[0], None, twin=twin)
+
+        def _settle(self, run: Run, leave: Leave, outcome: Outcome, ttl: float | None, *, twin: bool) -> None:
+            terms = [
+                (run.ticket, contract.settlement(run.ticket, leave, run.run, outcome, ttl=ttl, fence=fence))
+                for fence in run.found
+            ]
+            self.pair.ask("settle", *terms[0], twin=twin, model=terms[1])
+
+        @precondition(lambda self: self.tickets)
+        @rule(nths=st.lists(latest, min_size=1, max_size=4, unique=True))
+        def renew(self, nths: list[int]) -> None:
+            self.pair.ask("renew", [_from_the_end(self.tickets, nth) for nth in nths])
+
+        @rule(hours=st.integers(1, 4))
+        def elapse(self, hours: int) -> None:
+            self.pair.elapse(hours * HOUR)
+
+        @rule(event=st.sampled_from(["release", "expire", "purge", "collide", "vanish"]), key=some_key)
+        def interfere(self, event: str, key: str) -> None:
+            getattr(self, f"_{event}")(self.pair.ticket(key, body=b"a"))
+
+        def _release(self, ticket: Ticket) -> None:
+            self._intervene("release", ticket)
+
+        def _expire(self, ticket: Ticket) -> None:
+            self._intervene("expire", ticket)
+
+        def _intervene(self, verb: str, ticket: Ticket) -> None:
+            audited: list[Record] = []
+            found = getattr(store, verb)(ticket.id, audit=audited.append)
+            assert found is getattr(self.pair.model, verb)(ticket.id, audit=audited.append)
+            if audited:
+                found, expected = audited
+                assert self.pair.shown(found, expected) == self.pair.shown(expected, expected)
+
+        def _purge(self, ticket: Ticket) -> None:
+            if not store.expires_natively:
+                store.purge(limit=1000)
+                self.pair.model.purge(limit=1000)
+
+        def _collide(self, ticket: Ticket) -> None:
+            if self.pair.model.look(ticket.id) is not None:
+                self.pair.ask("claim", replace(ticket, scope="another"))
+
+        def _vanish(self, ticket: Ticket) -> None:
+            if contract.defines("vanish"):
+                contract.vanish(store, ticket)
+                self.pair.model._records.pop(ticket.id, None)  # noqa: SLF001 - behind its back
+
+        @invariant()
+        def same(self) -> None:
+            self.pair.compare()
+
+        def teardown(self) -> None:
+            if contract.defines("vanish"):
+                for key in KEYS:
+                    contract.vanish(store, self.pair.ticket(key))
+
+    return Lockstep
+
+
+def _from_the_end(items: list[Any], nth: int) -> Any:
+    return items[-1 - nth % len(items)]

@@ -1,0 +1,125 @@
+"""What goes on beside the work: leases begin anew, and what has expired is deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...core.records import Status
+from ...core.rules import Leave
+from ...stores.base import BaseStore
+from ..tickets import make_ticket
+from .base import Contract
+
+#: What moves with the time, on one side or on both.
+MOMENTS = ("lease_until", "created_at", "expires_at", "read_at")
+
+
+class Upkeep(Contract):
+    """Tests of `renew`, `look` and `purge`."""
+
+    def test_renewed(self, store: BaseStore) -> None:
+        """The leases of several running records begin anew in one call, each with its own length."""
+        tickets = [make_ticket(key="short", lease=30), make_ticket(key="long", lease=300)]
+        for ticket in tickets:
+            store.claim(ticket)
+        self.elapse(store, 20)
+        assert store.renew(tickets) == {ticket.owner for ticket in tickets}
+        for ticket in tickets:
+            record = self.look(store, ticket)
+            assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
+            assert (record.status, record.owner, record.attempt) == (Status.RUNNING, ticket.owner, 1)
+
+    def test_renewing_what_is_not_ours(self, store: BaseStore) -> None:
+        """What was overtaken, settled, released or never claimed is not renewed, and not changed."""
+        overtaken, completed, released, unknown, ours = (make_ticket(key=str(number)) for number in range(5))
+        store.claim(overtaken)
+        self.complete(store, completed)
+        self.leave(store, released, Leave.BOUND)
+        self.elapse(store, overtaken.lease + 1)
+        thief = make_ticket(key=overtaken.key)
+        store.claim(thief)
+        store.claim(ours)
+        assert store.renew([overtaken, completed, released, unknown, ours]) == {ours.owner}
+        assert self.look(store, overtaken).owner == thief.owner
+        assert self.look(store, completed).outcome == self.outcomes[0]
+
+    def test_a_lapsed_lease_that_nobody_took(self, store: BaseStore) -> None:
+        """An owner who was silent for too long, and whom nobody noticed, is still the owner."""
+        ticket = make_ticket()
+        store.claim(ticket)
+        self.elapse(store, ticket.lease + 1)
+        assert store.renew([ticket]) == {ticket.owner}
+        assert store.claim(make_ticket()).owner == ticket.owner
+
+    def test_renewing_beside_its_thief(self, store: BaseStore) -> None:
+        """One process renews the overtaken and the owner of one key in one call: the owner's own lease counts."""
+        stale, thief = make_ticket(lease=30), make_ticket(lease=300)
+        store.claim(stale)
+        self.elapse(store, 31)
+        store.claim(thief)
+        for tickets in ([stale, thief], [thief, stale]):
+            self.elapse(store, 100)
+            assert store.renew(tickets) == {thief.owner}
+            record = self.look(store, thief)
+            assert abs((record.lease_until - record.read_at).total_seconds() - 300) < 1
+
+    def test_renewing_nothing(self, store: BaseStore) -> None:
+        """No lease is none."""
+        assert store.renew([]) == set()
+
+    # --------------------------------------------------------------------------------------------------------- look
+
+    def test_a_look(self, store: BaseStore) -> None:
+        """It shows the record as a claim does, changes nothing, and takes nothing."""
+        ticket = make_ticket(lease=5, ttl=10)
+        claimed = store.claim(ticket)
+        for seconds in (0, 6, 6):  # leased, lapsed, expired
+            self.elapse(store, seconds)
+            looked = store.look(ticket.id)
+            if looked is None:
+                assert store.expires_natively  # deleted, as it says
+                return
+            moved: dict[str, Any] = dict.fromkeys(MOMENTS, claimed.read_at) | {"joined": False}
+            assert replace(looked, **moved) == replace(claimed, **moved)
+            for name in ("lease_until", "expires_at"):
+                length, claimed_length = ((getattr(each, name) - each.created_at) for each in (looked, claimed))
+                assert abs((length - claimed_length).total_seconds()) < 0.1
+
+    # -------------------------------------------------------------------------------------------------------- purge
+
+    def test_purge(self, store: BaseStore) -> None:
+        """What has expired and is leased by nobody goes; what is not, stays."""
+        if store.expires_natively:
+            assert store.purge(limit=100).count == 0
+            return
+        gone = {name: make_ticket(key=name, ttl=50, lease=40) for name in ("completed", "released", "lapsed")}
+        kept = {
+            "leased": make_ticket(key="leased", ttl=50, lease=100),
+            "young": make_ticket(key="young", ttl=100, lease=1),
+        }
+        self.complete(store, gone["completed"])
+        self.leave(store, gone["released"], Leave.FREE)
+        for ticket in (gone["lapsed"], *kept.values()):
+            store.claim(ticket)
+        self.elapse(store, 60)
+        assert store.purge(limit=100).count == len(gone)
+        assert {name: self.look(store, ticket).owner for name, ticket in kept.items()} == {
+            name: ticket.owner for name, ticket in kept.items()
+        }
+        again = {name: store.claim(make_ticket(key=name)) for name in gone}
+        assert {name: record.attempt for name, record in again.items()} == dict.fromkeys(gone, 1)
+
+    def test_purge_in_batches(self, store: BaseStore) -> None:
+        """A batch is bounded, resumes where the last one ended, and says when nothing is left."""
+        if store.expires_natively:
+            assert store.purge(limit=2).count == 0
+            return
+        for number in range(5):
+            store.claim(make_ticket(key=f"key-{number}", ttl=10 + number, lease=1))
+        self.elapse(store, 60)
+        counts, since = [], None
+        for _ in range(4):
+            counts.append((batch := store.purge(limit=2, since=since)).count)
+            since = batch.resume
+        assert (counts, since) == ([2, 2, 1, 0], None)

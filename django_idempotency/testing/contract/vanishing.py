@@ -1,0 +1,106 @@
+"""Records that vanish between two steps: purged, evicted, or deleted by a person."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+from ...core.records import Guarantee
+from ...core.rules import Busy, Execute, Leave, Replay
+from ...stores.base import BaseStore, Intervention
+from ..tickets import make_ticket
+from .base import Contract
+from .crew import claimed, together
+
+
+class Vanishing(Contract):
+    """Tests with `vanish`. Nothing raises, and nothing is written for a record that is gone."""
+
+    def test_vanished_before_the_settle(self, store: BaseStore) -> None:
+        """There is nothing to settle, whichever way; the key is as new."""
+        self.need("vanish")
+        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+            ticket = make_ticket(key=leave.value)
+            run = self.claim(store, ticket)
+            self.vanish(store, ticket)
+            assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
+            assert store.look(ticket.id) is None
+            assert self.claim(store, make_ticket(key=leave.value, body=b"other")) == Execute(attempt=1)
+            assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
+
+    def test_vanished_before_the_renewal(self, store: BaseStore) -> None:
+        """Its lease is not renewed, and the others' are."""
+        self.need("vanish")
+        tickets = [make_ticket(key=f"{number}") for number in range(3)]
+        for ticket in tickets:
+            store.claim(ticket)
+        self.vanish(store, tickets[1])
+        assert store.renew(tickets) == {tickets[0].owner, tickets[2].owner}
+        assert store.renew(tickets[1:2]) == set()
+        assert store.look(tickets[1].id) is None
+
+    def test_vanished_before_the_takeover(self, store: BaseStore) -> None:
+        """A lapsed record, a released one, an answer: whoever comes next is the first."""
+        self.need("vanish")
+        for number, leave in enumerate((None, Leave.BOUND, Leave.COMPLETED)):
+            ticket = make_ticket(key=f"{number}")
+            store.claim(ticket)
+            if leave is not None:
+                self.leave(store, ticket, leave, self.outcomes[0])
+            self.elapse(store, ticket.lease + 1)
+            self.vanish(store, ticket)
+            assert self.claim(store, make_ticket(key=f"{number}", body=b"other")) == Execute(attempt=1)
+
+    def test_vanished_before_the_operator(self, store: BaseStore) -> None:
+        """Somebody has the record on a screen, and it is gone."""
+        self.need("vanish")
+        ticket = make_ticket()
+        self.complete(store, ticket)
+        self.vanish(store, ticket)
+        assert store.release(ticket.id, audit=lambda _: None) is Intervention.GONE
+        assert store.expire(ticket.id, audit=lambda _: None) is Intervention.GONE
+
+    def test_vanished_before_the_guard(self, store: BaseStore) -> None:
+        """There is nothing to hold."""
+        self.need("vanish")
+        if store.supports_atomic:
+            ticket = make_ticket(guarantee=Guarantee.ATOMIC)
+            store.claim(ticket)
+            self.vanish(store, ticket)
+            with store.guard(ticket) as hold:
+                assert (hold.joins, hold.record) == (True, None)
+
+    def test_vanishing_all_the_time(self, store: BaseStore) -> None:
+        """One key is claimed and settled by many while it is deleted again and again: nobody hears of it."""
+        self.need("vanish")
+        if not self.shared:
+            return
+        ticket, claimers = make_ticket(), 4
+        ended = threading.Barrier(claimers + 1)
+
+        def live(store: BaseStore) -> Counter[str]:
+            seen: Counter[str] = Counter()
+            try:
+                for _ in range(10):
+                    mine = make_ticket(lease=0)
+                    verdict = claimed(mine, store)
+                    seen[type(verdict).__name__] += 1
+                    if isinstance(verdict, Execute):
+                        store.renew([mine])
+                        self.settle(store, mine, Leave.COMPLETED, verdict, self.outcomes[0])
+            finally:
+                ended.wait(60)
+            return seen
+
+        def delete(store: BaseStore) -> Counter[str]:
+            while ended.n_waiting < claimers:
+                self.vanish(store, ticket)
+                time.sleep(0.002)
+            ended.wait(60)
+            return Counter()
+
+        seen = sum(together(store, [delete, *[live] * claimers]), Counter[str]())
+        assert set(seen) <= {verdict.__name__ for verdict in (Execute, Replay, Busy)}
+        assert sum(seen.values()) == 10 * claimers
+        assert seen["Execute"] > 0

@@ -1,0 +1,30 @@
+"""How other processes make the stores of these tests. Light to import: it is what they load first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+
+from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.redis import RedisStore
+
+
+def orm_store(database: str) -> BaseStore:
+    """Return the default store, on the test database of that name."""
+    connections.databases["default"]["NAME"] = database
+    return ORMStore()
+
+
+def redis_store(caches: dict[str, Any], options: dict[str, Any]) -> BaseStore:
+    settings.CACHES = caches
+    return RedisStore(**options)
+
+
+def dynamodb_store(endpoint: str, table: str, now: datetime, options: dict[str, Any]) -> BaseStore:
+    from .dynamodb import make_store
+
+    return make_store(endpoint, table=table, clock=lambda: now, **options)

@@ -1,0 +1,140 @@
+"""The contract has teeth: a store that is nearly right does not pass. And it loads nothing that it does not use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_idempotency.core.records import Record, Settlement, Status, Ticket
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing import StoreContract
+from django_idempotency.testing.contract.crew import together
+
+from . import test_memory
+
+
+class Contract(test_memory.TestMemoryStore):
+    """The memory store's, called by hand."""
+
+    __test__ = False
+    examples = 200
+
+
+class Unfenced(MemoryStore):
+    """A late owner settles what another owns."""
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        known = self._records.get(ticket.id)
+        return known is not None and super().settle(ticket, replace(settlement, fence=known.owner))
+
+
+class Greedy(MemoryStore):
+    """Takes a lease that has a moment to go."""
+
+    def claim(self, ticket: Ticket) -> Record:
+        known = self._records.get(ticket.id)
+        if known is not None and known.status is Status.RUNNING:
+            self._records[ticket.id] = replace(known, lease_until=known.lease_until - timedelta(milliseconds=1))
+        return super().claim(ticket)
+
+
+class Truthful(MemoryStore):
+    """Takes an empty body for none."""
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        outcome = settlement.outcome
+        if outcome is not None and outcome.body == b"":
+            settlement = replace(settlement, outcome=replace(outcome, body=b"null"))
+        return super().settle(ticket, settlement)
+
+
+class Generous(MemoryStore):
+    """Renews for whoever asks."""
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        super().renew(tickets)
+        return {ticket.owner for ticket in tickets}
+
+
+class Forgetful(MemoryStore):
+    """Counts attempts from one again."""
+
+    def claim(self, ticket: Ticket) -> Record:
+        return replace(super().claim(ticket), attempt=1)
+
+
+class Racing(MemoryStore):
+    """Looks first and writes later, without a lock."""
+
+    def claim(self, ticket: Ticket) -> Record:
+        known = self._records.pop(ticket.id, None)
+        record = super().claim(ticket)
+        if known is not None:
+            self._records[ticket.id] = known
+        return record
+
+
+@pytest.mark.parametrize(
+    ("store", "test"),
+    [
+        (Unfenced, Contract.test_a_late_owner),
+        (Greedy, Contract.test_at_the_edge),
+        (Truthful, Contract.test_outcomes),
+        (Generous, Contract.test_renewing_what_is_not_ours),
+        (Forgetful, Contract.test_meetings),
+        *((store, Contract.test_any_sequence) for store in (Unfenced, Truthful, Generous, Forgetful)),
+    ],
+)
+def test_a_wrong_store(store: type[MemoryStore], test: Callable[..., None]) -> None:
+    """It is found out by the test that is about it; most by random sequences, too."""
+    with pytest.raises(AssertionError):
+        test(Contract(), store(clock=test_memory.Clock()))
+
+
+def test_a_store_that_races() -> None:
+    """Two owners of one key are two too many."""
+
+    def crowd(store: Any, acts: Any) -> list[Any]:
+        return together(store, acts)
+
+    with pytest.raises(AssertionError):
+        Contract().test_one_key(Racing(), crowd)
+
+
+def test_an_error_elsewhere() -> None:
+    """What goes wrong in a thread is raised, and leaves nobody waiting."""
+
+    def fail(store: object) -> None:
+        raise RuntimeError("as told")
+
+    with pytest.raises(RuntimeError, match="as told"):
+        together(MemoryStore(), [fail, lambda _: None])
+
+
+@pytest.mark.parametrize(
+    ("script", "absent"),
+    [
+        ("import django_idempotency.testing", {"pytest", "hypothesis", "django_idempotency.models"}),
+        ("from django_idempotency.testing import StoreContract", {"hypothesis", "django_idempotency.models"}),
+    ],
+)
+def test_what_it_loads(script: str, absent: set[str]) -> None:
+    """pytest with the contract, hypothesis with its random sequences, the model never."""
+    command = [sys.executable, "-c", f"{script}; import sys; print(*sorted({absent!r} & set(sys.modules)))"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip() == ""
+
+
+def test_its_names() -> None:
+    """One class, under each name that we gave it."""
+    from django_idempotency.testing import contract
+
+    assert contract.StoreContract is StoreContract
+    with pytest.raises(ImportError):
+        from django_idempotency.testing import Nothing  # noqa: F401
