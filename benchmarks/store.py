@@ -156,17 +156,23 @@ def once(store: ORMStore) -> Act:
 
 def size(effort: Effort) -> Section | None:
     """Weigh rows as the store leaves them."""
-    if connection.vendor != "postgresql":
+    if connection.vendor == "sqlite":
         return None
     name, count = "idempotency_bench_size", min(2000, effort.rows)
     with second_table(name) as store:
         for _ in range(count):
             once(store)()
-        heap, indexes = execute("SELECT pg_table_size(%s), pg_indexes_size(%s)", [name, name], fetch=True)
-        tidy(name)
+        if connection.vendor == "postgresql":
+            heap, indexes = execute("SELECT pg_table_size(%s), pg_indexes_size(%s)", [name, name], fetch=True)
+            tidy(name)
+        else:  # its primary key is the table; pages it has taken, filled or not
+            tidy(name)
+            sizes = "SELECT data_length, index_length FROM information_schema.tables WHERE table_name = %s"
+            heap, indexes = execute(sizes, [name], fetch=True)
+    bar = 450 if connection.vendor == "postgresql" else None
     rows = [
         Row(name="table, without the body", values=[heap / count - len(BODY)], unit="B"),
         Row(name="indexes", values=[indexes / count], unit="B"),
-        Row(name="together", values=[(heap + indexes) / count - len(BODY)], unit="B", bar=450),
+        Row(name="together", values=[(heap + indexes) / count - len(BODY)], unit="B", bar=bar),
     ]
     return Section(title=f"Bytes a row beyond the stored body, {count:,} claims settled with 1 kB", rows=rows)
