@@ -38,7 +38,7 @@ class MemoryStore(BaseStore):
                 known = replace(known, read_at=now)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                     return known
-            record = _claimed(ticket, known, now)
+            record = claimed(ticket, known, now)
             self._records[ticket.id] = replace(record, taken=False)
             return record
 
@@ -87,7 +87,8 @@ class MemoryStore(BaseStore):
             return Purged(count=len(dead), resume=dead[-1][0] if dead else None)
 
 
-def _claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
+def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
+    """Return what a claim makes of nothing, or of a takeable record, at the store's `now`."""
     born = rules.born(ticket, now)
     if known is None or (run := rules.succession(known)).new_life:
         return born

@@ -1,0 +1,35 @@
+"""The how-to about a store of one's own is carried out: its files are written, and its tests are run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .pages import DOCS, ROOT, blocks
+
+PAGE = DOCS / "how-to" / "your-own-store.md"
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """Every file of the page, where it says; then pytest, in a project that has nothing else."""
+    for block in blocks(PAGE):
+        first, _, code = block.code.partition("\n")
+        if first.startswith("# ") and first.endswith(".py"):
+            file = tmp_path / first.removeprefix("# ")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(code, encoding="utf-8")
+    assert {file.name for file in tmp_path.rglob("*.py")} == {"file_store.py", "test_file_store.py", "conftest.py"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "DJANGO_SETTINGS_MODULE": "testproject.settings",
+        "DATABASE": "sqlite",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
