@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+import weakref
 from typing import Any
 
 from django.dispatch import Signal
@@ -32,7 +33,13 @@ class Observer:
     """Tells of the events of one request, or of none."""
 
     def __init__(self, request: Any = None) -> None:
-        self.request = request
+        # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
+        self._request = None if request is None else weakref.ref(request)
+
+    @property
+    def request(self) -> Any:
+        """The request, if it lives."""
+        return None if self._request is None else self._request()
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. Neither a receiver nor a log filter that fails changes anything."""

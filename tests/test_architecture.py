@@ -65,7 +65,9 @@ RINGS = {
     "derivation": Ring(3, ("core", "errors", "conf", "engine"), frozenset()),
     # For the tests of others: it may read what it tests, and needs no door.
     "testing": Ring(
-        3, ("core", "errors", "models", "stores", "engine", "testing"), frozenset({"django", "asgiref", "pytest", "hypothesis"})
+        3,
+        ("core", "errors", "models", "stores", "engine", "testing"),
+        frozenset({"django", "asgiref", "pytest", "hypothesis"}),
     ),
 }
 

@@ -6,6 +6,7 @@ A door decides *where* the guard stands. Everything else is here: who is asked, 
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, NoReturn
@@ -129,7 +130,8 @@ class Exchange:
         source: Any,
         may_replay: Callable[[], bool] | None = None,
     ) -> None:
-        self.request = request
+        # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
+        self._request = weakref.ref(request)
         self.policy = policy
         self._may_replay = may_replay
         self._observer = Observer(request)
@@ -186,6 +188,13 @@ class Exchange:
                 raise ScopeRequired
             return None
         return cls(request, policy, key=key, scope=scope, source=source, may_replay=may_replay)
+
+    @property
+    def request(self) -> HttpRequest:
+        """The request, which whoever drives this exchange holds."""
+        request = self._request()
+        assert request is not None
+        return request
 
     @property
     def atomic_alias(self) -> str | None:
@@ -251,6 +260,7 @@ class Exchange:
         self._mark()
 
     def _mark(self) -> None:
+        self._may_replay = None  # it holds the request
         setattr(self.request, _ATTRIBUTE, self)
         self.request.idempotency = self.handle  # type: ignore[attr-defined]
 

@@ -52,11 +52,11 @@ class Migration(migrations.Migration):
                 "verbose_name": "idempotency record",
                 "verbose_name_plural": "idempotency records",
                 "db_table": "django_idempotency_record",
-                "permissions": [
+                "permissions": (
                     ("view_response", "Can see stored response bodies"),
                     ("release_record", "Can release idempotency keys"),
                     ("expire_record", "Can expire idempotency records"),
-                ],
+                ),
                 "default_permissions": ("view",),
             },
         ),

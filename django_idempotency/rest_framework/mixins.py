@@ -68,6 +68,8 @@ class IdempotentViewMixin(Base):
             if guard.exchange is not None:
                 guard.exchange.fail(error, committed=guard.committed())
             raise
+        finally:
+            delattr(self, name)  # the guard leads back to the view
         return response if guard.exchange is None else _settled(self, guard.exchange, response)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

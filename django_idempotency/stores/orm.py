@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -255,7 +256,12 @@ class ORMStore(BaseStore):
         try:
             yield
         except Error as error:
-            raise (LostRace() if faults.lost_race(error) else StoreUnavailable()) from error
+            if not faults.lost_race(error):
+                raise StoreUnavailable from error
+            # Django's database errors hold themselves alive, and in their frames the cursor of a BEGIN that failed. SQLite
+            # would let whoever collects that wait for this connection, which may be waiting for the collector's lock.
+            traceback.clear_frames(error.__traceback__)
+            raise LostRace from error
 
 
 class TransactionHold(Hold):
@@ -264,7 +270,7 @@ class TransactionHold(Hold):
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(joins=True)
         self._connection = connection
-        self._driver = connection.connection
+        self._driver: Any = None
         self._joined = connection.in_atomic_block
         self._deadlocked = False
 
@@ -319,10 +325,14 @@ class TransactionHold(Hold):
             transaction.on_commit(self._mark_committed, using=self._connection.alias)
         # A deadlock is told once, to whoever met it, and the work may swallow it.
         deadlocks = self._connection.vendor != "sqlite"
-        with self._connection.execute_wrapper(self._notice) if deadlocks else nullcontext():
-            yield
-        if self._joined:
-            self.committed = not self.doomed()
+        try:
+            with self._connection.execute_wrapper(self._notice) if deadlocks else nullcontext():
+                yield
+            if self._joined:
+                self.committed = not self.doomed()
+        finally:
+            # Kept in a cycle, it would be freed by a collection in whatever thread, and there wait for SQLite's locks.
+            self._driver = None
 
     def _mark_committed(self) -> None:
         self.committed = True

@@ -30,18 +30,17 @@ class Customer:
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = {**(headers or {}), "X-Customer": "c-1", "Content-Type": "application/json"}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        self._http = httpx.Client(limits=limits, timeout=PATIENCE, trust_env=False, verify=False)
         self._threads = ThreadPoolExecutor(max_workers=64)
 
     def close(self) -> None:
         self._threads.shutdown()
-        self._http.close()
 
     def post(self, server: Server, path: str, key: str, **body: object) -> httpx.Response:
         """Send a charge; `body` says what is different about it."""
         headers = {**self.headers, "Idempotency-Key": key}
-        return self._http.post(server.url + path, json={**CHARGE, **body}, headers=headers)
+        # A client each: a shared one that keeps no connection closes those that others have just begun to use.
+        with httpx.Client(timeout=PATIENCE, trust_env=False, verify=False) as client:
+            return client.post(server.url + path, json={**CHARGE, **body}, headers=headers)
 
     def begin(self, server: Server, path: str, key: str, **body: object) -> Future[httpx.Response]:
         """Send a charge, and do not wait for the answer."""

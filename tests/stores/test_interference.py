@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,11 +12,12 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine import Operation
-from django_idempotency.errors import ConfigurationError, ImplicitCommit, StoreUnavailable
+from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.observing import Observer
 from django_idempotency.signals import claimed
@@ -227,3 +229,22 @@ def test_a_takeover_never_waits_for_long() -> None:
     assert call.open() == Execute(attempt=2, takeover=True)
     call.settle()
     assert Call(make_ticket(), store=store).open() == Replay(outcome=OUTCOME, attempt=2)
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="Elsewhere a locked row is skipped, and no error is met")
+def test_a_lost_race_keeps_no_cursor() -> None:
+    """Not even until garbage is collected: another thread would do that, and wait for our connection meanwhile."""
+    call = Call()
+    call.open()
+    call.work()
+
+    def lose() -> list[object]:
+        with pytest.raises(LostRace) as raised:
+            ORMStore().guard(atomic_ticket(), takeover=True).__enter__()
+        cause = raised.value.__cause__
+        assert cause is not None
+        frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
+        return [value for frame in frames for value in frame.f_locals.values() if isinstance(value, CursorWrapper)]
+
+    assert elsewhere(lose) == []
+    call.settle()
