@@ -55,6 +55,8 @@ class Contract:
     steps: ClassVar[int] = 15
     #: Is the shortest sequence looked for when one fails? It takes minutes: for whoever mends a store.
     shrinks: ClassVar[bool] = False
+    #: Are the random sequences new ones at each run?
+    explores: ClassVar[bool] = False
 
     # -------------------------------------------------------------------------------------------------------- hooks
 

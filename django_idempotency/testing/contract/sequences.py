@@ -32,7 +32,7 @@ MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at")
 
 
 class Sequences(Contract):
-    """The test that needs hypothesis. `examples` and `steps` say how long it takes."""
+    """The test that needs hypothesis. `examples` and `steps` say how long it takes; `explores`: others at each run."""
 
     def test_any_sequence(self, store: BaseStore) -> None:
         """Whatever is asked, in whatever order: the store answers, and remembers, as the memory store does."""
@@ -45,6 +45,7 @@ class Sequences(Contract):
         quick = settings(
             max_examples=self.examples,
             stateful_step_count=self.steps,
+            derandomize=not self.explores,
             deadline=None,
             database=None,
             phases=(Phase.generate, Phase.shrink) if self.shrinks else (Phase.generate,),
@@ -210,6 +211,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
         @rule(nths=st.lists(latest, min_size=1, max_size=4, unique=True))
         def renew(self, nths: list[int]) -> None:
             self.pair.ask("renew", [_from_the_end(self.tickets, nth) for nth in nths])
+            self.pair.bury()
 
         @rule(hours=st.integers(1, 4))
         def elapse(self, hours: int) -> None:
