@@ -12,8 +12,8 @@ from types import CodeType
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.apps import apps
 from django.contrib.auth.decorators import user_passes_test
-from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.utils.decorators import method_decorator
@@ -81,7 +81,11 @@ def _method_wrapper() -> CodeType:
 
 def _mixins_pass(request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     cls = view_class(callback)
-    if cls is None or not issubclass(cls, (PermissionRequiredMixin, UserPassesTestMixin)):
+    if cls is None or not apps.is_installed("django.contrib.auth"):
+        return True
+    from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin  # loads its models
+
+    if not issubclass(cls, (PermissionRequiredMixin, UserPassesTestMixin)):
         return True  # LoginRequiredMixin asks for a user, without whom there is no key
     view: Any = cls(**callback.view_initkwargs)
     view.setup(request, *args, **kwargs)

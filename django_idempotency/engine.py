@@ -78,9 +78,10 @@ class Operation:
             with _waiting() as admitted:
                 for pause, left in _pauses(wait) if admitted else ():
                     began = time.monotonic()
-                    with suppress(StoreUnavailable):  # busy is what was known last
+                    with suppress(StoreUnavailable):
                         self.store.wait(self.ticket, seconds=left)
-                        time.sleep(max(0.0, pause - (time.monotonic() - began)))
+                    time.sleep(max(0.0, pause - (time.monotonic() - began)))
+                    with suppress(StoreUnavailable):  # busy is what was known last
                         verdict = self._try()
                     if not isinstance(verdict, Busy):
                         break

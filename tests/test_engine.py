@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from django_idempotency.core.records import Guarantee, Outcome, Status
+from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
 from django_idempotency.engine import EVENTS, ROUNDS, Operation
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
@@ -275,6 +275,22 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("django_idempotency.engine._waiters", -10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
         assert isinstance(opening(call), Busy)
+
+
+def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that fails at once is followed by the pause all the same."""
+    monkeypatch.setattr("django_idempotency.engine._waiters", -10)
+    store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
+    waits: list[float] = []
+
+    def wait(ticket: Ticket, *, seconds: float) -> None:
+        waits.append(seconds)
+        raise StoreUnavailable
+
+    monkeypatch.setattr(store, "wait", wait)
+    call, _ = operation(store, lease=True)
+    assert isinstance(call.open(wait=0.3), Busy)
+    assert len(waits) < 10
 
 
 def test_a_takeover_by_claim_is_told() -> None:

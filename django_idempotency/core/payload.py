@@ -20,7 +20,7 @@ from .records import MISSING, Guarantee, Missing, Outcome, Record, Status, Ticke
 
 VERSION = 1
 SEAL = 32
-#: Bodies longer than this are deflated, if that makes them shorter (bytes).
+#: Bodies longer than this, and within what is inflated, are deflated if that makes them shorter (bytes).
 DEFLATE_ABOVE = 1024
 #: The longest body that is inflated (bytes).
 INFLATE_LIMIT = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
     if not isinstance(outcome.body, Missing):
         flags, body = _BODY, outcome.body
     size = len(body)
-    if size > DEFLATE_ABOVE and len(deflated := zlib.compress(body, 1)) < size:
+    if DEFLATE_ABOVE < size <= INFLATE_LIMIT and len(deflated := zlib.compress(body, 1)) < size:
         flags, body = flags | _DEFLATED, deflated
     return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
 

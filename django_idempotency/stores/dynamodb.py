@@ -167,10 +167,17 @@ class DynamoDBStore(BaseStore):
             if FAILED not in reasons:
                 break  # another write stands in the way of one of them: let it hold up that one only
             tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
+        delayed: LostRace | None = None
         for ticket in tickets:
-            renewed, _ = self.client.write("update_item", **self._renewal(ticket))
-            if renewed:
-                yield ticket.owner
+            try:
+                renewed, _ = self.client.write("update_item", **self._renewal(ticket))
+            except LostRace as error:
+                delayed = error
+            else:
+                if renewed:
+                    yield ticket.owner
+        if delayed is not None:
+            raise delayed
 
     def _renewal(self, ticket: Ticket) -> dict[str, Any]:
         until = self._clock() + timedelta(seconds=ticket.lease)

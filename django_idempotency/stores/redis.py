@@ -99,7 +99,7 @@ class RedisStore(BaseStore):
         head, digest = payload.pack_head(Status.RUNNING, ticket.owner, 1), payload.pack_digest(ticket.digest)
         seal = sealing.seal(payload.signed(ticket.id, head, digest, b""))
         given = payload.pack_spans(ticket.lease, ticket.ttl) + seal + head + digest + payload.pack_life(ticket)
-        now, found = payload.clocked((yield Call(CLAIM, name, (given,), durable=True)))
+        now, found = payload.clocked((yield Call(CLAIM, name, (given,), wrote=_inserted)))
         if not found:
             return rules.born(ticket, now)
         record = sealing.opened(found, ticket.id, now)
@@ -142,7 +142,7 @@ class RedisStore(BaseStore):
         seal = sealing.seal(payload.signed(ticket.id, head, packed, outcome))
         given = payload.pack_spans(lease, ttl) + seal + head + packed
         kept = payload.pack_life(ticket) if life else b""
-        return Call(CHANGE, name, (seen, given, kept, outcome), durable=True)
+        return Call(CHANGE, name, (seen, given, kept, outcome), wrote=_changed)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         calls = [
@@ -209,6 +209,14 @@ class RedisStore(BaseStore):
                 reply = await self._client.aask(talk.send(reply))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+
+def _inserted(answer: Any) -> bool:
+    return not payload.clocked(answer)[1]  # otherwise it is what was there
+
+
+def _changed(answer: Any) -> bool:
+    return answer is not None
 
 
 def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,12 +33,12 @@ def script(name: str) -> Script:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A script to run on one key. `durable`: only once enough replicas have it."""
+    """A script to run on one key. `wrote`: which answers mean that it wrote, and count once enough replicas have that."""
 
     script: Script
     name: str
     arguments: tuple[bytes | str, ...] = ()
-    durable: bool = False
+    wrote: Callable[[Any], bool] | None = None
 
     def command(self, *, whole: bool) -> tuple[bytes | str | int, ...]:
         """Return it by the script's hash, or by its text, which the server then remembers again."""
@@ -108,29 +108,29 @@ class RedisClient:
 
     def _send(self, call: Call, *, whole: bool) -> Any:
         command = call.command(whole=whole)
-        if not (call.durable and self._min_replicas):
+        if call.wrote is None or not self._min_replicas:
             return self._sync.execute_command(*command)
         pipeline = self._sync.pipeline(transaction=False)
         pipeline.execute_command(*command)
         pipeline.execute_command("WAIT", self._min_replicas, self._patience)
-        return self._replicated(*pipeline.execute())
+        return self._replicated(call.wrote, *pipeline.execute())
 
     async def _asend(self, client: Any, call: Call, *, whole: bool) -> Any:
         command = call.command(whole=whole)
-        if not (call.durable and self._min_replicas):
+        if call.wrote is None or not self._min_replicas:
             return await client.execute_command(*command)
         pipeline = client.pipeline(transaction=False)
         pipeline.execute_command(*command)
         pipeline.execute_command("WAIT", self._min_replicas, self._patience)
-        return self._replicated(*await pipeline.execute())
+        return self._replicated(call.wrote, *await pipeline.execute())
 
     @property
     def _patience(self) -> int:
         """Milliseconds that WAIT waits: half of what an answer may take, since a server ends waits ten times a second."""
         return max(1, int(self._timeout * 500))
 
-    def _replicated(self, reply: Any, replicas: int) -> Any:
-        if replicas < self._min_replicas:
+    def _replicated(self, wrote: Callable[[Any], bool], reply: Any, replicas: int) -> Any:
+        if replicas < self._min_replicas and wrote(reply):
             raise NotReplicated(
                 f"Only {replicas} of {self._min_replicas} replicas have the record. Send the request again."
             )
@@ -165,6 +165,14 @@ class RedisClient:
             "SOCKET_CONNECT_TIMEOUT": self._timeout,
             "CONNECTION_POOL_KWARGS": {**theirs._options.get("CONNECTION_POOL_KWARGS", {}), "retry": retry},  # noqa: SLF001
         }
+        if sentinels := options.get("SENTINELS"):  # all of them are asked in the time of one
+            patience = self._timeout / len(sentinels)
+            options["SENTINEL_KWARGS"] = {
+                **(options.get("SENTINEL_KWARGS") or {}),
+                "socket_timeout": patience,
+                "socket_connect_timeout": patience,
+                "retry": Retry(NoBackoff(), 0),
+            }
         factory = type(theirs.connection_factory)(options)
         factory._pools = {}  # noqa: SLF001 - django-redis keeps one pool a URL, whatever its timeouts
         if isinstance(factory.pool_cls, type) and issubclass(factory.pool_cls, BlockingConnectionPool):
@@ -176,14 +184,17 @@ class RedisClient:
         loop = asyncio.get_running_loop()
         kept = self._of_loop.get(loop)
         if kept is None:
+            for ended in [other for other in list(self._of_loop) if other.is_closed()]:
+                self._of_loop.pop(ended, None)  # its client leads back to it, so nothing else would let it go
             kept = self._of_loop[loop] = _Kept(self._new_async())
             await kept.begin()
         return kept.client
 
     def _new_async(self) -> Any:
-        from redis.asyncio import ConnectionPool, Redis
+        from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
+        from redis.connection import BlockingConnectionPool as OfThreads
         from redis.exceptions import ConnectionError as Disconnected
         from redis.sentinel import SentinelConnectionPool
 
@@ -199,6 +210,10 @@ class RedisClient:
             "socket_connect_timeout": self._timeout,
             "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         }
+        if issubclass(factory.pool_cls, OfThreads):
+            return Redis(
+                connection_pool=BlockingConnectionPool.from_url(given.pop("url"), timeout=self._timeout, **given)
+            )
         return Redis(connection_pool=ConnectionPool.from_url(given.pop("url"), **given))
 
 
@@ -230,9 +245,9 @@ def _expect_no_script(error: Exception) -> None:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    from redis.exceptions import RedisError
+    from redis.exceptions import RedisClusterException, RedisError
 
     try:
         yield
-    except (RedisError, OSError) as error:
+    except (RedisError, RedisClusterException, OSError) as error:
         raise StoreUnavailable from error

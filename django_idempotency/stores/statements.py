@@ -211,6 +211,9 @@ class Statements:
         assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
         fenced = ("owner", "status", "attempt") if compare else ("owner",)
         fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)
+        if compare:  # and its owner has not renewed its lease since it was seen
+            running = f"{self._quote('status')} = {Status.RUNNING.value}"
+            fence += f" AND NOT ({running} AND {self._quote('lease_until')} > {self.dialect.clock})"
         tail = self.dialect.update_tail if alone else ""
         return f"{self.dialect.update_head}UPDATE {self._table} SET {assignments}{tail} {self._where_id} AND {fence}"
 

@@ -217,6 +217,16 @@ def test_renewing_beside_a_locked_row() -> None:
     assert row(free).lease_until > before["free"]
 
 
+def test_a_lease_that_was_renewed_meanwhile() -> None:
+    """Whoever saw it lapse takes it only if it still has."""
+    store, ticket = ORMStore(), make_ticket(lease=0)
+    seen = store.claim(ticket)
+    taking = store._statements.take(make_ticket(), seen, attempt=2, new_life=False, joined=False)
+    assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
+    assert store._write(connection, taking) == 0
+    assert row(ticket).owner == ticket.owner
+
+
 @not_sqlite
 def test_a_takeover_never_waits_for_long() -> None:
     """A lapsed lease whose row is in somebody's transaction is busy within a second or two."""

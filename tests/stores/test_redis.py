@@ -306,6 +306,46 @@ def test_pools(store: RedisStore, settings: Settings, pool: str) -> None:
     assert async_to_sync(pooled.aclaim)(make_ticket()).status is Status.RUNNING
 
 
+def test_a_pool_that_blocks(store: RedisStore, settings: Settings) -> None:
+    """More claims than connections wait for one, async as sync."""
+    settings.CACHES = {
+        "pooled": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": REDIS,
+            "OPTIONS": {
+                "CONNECTION_POOL_CLASS": "redis.connection.BlockingConnectionPool",
+                "CONNECTION_POOL_KWARGS": {"max_connections": 3},
+            },
+        }
+    }
+    pooled = RedisStore(cache="pooled", prefix=store.prefix, timeout=5)
+
+    async def claims() -> list[Any]:
+        return await asyncio.gather(*(pooled.aclaim(make_ticket(key=str(number))) for number in range(20)))
+
+    assert [record.attempt for record in asyncio.run(claims())] == [1] * 20
+
+
+def test_loops_that_ended_are_forgotten(store: RedisStore) -> None:
+    """Async views under WSGI have an event loop each."""
+    for number in range(10):
+        async_to_sync(store.aclaim)(make_ticket(key=str(number)))
+    assert len(store._client._of_loop) <= 2
+
+
+def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
+    """Whoever saw it lapse takes it only if it still has."""
+    ticket = make_ticket(lease=0)
+    record = store.claim(ticket)
+    seen = payload.pack_head(record.status, record.owner, record.attempt)
+    thief = make_ticket()
+    terms: Any = {"status": Status.RUNNING, "attempt": 2, "digest": thief.digest, "life": False}
+    taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60)
+    assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
+    assert store._client.ask(taking) is None
+    assert store.claim(make_ticket()).owner == ticket.owner
+
+
 def test_a_loop_closes_its_connections(store: RedisStore) -> None:
     """Each event loop has a client of its own, which ends with it: nothing is left open, in an ASGI server or a test."""
     clients = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from django.urls import path
 from pytest_django import Settings
 
 from django_idempotency import idempotent
-from django_idempotency.core.records import Status
+from django_idempotency.core.records import Outcome, Settlement, Status
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing.tickets import make_ticket
@@ -179,12 +180,45 @@ def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> No
     assert (send("/closed/")["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
 
 
+def assert_answered_all_the_same() -> None:
+    """What is read needs no replica: only what is written waits for one."""
+    done = make_ticket(key="done")
+    alone, safe = RedisStore(cache="redis"), RedisStore(cache="redis", min_replicas=1)
+    alone.claim(done)
+    settled = Settlement(
+        status=Status.COMPLETED, fence=done.owner, attempt=1, digest=done.digest, outcome=Outcome(status=201)
+    )
+    assert alone.settle(done, settled)
+    for verb in (safe.claim, async_to_sync(safe.aclaim)):
+        assert verb(make_ticket(key="done")).status is Status.COMPLETED
+
+
+def test_silent_sentinels(settings: Settings) -> None:
+    """They are asked in the time that a server has, and not in that of redis-py's own retries."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        settings.CACHES = {
+            "redis": {
+                "BACKEND": "django_redis.cache.RedisCache",
+                "LOCATION": "redis://mymaster/0",
+                "OPTIONS": {
+                    "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
+                    "SENTINELS": [one.getsockname(), other.getsockname()],
+                },
+            }
+        }
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            RedisStore(cache="redis").claim(make_ticket())
+        assert time.monotonic() - began < 5  # one is promised; it was 30
+
+
 def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> None:
     """With `min_replicas` a claim that no replica has is refused, and leaves the key free."""
     store = RedisStore(cache="redis", min_replicas=1)
     for verb in (store.claim, async_to_sync(store.aclaim)):
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             verb(make_ticket())
+    assert_answered_all_the_same()
     left = RedisStore(cache="redis").look(make_ticket().id)
     assert left is not None
     assert left.status is Status.FREE

@@ -11,6 +11,8 @@ local now = time[1] * 1000000 + time[2]
 local clock, given = struct.pack('>d', now), ARGV[2]
 local lease, retention = struct.unpack('>dd', given)
 local lease_until, completed_at, expires_at = struct.unpack('>ddd', string.sub(old, 55, 78))
+-- Taken over, unless its owner has renewed its lease since it was seen.
+if #ARGV[1] ~= 16 and string.byte(old, 34) == 1 and lease_until > now then return false end
 local created, life = string.sub(old, 112, 119), ARGV[3]
 if life == '' then
     life = string.sub(old, 120, 121 + struct.unpack('>I2', string.sub(old, 120, 121)))
