@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from enum import Enum
 from typing import ClassVar
 from uuid import UUID, uuid4
@@ -48,6 +48,11 @@ class Purged:
 
     count: int
     resume: datetime | None
+
+
+def utcnow() -> datetime:
+    """Return the host's clock."""
+    return datetime.now(timezone.utc)
 
 
 #: Called with the record as it stood before an operator's change: to write an audit.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from ..core import payload, rules
 from ..core.records import Guarantee, Record, Settlement, Status, Ticket
 from ..errors import LostRace, StoreUnavailable
-from .base import BaseStore, Purged
+from .base import BaseStore, Purged, utcnow
 from .dynamodb_client import FAILED, DynamoDBClient
 from .dynamodb_items import Schema, deleted_at
 
@@ -26,11 +26,6 @@ TOGETHER = 100
 _LIFE = ("created_at", "guarantee", "secret_id", "method", "path")
 #: What a takeover compares. The deadline is among them: an owner who renews at the last moment keeps the record.
 _SEEN = ("owner", "status", "attempt", "lease_until")
-
-
-def utcnow() -> datetime:
-    """Return the host's clock."""
-    return datetime.now(timezone.utc)
 
 
 class DynamoDBStore(BaseStore):

@@ -5,17 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from .base import BaseStore, Purged
-
-
-def utcnow() -> datetime:
-    """Return the host's clock."""
-    return datetime.now(timezone.utc)
+from .base import BaseStore, Purged, utcnow
 
 
 class MemoryStore(BaseStore):

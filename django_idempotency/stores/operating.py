@@ -21,6 +21,7 @@ from ..models import IdempotencyRecord, InstantField
 from .base import Audit, Intervention
 from .dialects import dialect
 from .purging import due
+from .statements import UNANSWERED
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,10 +33,7 @@ def release(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response, so that the next request runs the work again. Its fingerprint binds as before."""
 
     def change(record: Record) -> dict[str, Any] | None:
-        if rules.released(record) is None:
-            return None
-        cleared = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
-        return {"status": Status.FREE.value, **cleared}
+        return None if rules.released(record) is None else {"status": Status.FREE.value, **UNANSWERED}
 
     return _intervene(store, record_id, change, audit)
 

@@ -23,7 +23,7 @@ _FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 _NAMES = (*(field.name for field in _FIELDS), "read_at")
 
 #: What a record says that has no answer.
-_UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
+UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
 
 
 class Statements:
@@ -138,16 +138,16 @@ class Statements:
         values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), attempt, ticket.digest]
         values += [delay(ticket.lease), delay(ticket.ttl)]
         if new_life:
-            columns += _UNANSWERED
-            values += _UNANSWERED.values()
+            columns += UNANSWERED
+            values += UNANSWERED.values()
         return self._bind(ticket, columns, values, new_life, (seen.owner, seen.status, seen.attempt), alone=not joined)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
-        columns = ["status", "owner", "attempt", "digest", *_UNANSWERED]
+        columns = ["status", "owner", "attempt", "digest", *UNANSWERED]
         values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
         if outcome is None:
-            values += _UNANSWERED.values()
+            values += UNANSWERED.values()
         else:
             body = None if outcome.body is MISSING else outcome.body
             values += [outcome.status, json.dumps(outcome.headers), body]  # completed_at is the clock
