@@ -23,6 +23,7 @@ settings.configure(
     INSTALLED_APPS=[
         *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages", "sessions")),
         "django_idempotency",
+        "django_idempotency.outbox",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     SECRET_KEY="nobody's",

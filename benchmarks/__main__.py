@@ -1,6 +1,6 @@
 """Measure every store whose server can be reached, and print tables of ratios.
 
-    python -m benchmarks [--databases sqlite postgresql mariadb] [--stores memory redis dynamodb]
+    python -m benchmarks [--databases sqlite postgresql mariadb] [--stores memory functions redis dynamodb]
                          [--rounds 9] [--rows 100000] [--full]
 
 Times are never judged by a test: a missed bar is shown, and the command ends with 0. It ends with 1 when something
@@ -16,8 +16,8 @@ import subprocess
 import sys
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
-#: What needs no database: its own process measures them all.
-STORES = ("memory", "redis", "dynamodb")
+#: What needs no database, guarded functions among it: its own process measures them all.
+STORES = ("memory", "functions", "redis", "dynamodb")
 
 
 def options(arguments: list[str]) -> argparse.Namespace:

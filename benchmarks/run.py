@@ -35,11 +35,19 @@ def run(effort: Effort) -> int:
 def run_stores(chosen: Sequence[str], effort: Effort) -> int:
     """Print a table a store that is no database's. What is missing is said to be so."""
     begin()
-    from . import dynamodb_store, local, redis_store  # they load models
+    from . import dynamodb_store, functions, local, redis_store  # they load models
 
     if "memory" in chosen:
         print(f"\n{heading('MemoryStore', 'trips')}")
         print(local.memory(effort))
+    if "functions" in chosen:
+        if lacking := functions.missing():
+            print(f"\n{heading(f'Functions: NOT COMPARED, {lacking} not installed', 'trips')}")
+        else:
+            print(f"\n{heading(f'Functions on MemoryStore, {functions.about()}', 'trips')}")
+            with functions.in_memory():
+                for section in functions.sections(effort):
+                    print(section)
     if "redis" in chosen:
         with redis_store.opened() as redis:
             print(f"\n{heading(f'RedisStore, Redis {redis.about}', 'trips')}")

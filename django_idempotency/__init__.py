@@ -3,7 +3,19 @@
 Importing this loads no model and no driver.
 """
 
+from .batches import aprocess_batch, process_batch
 from .core.policy import Policy
 from .decorators import idempotency_exempt, idempotent
+from .functions import current_operation, deadline, derive_key, idempotent_function
 
-__all__ = ["Policy", "idempotency_exempt", "idempotent"]
+__all__ = [
+    "Policy",
+    "aprocess_batch",
+    "current_operation",
+    "deadline",
+    "derive_key",
+    "idempotency_exempt",
+    "idempotent",
+    "idempotent_function",
+    "process_batch",
+]

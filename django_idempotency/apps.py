@@ -1,11 +1,14 @@
 """The app."""
 
 from django.apps import AppConfig
+from django.db import connections
 from django.utils.translation import gettext_lazy as _
+
+from . import heartbeat
 
 
 class IdempotencyConfig(AppConfig):
-    """Registers the system checks."""
+    """Registers the system checks, and gives back the connections of our own threads."""
 
     name = "django_idempotency"
     verbose_name = _("Idempotency")
@@ -15,3 +18,4 @@ class IdempotencyConfig(AppConfig):
         from .checks import register  # not above: imports stores, and DRF's door where a project has it
 
         register()
+        heartbeat.closing = connections.close_all

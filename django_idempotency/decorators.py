@@ -11,14 +11,16 @@ from typing import Any, TypeVar
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
+from django.utils.decorators import classonlymethod
 from django.views import View
 
 from . import conf
 from .core.policy import Policy
 from .core.records import Guarantee
 from .http.running import arun, run
+from .http.selection import compile_expressions
 from .marks import EXEMPT, POLICY, UNSAFE_HANDLERS
-from .transactions import atomic_requests, declared_non_atomic, leave_atomic_requests
+from .transactions import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -37,6 +39,7 @@ def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]:
     `ImproperlyConfigured` where it cannot keep what it promises.
     """
     policy = Policy(**fields)
+    compile_expressions(policy)
 
     def decorate(view: Any) -> Any:
         if inspect.isclass(view):
@@ -91,7 +94,8 @@ def _guarded(view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any]
 
             return run_inside(source, policy, call)
         # Asked now, since a @non_atomic_requests may stand above us.
-        return run(source, policy, call, source=source, declared=declared_non_atomic(on or guarded))
+        declared = declared_non_atomic(guarded) if on is None else declared_non_atomic(on) | declared_for(source)
+        return run(source, policy, call, source=source, declared=declared)
 
     setattr(guarded, POLICY, policy)
     return leave_atomic_requests(guarded)
@@ -166,18 +170,43 @@ def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
 
 def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     """Guard a class's handlers, so that its mixins (LoginRequiredMixin) come first, and leave ATOMIC_REQUESTS."""
-    dispatch = cls.dispatch
+    dispatch = _next(cls, "dispatch")
     declared = declared_non_atomic(dispatch)
     for name in names:
         _refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
-        setattr(cls, name, _guarded(getattr(cls, name), policy, on=dispatch))
+        setattr(cls, name, _guarded(_next(cls, name), policy, on=dispatch))
     if any(iscoroutinefunction(getattr(cls, name)) for name in names):
         return  # Django itself refuses ATOMIC_REQUESTS for async views
 
     @functools.wraps(dispatch)
     def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         handler = getattr(self, (request.method or "").lower(), None)
-        with nullcontext() if hasattr(handler, POLICY) else atomic_requests(declared):
+        with nullcontext() if hasattr(handler, POLICY) else atomic_requests(declared | declared_for(request)):
             return dispatch(self, request, *args, **kwargs)
 
-    cls.dispatch = leave_atomic_requests(leaving)
+    as_view = _next(cls, "as_view")
+
+    @functools.wraps(as_view)
+    def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
+        # Not on dispatch, whose mark all views of the class would share, with what non_atomic_requests() adds to one.
+        return leave_atomic_requests(as_view(klass, *args, **kwargs))
+
+    cls.dispatch = leaving
+    cls.as_view = classonlymethod(leaving_view)
+
+
+def _next(cls: type[Any], name: str) -> Callable[..., Any]:
+    """Return a class's method to wrap.
+
+    What it inherits is looked up at each call: a subclass may have put a mixin (LoginRequiredMixin) between the two.
+    """
+    found = getattr(cls, name)
+    function: Callable[..., Any] = getattr(found, "__func__", found)  # as_view's
+    if name in vars(cls):
+        return function
+
+    @functools.wraps(function)
+    def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(cls, self), name)(*args, **kwargs)
+
+    return markcoroutinefunction(inherited) if iscoroutinefunction(function) else inherited

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Protocol
 
 from .core import rules
-from .core.records import Outcome, Record, Settlement, Ticket
+from .core.records import Guarantee, Outcome, Record, Settlement, Ticket, changed
 from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
 from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from .finishing import to_the_end
+from .forking import begins_anew
 from .heartbeat import heartbeat
 from .stores.base import BaseStore, Hold
 
@@ -23,6 +25,8 @@ PAUSE, LONGEST_PAUSE = 0.05, 0.5
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
 ROUNDS = 2
+#: Seconds: a lease is never none, or the host's deadline would be read as a crash.
+LEAST_LEASE = 0.001
 
 
 class Observer(Protocol):
@@ -41,7 +45,16 @@ class Operation:
     It lives in one thread (or task), and serves one call.
     """
 
-    def __init__(self, store: BaseStore, ticket: Ticket, observer: Observer, *, hold_failures: bool = False) -> None:
+    def __init__(
+        self,
+        store: BaseStore,
+        ticket: Ticket,
+        observer: Observer,
+        *,
+        hold_failures: bool = False,
+        renews: bool = True,
+        left: Callable[[], float | None] | None = None,
+    ) -> None:
         self.store = store
         self.ticket = ticket
         self.run: Execute | None = None
@@ -49,12 +62,18 @@ class Operation:
         self.record: Record | None = None
         self._tell = observer
         self._hold_failures = hold_failures
+        #: Does the heartbeat renew its lease? Not where the host stops when the lease ends.
+        self._renews = renews
+        #: Seconds until the host stops, and with it the lease.
+        self._left = left
         self._hold = Hold()
         #: Why the record is no longer ours although the work still runs; `lease` only.
         self.lost: Exception | None = None
         #: The guard, while it is open.
         self._guard: ExitStack | None = None
         self._opened_at = 0.0
+        #: Has a claim of ours got no answer, so that it may have been carried out?
+        self._unanswered = False
 
     @property
     def attempt(self) -> int:
@@ -67,22 +86,25 @@ class Operation:
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def open(self, *, wait: float = 0.0) -> Verdict:
+    def open(self, *, wait: float = 0.0, waiters: int = 0) -> Verdict:
         """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
 
         Raises `StoreUnavailable`; nothing has run then. A busy record is waited for up to `wait` seconds, unless a
-        quarter of the process's threads wait already.
+        quarter of the process's threads wait already. `waiters` may do so however few threads there are.
         """
         verdict = self._try()
         if isinstance(verdict, Busy) and wait > 0:
-            with _waiting() as admitted:
+            with _waiters.one_more(least=waiters) as admitted:
                 for pause, left in _pauses(wait) if admitted else ():
                     began = time.monotonic()
                     with suppress(StoreUnavailable):
                         self.store.wait(self.ticket, seconds=left)
                     time.sleep(max(0.0, pause - (time.monotonic() - began)))
-                    with suppress(StoreUnavailable):  # busy is what was known last
+                    self._shorten()
+                    try:
                         verdict = self._try()
+                    except StoreUnavailable:  # busy is what was known last
+                        self._unanswered = True
                     if not isinstance(verdict, Busy):
                         break
         try:
@@ -93,27 +115,35 @@ class Operation:
         return verdict
 
     async def aopen(self, *, wait: float = 0.0) -> Verdict:
-        """See open(). Waiting holds no thread."""
-        verdict = await self._atry()
-        for pause, _ in _pauses(wait) if isinstance(verdict, Busy) else ():
-            await asyncio.sleep(pause)
-            with suppress(StoreUnavailable):
-                verdict = await self._atry()
-            if not isinstance(verdict, Busy):
-                break
+        """See open(). Waiting holds no thread. Whoever cancels it leaves the key as it was: nothing has run."""
         try:
+            verdict = await to_the_end(self._atry())
+            for pause, _ in _pauses(wait) if isinstance(verdict, Busy) else ():
+                await asyncio.sleep(pause)
+                self._shorten()
+                try:
+                    verdict = await to_the_end(self._atry())
+                except StoreUnavailable:
+                    self._unanswered = True
+                if not isinstance(verdict, Busy):
+                    break
             await self._atell(self._opened(verdict))
         except BaseException:
-            await self.aabandon()
+            await to_the_end(self.aabandon())
             raise
         return verdict
+
+    def _shorten(self) -> None:
+        """Let a lease end when the host stops, also where the claim had to wait."""
+        if self._left is not None and not self._renews and (left := self._left()) is not None:
+            self.ticket = changed(self.ticket, lease=max(left, LEAST_LEASE))
 
     def _try(self) -> Verdict:
         for _ in range(ROUNDS):
             try:
                 self.record = self.store.claim(self.ticket)
-                verdict = rules.read(self.record, self.ticket)
-                if not isinstance(verdict, Execute):
+                verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
+                if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
                     return verdict
                 if (held := self._enter_guard(verdict)) is not None:
                     return held
@@ -125,7 +155,10 @@ class Operation:
         for _ in range(ROUNDS):
             with suppress(LostRace):
                 self.record = await self.store.aclaim(self.ticket)
-                return rules.read(self.record, self.ticket)
+                verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
+                if isinstance(verdict, Execute):
+                    self._begin(verdict)  # now, since who is cancelled hears of no verdict
+                return verdict
         return Busy(retry_after=1)
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
@@ -150,12 +183,15 @@ class Operation:
     def _opened(self, verdict: Verdict) -> str:
         """Take note of a verdict, and say which event it is. A claim that no other thread sees is not renewed by one."""
         if isinstance(verdict, Execute):
-            self.run = verdict
-            self._opened_at = time.monotonic()
-            if not self._hold.joins and self.record is not None and not self.record.joined:
+            self._begin(verdict)
+            if self._renews and not self._hold.joins and self.record is not None and not self.record.joined:
                 heartbeat.watch(self)
             return "taken_over" if verdict.takeover else "claimed"
         return _EVENT_OF_VERDICT[type(verdict)]
+
+    def _begin(self, run: Execute) -> None:
+        self.run = run
+        self._opened_at = time.monotonic()
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -173,13 +209,21 @@ class Operation:
             return
         heartbeat.forget(self)
         self._end_guard(giving_up=True)
-        self._settle_apart(Leave.BOUND, None, None)
+        self._settle_apart(_abandoned(self.run), None, None)
 
     async def aabandon(self) -> None:
         """See abandon()."""
         if self.run is not None:
             heartbeat.forget(self)
-            await self._asettle_apart(Leave.BOUND, None, None)
+            await self._asettle_apart(_abandoned(self.run), None, None)
+
+    def close(self) -> None:
+        """Roll back and end a guard that was left open, as by an interrupt between two lines. After settle() there is none."""
+        self._end_guard(giving_up=True)
+
+    def doomed(self) -> bool:
+        """Will what the work has written be rolled back, whatever it answers?"""
+        return self._hold.doomed()
 
     def give_up(self) -> None:
         """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
@@ -266,17 +310,32 @@ class Operation:
         began = time.monotonic()
         while True:
             try:
-                with self.store.guard(self.ticket) as hold:
-                    free = not hold.joins or hold.record is not None
-                    settled = free and self.store.settle(self.ticket, settlement)
+                settled = self._settle_guarded(settlement)
             except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
                 if _too_late(began):
-                    self._tell("lost", self, error)
+                    self._told(None, None if isinstance(error, LostRace) else error)
                     return
                 time.sleep(SETTLE_PAUSE)
             else:
                 self._told(leave if settled else None)
                 return
+
+    def _settle_guarded(self, settlement: Settlement) -> bool:
+        if self.ticket.guarantee is not Guarantee.ATOMIC:
+            return self.store.settle(self.ticket, settlement)
+        with self.store.guard(self.ticket) as hold:
+            return self._still_ours(hold) and self.store.settle(self.ticket, settlement)
+
+    def _still_ours(self, hold: Hold) -> bool:
+        """Has nobody settled the record since our rollback? The owner from whom we took over may have woken in between.
+
+        Raises `LostRace` where somebody holds it: a waiter does, for an instant, and then it is to be tried again.
+        """
+        if not hold.joins:
+            return True
+        if hold.record is None:
+            raise LostRace
+        return self.record is None or rules.untouched(hold.record, self.record, self.ticket)
 
     async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """See _settle_apart()."""
@@ -318,13 +377,18 @@ class Operation:
         else:
             await tell(event, self, error)
 
-    def _told(self, leave: Leave | None) -> None:
+    def _told(self, leave: Leave | None, error: Exception | None = None) -> None:
         if leave is not None or self.lost is None:  # the heartbeat has told already
-            self._tell(_EVENT_OF[leave], self)
+            self._tell(_EVENT_OF[leave], self, error)
 
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched"}
 _EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}
+
+
+def _abandoned(run: Execute) -> Leave:
+    """Say what becomes of a record whose work has not begun. One of a crashed owner must be a takeover again."""
+    return Leave.HELD if run.takeover else Leave.BOUND
 
 
 def _too_late(began: float) -> bool:
@@ -340,19 +404,29 @@ def _pauses(wait: float) -> Iterator[tuple[float, float]]:
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
-_counting = threading.Lock()
-_waiters = 0
+class _Waiters:
+    """How many threads of this process wait for others' work."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+        begins_anew(self)
+
+    def begin_anew(self) -> None:
+        """Count from nothing: the parent's threads are not there."""
+        self.count = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self, *, least: int = 0) -> Iterator[bool]:
+        """Say whether one thread more may wait. Those who work must not be starved by those who wait for them."""
+        with self._lock:
+            admitted = self.count < max(least, threading.active_count() // 4)
+            self.count += admitted
+        try:
+            yield admitted
+        finally:
+            with self._lock:
+                self.count -= admitted
 
 
-@contextmanager
-def _waiting() -> Iterator[bool]:
-    """Say whether one thread more may wait. Those who work must not be starved by those who wait for them."""
-    global _waiters  # noqa: PLW0603 - one count a process
-    with _counting:
-        admitted = _waiters < threading.active_count() // 4
-        _waiters += admitted
-    try:
-        yield admitted
-    finally:
-        with _counting:
-            _waiters -= admitted
+_waiters = _Waiters()

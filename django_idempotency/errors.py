@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Set as AbstractSet
+from typing import Any, ClassVar
+from uuid import UUID
 
 
 class IdempotencyError(Exception):
     """Something about idempotency went wrong."""
+
+    #: Of a store's renew() that some had no answer to: the owner tokens whose leases were renewed all the same.
+    renewed: AbstractSet[UUID] = frozenset()
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
@@ -39,6 +44,11 @@ class Problem(IdempotencyError):
         self.headers = {**({"Retry-After": self.retry_after} if self.retry_after else {}), **(headers or {})}
         #: Further members of the problem document (RFC 9457 section 3.2).
         self.extensions = dict(extensions or {})
+
+    @property
+    def retry_in(self) -> int | None:
+        """The seconds after which asking again makes sense; `None`: as it is, never."""
+        return int(self.headers["Retry-After"]) if "Retry-After" in self.headers else None
 
 
 # --------------------------------------------------------------------------------------------------- the caller's
@@ -85,6 +95,8 @@ class ResponseNotStored(Problem):
     """The request was carried out, but its answer was not stored. It is not carried out again: look up its result."""
 
     status, code, title = 409, "response-not-stored", "The answer was not stored"
+    #: Did a guarded function meet it in a call of its own? Then that call is done, and the function is not.
+    inside: bool = False
 
 
 class ReplayRefused(Problem):
@@ -93,7 +105,36 @@ class ReplayRefused(Problem):
     status, code, title = 403, "replay-refused", "Replay is refused"
 
 
+class NotDigestible(IdempotencyError, TypeError):
+    """What should identify this call has no meaning that could be hashed. Select what does with key=…"""
+
+
+class NotSelectable(IdempotencyError, ValueError):
+    """The expression that selects a part of this payload cannot be applied to it."""
+
+
+class DeadlinePassed(IdempotencyError):
+    """This host's deadline has passed before the call began: nothing has run. Call it again elsewhere."""
+
+
+class BatchFailed(IdempotencyError):
+    """Some records of this batch are not done: `report` says which. Run the batch again: what is done is replayed."""
+
+    def __init__(self, message: str = "", *, report: Any = None) -> None:
+        super().__init__(message)
+        #: The `BatchReport`.
+        self.report = report
+
+
 # ------------------------------------------------------------------------------------------------- the operator's
+
+
+class HeldForPerson(IdempotencyError):
+    """An earlier run of this call crashed, and nobody could tell what it did: it waits for a person.
+
+    Look at the provider and release the record (in the admin, or by `manage.py idempotency_record --release`): then the
+    next call runs.
+    """
 
 
 class StoreUnavailable(Problem):
@@ -101,6 +142,10 @@ class StoreUnavailable(Problem):
 
     status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
     retry_after = "1"
+
+
+class StoreRefused(StoreUnavailable):
+    """The idempotency store answers with an error. The request was not carried out; send it again."""
 
 
 class OutcomeUnknown(Problem):
@@ -118,8 +163,15 @@ class DurableInsideGuard(ConfigurationError):
     """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use guarantee="lease"."""
 
 
+class LeaseInTransaction(ConfigurationError):
+    """A call with guarantee="lease" inside an open transaction would be remembered although that may be rolled back.
+
+    Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic".
+    """
+
+
 class ImplicitCommit(ConfigurationError):
-    """MySQL and MariaDB commit before and after this statement (as before any DDL), which an atomic guard cannot survive.
+    """This statement ends the transaction (on MySQL and MariaDB any DDL does), which an atomic guard cannot survive.
 
     Run it outside the guarded call, or use guarantee="lease".
     """
@@ -131,6 +183,17 @@ class SecretUnknown(ConfigurationError):
     Put it back among IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"] (or SECRET_KEY_FALLBACKS): another downstream key could
     repeat an effect that has happened.
     """
+
+
+class OutsideTransaction(ConfigurationError):
+    """outbox.send() outside a transaction: the message could leave although the effect fails, or the reverse.
+
+    Call it inside the transaction.atomic() that writes the effect, on the same database, or say which by using=….
+    """
+
+
+class BrokerUnavailable(IdempotencyError):
+    """The broker cannot be reached. Its messages stay in the outbox, and the relay connects anew."""
 
 
 # ---------------------------------------------------------------------------------------------------- a lost race

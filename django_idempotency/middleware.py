@@ -21,12 +21,11 @@ from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
 from .errors import ConfigurationError, Problem
 from .finishing import to_the_end
-from .http.exchange import Exchange, key_of, terms_of
-from .http.keys import carries_key
+from .http.exchange import Exchange, key_of, may_have_key, terms_of
+from .http.keys import carries_key, user_of
 from .http.problems import problem_response
-from .http.running import opened
 from .marks import has_own_door, is_exempt
-from .transactions import leave_while_held
+from .transactions import LEAVES, leave_while_held
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not one of a door further in.
@@ -55,12 +54,12 @@ class IdempotencyMiddleware:
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
 
     def _concerns(self, request: HttpRequest) -> bool:
-        return request.method not in SAFE_METHODS and carries_key(request)
+        return request.method not in SAFE_METHODS and may_have_key(request, _POLICY)
 
     # --------------------------------------------------------------------------------------------------- the answer
 
     def _call(self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
-        setattr(request, _SETTLES, IN_THREAD)
+        self._begin(request, IN_THREAD)
         try:
             response = get_response(request)
         except BaseException as error:
@@ -78,7 +77,7 @@ class IdempotencyMiddleware:
         if not self._runs_async(request):
             # One hop: claim, view, settle and COMMIT in one thread call, which a client that leaves cannot cut.
             return await to_the_end(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
-        setattr(request, _SETTLES, IN_LOOP)
+        self._begin(request, IN_LOOP)
         try:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException as error:
@@ -91,6 +90,10 @@ class IdempotencyMiddleware:
             return await to_the_end(exchange.asettle(response))
         except Problem as problem:
             return problem_response(problem)
+
+    def _begin(self, request: HttpRequest, how: str) -> None:
+        setattr(request, _SETTLES, how)
+        setattr(request, _OUTER, None)  # somebody may send the same request through once more
 
     def _exchange(self, request: HttpRequest) -> Exchange | None:
         return getattr(request, _OUTER, None)
@@ -109,6 +112,7 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Claim and open the guard; answer only what is ours to answer."""
+        LEAVES.set(None)
         if self._passes(request, callback):
             return None
         if hasattr(callback, "cls"):  # DRF's: the guard belongs behind its authentication and permissions
@@ -130,15 +134,16 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """See process_view()."""
+        LEAVES.set(None)
         if self._passes(request, callback):
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         try:
             self._require_settling(request, IN_LOOP)
-            user = await request.auser() if hasattr(request, "auser") else None
+            user = await user_of(request)
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
-            return None if exchange is None else self._opened(request, exchange, await opened(exchange))
+            return None if exchange is None else self._opened(request, exchange, await exchange.aopen())
         except Problem as problem:
             return problem_response(problem)
 
@@ -150,7 +155,7 @@ class IdempotencyMiddleware:
     def _passes(self, request: HttpRequest, callback: Any) -> bool:
         """Does the request pass, since it has nothing to guard, or a door nearer to the view?"""
         method = request.method or ""
-        if method in SAFE_METHODS or not (carries_key(request) or conf.get("REQUIRED")):
+        if method in SAFE_METHODS or not (carries_key(request) or conf.concerns_keyless(_POLICY)):
             return True
         if method not in {name.upper() for name in conf.get("METHODS")}:
             return True
@@ -173,7 +178,7 @@ class IdempotencyMiddleware:
 
     def _require_settling(self, request: HttpRequest, how: str) -> None:
         """Open no guard that nobody would close: __call__ must have seen the key, and the same view."""
-        if getattr(request, _SETTLES, None) != how and carries_key(request):
+        if getattr(request, _SETTLES, None) != how and may_have_key(request, _POLICY):
             raise ConfigurationError(
                 "A middleware behind IdempotencyMiddleware has changed the key or the URLconf of this request. "
                 "Put IdempotencyMiddleware last in MIDDLEWARE."
@@ -184,4 +189,5 @@ class IdempotencyMiddleware:
     ) -> HttpResponseBase | None:
         if answer is None:
             setattr(request, _OUTER, exchange)
+            LEAVES.set(exchange.atomic_alias)
         return answer

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 MASK = "[redacted]"
+#: Characters before a line of JSON, at most: what is nested deeper stands no further in.
+MARGIN = 40
 
 #: Parts of a name, without its punctuation: `client_secret`, `clientSecret`, `X-Client-Secret`.
 _PARTS = (
@@ -27,10 +29,11 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _HEADERS = frozenset({"authentication-info", "www-authenticate", "proxy-authenticate", "x-auth", "x-session"})
 
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
-#: A JSON web token, keys with a telling prefix, a PEM block.
+#: A JSON web token, or what begins like one: taken whole, or each of its ends would be looked for from each of its words.
+_TOKEN = re.compile(r"\beyJ[\w-]{8,}(\.[\w-]{8,}(?:\.[\w-]*)?)?")
+#: Keys with a telling prefix, a PEM block.
 _TELLING = re.compile(
-    r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"
-    r"|\b(?:[sr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)[\w-]{8,}"
+    r"\b(?:[sr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)[\w-]{8,}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
@@ -59,6 +62,7 @@ def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def text(value: str) -> str:
     """Return a text with everything masked that looks like a secret, a card or a bank account."""
+    value = _TOKEN.sub(lambda match: MASK if match[1] else match[0], value)
     value = _TELLING.sub(MASK, value)
     value = _BEARER.sub(rf"\1 {MASK}", value)
     value = _INPUT.sub(_input, value)
@@ -121,33 +125,44 @@ def json_text(value: str) -> str | None:
         parsed = json.loads(
             value, parse_float=_Number, parse_int=_Number, parse_constant=_Number, object_pairs_hook=_Pairs
         )
-        return _render(parsed, "\n")
+        written: list[str] = []
+        _render(parsed, "\n", written.append)
+        return "".join(written)
     except (ValueError, RecursionError):
         return None
 
 
-def _render(value: Any, margin: str) -> str:
-    inner = margin + "  "
+def _render(value: Any, margin: str, write: Callable[[str], None]) -> None:
+    """Write a value, piece by piece: joined at each level, one that is nested deeply would be copied as often."""
+    inner = margin + "  " if len(margin) < MARGIN else margin
     match value:
         case _Number():
             shown = text(value)
-            return str(value) if shown == value else _quoted(shown)
+            write(str(value) if shown == value else _quoted(shown))
         case str():
-            return _quoted(text(value))
+            write(_quoted(text(value)))
         case _Pairs():
-            members = (f"{_quoted(text(name))}: {_member(name, held, inner)}" for name, held in value)
-            return f"{{{inner}{f',{inner}'.join(members)}{margin}}}" if value else "{}"
+            for number, (name, held) in enumerate(value):
+                write(f"{',' if number else '{'}{inner}{_quoted(text(name))}: ")
+                if _hidden(name, held):
+                    write(_quoted(MASK))
+                else:
+                    _render(held, inner, write)
+            write(f"{margin}}}" if value else "{}")
         case list():
-            return f"[{inner}{f',{inner}'.join(_render(held, inner) for held in value)}{margin}]" if value else "[]"
+            for number, held in enumerate(value):
+                write(f"{',' if number else '['}{inner}")
+                _render(held, inner, write)
+            write(f"{margin}]" if value else "[]")
         case _:
-            return json.dumps(value)  # null, true, false
+            write(json.dumps(value))  # null, true, false
 
 
-def _member(name: str, value: Any, margin: str) -> str:
-    """Say what a member holds. That a secret is empty, absent or a yes or no may be seen."""
-    hidden = secret_name(name) and value not in ("", None, []) and not isinstance(value, bool)
-    return _quoted(MASK) if hidden else _render(value, margin)
+def _hidden(name: str, value: Any) -> bool:
+    """Is a member a secret? That one is empty, absent or a yes or no may be seen."""
+    return secret_name(name) and value not in ("", None, []) and not isinstance(value, bool)
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """Return a string as JSON. Half of a character, which no page can be encoded with, is written out."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()

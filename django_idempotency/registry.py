@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -11,6 +11,9 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from . import conf
+from .core.policy import Policy
+from .core.records import Guarantee
+from .errors import ConfigurationError
 from .stores.base import BaseStore
 from .stores.fronts import LocalFront
 from .stores.layered import LayeredStore
@@ -56,9 +59,20 @@ class Stores:
             (other for other in over if records_of(other) == records), key=lambda other: len(list(layers(other)))
         )
 
+    @contextmanager
+    def replaced(self, alias: str, store: BaseStore) -> Iterator[None]:
+        """Let another store serve an alias meanwhile (tests)."""
+        original = self[alias]
+        self._built[alias] = store
+        try:
+            yield
+        finally:
+            if self._built.get(alias) is store:  # no change of settings has come in between
+                self._built[alias] = original
+
     def forget(self, *, setting: str, **_: Any) -> None:
         """Build anew after a change of settings (tests)."""
-        if setting in (conf.NAME, "DATABASES"):
+        if setting in (conf.NAME, "DATABASES", "CACHES"):
             self._built.clear()
 
 
@@ -94,9 +108,19 @@ def _local_cache(value: Any) -> int:
     return int(value)
 
 
+def store_of(policy: Policy) -> BaseStore:
+    """Return the store of a resolved policy. Raises `ConfigurationError` where it cannot keep what is promised."""
+    store = stores[policy.store]
+    if policy.guarantee == Guarantee.ATOMIC and not store.supports_atomic:
+        raise ConfigurationError(
+            f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
+        )
+    return store
+
+
 def records_of(store: BaseStore) -> Any:
     """Name the records that a store keeps, so that two stores of one table are known as such."""
-    return getattr(store, "using", None) or innermost(store)
+    return getattr(store, "using", None) or innermost(store).place
 
 
 stores = Stores()

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from django.db import connections, transaction
 from django.http import HttpRequest
-
-from .stores.holding import held_aliases
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -27,11 +26,16 @@ class EveryAlias(set[str]):
         return True
 
 
+#: The alias whose transaction the guard is, for the request whose view runs next. Not what is held: a view that is
+#: guarded may send requests of its own, which leave nothing.
+LEAVES: ContextVar[str | None] = ContextVar("django_idempotency_leaves", default=None)
+
+
 class UnlessHeld(set[str]):
     """A set that an alias is in while the current request holds a record there: that request alone leaves."""
 
     def __contains__(self, alias: object) -> bool:
-        return super().__contains__(alias) or alias in held_aliases()
+        return super().__contains__(alias) or (alias is not None and alias == LEAVES.get())
 
 
 #: "Open none of them": for a place where they are open already.
@@ -65,12 +69,16 @@ def leave_while_held(view: Any) -> None:
 class Opened:
     """What atomic_requests() has opened."""
 
-    def __init__(self) -> None:
-        #: Is one of them committed? An exception after that is an `on_commit` callback's.
-        self.committed = False
+    def __init__(self, count: int = 0) -> None:
+        self._count = self._open = count
 
     def note(self) -> None:
-        self.committed = True
+        self._open -= 1
+
+    @property
+    def committed(self) -> bool:
+        """Are all of them committed? An exception after that is an `on_commit` callback's, or of the rendering."""
+        return self._count > 0 and self._open == 0
 
 
 def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Opened]:
@@ -85,7 +93,7 @@ def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractCo
 
 @contextmanager
 def _open(aliases: list[str]) -> Iterator[Opened]:
-    opened = Opened()
+    opened = Opened(len(aliases))
     with ExitStack() as stack:
         for alias in aliases:
             stack.enter_context(transaction.atomic(using=alias))

@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "django_idempotency",
+    "django_idempotency.outbox",
     "testproject.payments",
 ]
 
@@ -134,6 +135,16 @@ if "DATABASE_NAME" in os.environ:  # so that a test can start a server on its ow
     DATABASES["default"]["NAME"] = os.environ["DATABASE_NAME"]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# ---- Messages --------------------------------------------------------------------------------------------------------
+
+RABBITMQ_URL = os.environ.get("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/%2F")
+CELERY_BROKER_URL = RABBITMQ_URL.partition("?")[0]  # what follows is for pika
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_DEFAULT_EXCHANGE_TYPE = "topic"  # a retry then waits in the broker, not in a worker's memory
+CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}  # a message, or a retry, that is not taken raises
+
+WEBHOOK_SECRET = "whsec_ZGVtbyBvbmx5OiBldmVyeWJvZHkga25vd3MgaXQ="  # noqa: S105 - the same
 
 # ---- The rest --------------------------------------------------------------------------------------------------------
 

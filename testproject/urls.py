@@ -6,6 +6,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from testproject.payments import views
+from testproject.payments.webhooks import webhook
 
 api = SimpleRouter()
 api.register("charges", views.ChargeViewSet, basename="charge")
@@ -20,6 +21,8 @@ urlpatterns = [
     # The middleware alone: the same views, with nothing on them
     path("middleware/charges/", views.bare_charges),
     path("middleware/api/charges/", views.BareChargeView.as_view()),
+    # A function under the id of a signed message
+    path("webhook/", webhook),
     # How often the work really ran, for staff
     path("api/effects/", views.EffectList.as_view()),
     path("admin/", admin.site.urls),

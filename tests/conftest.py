@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from rest_framework.test import APIClient
 
 from .factories import TokenFactory, UserFactory
+
+
+def not_about_speed(record: logging.LogRecord) -> bool:
+    """asyncio's debug mode tells of every step over 0.1 s: of a busy machine, that is, and not of what a test does."""
+    return not (record.levelno == logging.WARNING and str(record.msg).startswith("Executing %s took"))
+
+
+logging.getLogger("asyncio").addFilter(not_about_speed)
 
 
 @pytest.fixture

@@ -21,10 +21,19 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = os.environ.get("REQUIRE_SERVICES") == "1"
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
-#: Elsewhere a new order each time, which finds tests that lean on each other; CI's red run can be had again.
+#: Elsewhere a new order each time, which finds tests that lean on each other; CI's red run can be had again, but for
+#: which of the two processes took what.
 ORDER = ("--randomly-seed=2026",) if os.environ.get("CI") == "true" else ()
-#: Folders whose tests touch no database: once is enough.
-PURE = ("tests/core", "tests/docs")
+#: A second process takes a fifth off the time (measured, on the two cores that CI has): tests that start servers use both.
+PARALLEL = ("--numprocesses=2",)
+#: What touches no database, or asks none but Redis and DynamoDB: once is enough.
+APART = (
+    "tests/core",
+    "tests/docs",
+    "tests/stores/test_dynamodb.py",
+    "tests/stores/test_redis.py",
+    "tests/stores/test_redis_cluster.py",
+)
 UNREACHABLE = 3
 #: Says what the database is; ends with UNREACHABLE and the driver's reason when it does not answer.
 PROBE = f"""
@@ -96,7 +105,7 @@ def run(database: str, arguments: list[str]) -> Counts:
     print(f"\n=== {database} {'=' * (100 - len(database))}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *ORDER, *arguments]
+        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *PARALLEL, *ORDER, *arguments]
         code = subprocess.run(command, cwd=ROOT, env=environment(database), check=False).returncode
         counts = read(report) if report.exists() else Counts()
     return counts if code == 0 or counts.failed else counts + Counts(failed=1)
@@ -121,7 +130,7 @@ def main(arguments: list[str]) -> int:
     total, summary, ran = Counts(), [], False
     for database in chosen:
         reached, word = probe_database(database)
-        once = [f"--ignore={folder}" for folder in PURE] if ran else []
+        once = [f"--ignore={path}" for path in APART] if ran else []
         counts = run(database, [*once, *for_pytest]) if reached else UNREACHED
         ran = ran or reached
         summary.append((database, str(counts) if reached else "NOT REACHED", word))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 
 import pytest
@@ -20,4 +21,11 @@ def answers(port: int) -> bool:
 
 needs_redis = pytest.mark.skipif(
     os.environ.get("REQUIRE_SERVICES") != "1" and not answers(6379), reason="Redis does not answer on port 6379."
+)
+
+#: Only its program: the tests start a node of their own.
+needs_rabbitmq = pytest.mark.skipif(
+    os.environ.get("REQUIRE_SERVICES") != "1"
+    and shutil.which("rabbitmq-server", path=f"{os.defpath}:/usr/sbin") is None,
+    reason="RabbitMQ is not installed.",
 )

@@ -9,24 +9,39 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import TypeVar
 from urllib.request import urlopen
 
 from redis import Redis
 from redis.exceptions import RedisError
 
+ROOT = Path(__file__).resolve().parent.parent
+
 Running = TypeVar("Running", bound="Server")
+
+
+#: Below those that systems lend to whoever opens a connection (Linux from 32768): while a server is down, its port is
+#: lent to nobody.
+PORTS = range(20_000, 32_000)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    while True:
+        port = SystemRandom().choice(PORTS)  # `random` itself gives each test the same
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Server(ABC):
     """A process that listens on a port of its own."""
 
     def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
@@ -38,7 +53,7 @@ class Server(ABC):
         """Does it serve?"""
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(self.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while not self.answers():
             assert time.monotonic() < deadline, f"{self.command()} does not start"
@@ -90,6 +105,35 @@ class RedisServer(Server):
         return False
 
 
+class RedisNode(RedisServer):
+    """One of a cluster. It has no slots yet."""
+
+    #: Of a cluster of Redis: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+    SLOTS = 16384
+
+    def __init__(self, folder: Path) -> None:
+        self._bus = free_port()  # 10,000 above the port may be no port
+        super().__init__(folder, "--cluster-enabled", "yes", "--cluster-port", str(self._bus))
+
+    def join(self, others: Sequence[RedisNode]) -> None:
+        """Make a cluster of this node and others, each with its part of the slots."""
+        nodes = [self, *others]
+        bounds = [self.SLOTS * number // len(nodes) for number in range(len(nodes) + 1)]
+        for node, first, end in zip(nodes, bounds, bounds[1:], strict=False):
+            with Redis(port=node.port) as client:
+                client.execute_command("CLUSTER ADDSLOTSRANGE", first, end - 1)
+                client.execute_command("CLUSTER MEET", "127.0.0.1", self.port, self._bus)
+        deadline = time.monotonic() + 30
+        while not all(node.knows(len(nodes)) for node in nodes):
+            assert time.monotonic() < deadline, "no cluster comes about"
+            time.sleep(0.02)
+
+    def knows(self, nodes: int) -> bool:
+        with Redis(port=self.port) as client:
+            told = client.execute_command("CLUSTER INFO")
+        return (told["cluster_state"], told["cluster_known_nodes"]) == ("ok", str(nodes))
+
+
 class DynamoDBServer(Server):
     """moto's, over HTTP: it keeps everything in memory, so a restart forgets the table too."""
 
@@ -98,7 +142,7 @@ class DynamoDBServer(Server):
         return f"http://127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        return [sys.executable, "-W", "ignore", "-m", "tests.moto_server", str(self.port)]
 
     def answers(self) -> bool:
         with suppress(OSError), urlopen(f"{self.url}/moto-api/", timeout=1) as answer:
@@ -108,8 +152,8 @@ class DynamoDBServer(Server):
 
 @contextmanager
 def running(server: Running) -> Iterator[Running]:
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.kill()

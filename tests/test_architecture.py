@@ -28,47 +28,70 @@ class Ring:
 
 
 INNER = Ring(0, ("core",), frozenset())
-STORE = ("core", "errors", "models", "stores")
+STORE = ("core", "errors", "forking", "models", "stores")
 DYNAMODB = ("stores.dynamodb", "stores.dynamodb_client", "stores.dynamodb_items")
 
 #: The longest prefix of a module's name decides. What is not listed is outermost, and may import everything of ours.
 RINGS = {
     "core": INNER,
     "errors": Ring(0, (), frozenset()),
+    "forking": Ring(0, (), frozenset()),
     "models": Ring(1, ("core",), frozenset({"django"})),
     "migrations": Ring(1, ("models",), frozenset({"django"})),
     "stores": Ring(1, STORE, frozenset({"django", "asgiref"})),
-    "stores.base": Ring(1, ("core",), frozenset()),
-    "stores.memory": Ring(1, ("core", "errors", "stores.base"), frozenset()),
+    "stores.base": Ring(1, ("core", "errors"), frozenset({"asgiref"})),
+    "stores.swap": Ring(1, ("core", "errors", "stores.base", "stores.memory", "stores.sealing"), frozenset()),
+    "stores.memory": Ring(1, ("core", "errors", "forking", "stores.base"), frozenset()),
     "stores.wrapping": Ring(1, ("core", "errors", "stores.base"), frozenset()),
-    "stores.fronts": Ring(1, ("core",), frozenset()),
-    "stores.layered": Ring(1, ("core", "errors", "stores"), frozenset({"asgiref"})),
+    "stores.fronts": Ring(1, ("core", "errors", "forking"), frozenset()),
+    "stores.layered": Ring(1, ("core", "errors", "forking", "stores"), frozenset({"asgiref"})),
     "stores.sealing": Ring(1, ("core",), frozenset({"django"})),
     "stores.redis": Ring(
         1,
-        ("core", "errors", "stores.base", "stores.sealing", "stores.redis_client"),
+        ("core", "errors", "stores.base", "stores.memory", "stores.sealing", "stores.redis_client"),
         frozenset({"redis", "django_redis", "django", "asgiref"}),
     ),
-    "stores.redis_client": Ring(1, ("errors",), frozenset({"redis", "django", "asgiref"})),
-    "stores.dynamodb": Ring(1, ("core", "errors", "stores.base", *DYNAMODB), frozenset({"asgiref"})),
-    "stores.dynamodb_client": Ring(1, ("errors", *DYNAMODB), frozenset({"boto3", "botocore", "django"})),
+    "stores.redis_client": Ring(
+        1, ("errors", "forking", "stores.redis_cluster"), frozenset({"redis", "django", "asgiref"})
+    ),
+    "stores.redis_cluster": Ring(1, (), frozenset({"redis", "django"})),
+    "stores.dynamodb": Ring(1, ("core", "errors", "stores.base", *DYNAMODB), frozenset()),
+    "stores.dynamodb_client": Ring(1, ("errors", "forking", *DYNAMODB), frozenset({"boto3", "botocore", "django"})),
     "stores.dynamodb_items": Ring(1, ("core",), frozenset()),
     "stores.dynamodb_table": Ring(1, ("errors", *DYNAMODB), frozenset({"botocore"})),
-    "engine": Ring(2, ("core", "errors", "stores.base", "heartbeat"), frozenset()),
-    "heartbeat": Ring(2, ("core", "errors", "stores.base", "engine"), frozenset()),
+    "finishing": Ring(0, (), frozenset()),
+    "engine": Ring(2, ("core", "errors", "finishing", "forking", "stores.base", "heartbeat"), frozenset()),
+    "heartbeat": Ring(2, ("core", "errors", "forking", "stores.base", "engine"), frozenset()),
+    "messages": Ring(2, ("errors",), frozenset()),
+    "selecting": Ring(2, ("core", "errors", "selecting"), frozenset({"jmespath"})),
     "conf": Ring(3, ("core", "errors"), frozenset({"django"})),
+    "switch": Ring(3, ("errors",), frozenset()),
     "registry": Ring(
         3,
         ("core", "errors", "conf", "stores.base", "stores.fronts", "stores.layered", "stores.wrapping"),
         frozenset({"django"}),
     ),
     "derivation": Ring(3, ("core", "errors", "conf", "engine"), frozenset()),
+    "handles": Ring(3, ("core", "conf", "engine", "derivation"), frozenset()),
+    # An app of its own: it shares the columns of the records' table, and nothing of how they are kept.
+    "outbox": Ring(
+        3,
+        ("errors", "conf", "models", "redaction", "stores.base", "stores.faults", "management.arguments", "outbox"),
+        frozenset({"django"}),
+    ),
     # For the tests of others: it may read what it tests, and needs no door.
     "testing": Ring(
         3,
         ("core", "errors", "models", "stores", "engine", "testing"),
         frozenset({"django", "asgiref", "pytest", "hypothesis"}),
     ),
+    # It stands outside every door, and listens.
+    "testing.asserting": Ring(5, ("core", "conf", "registry", "switch", "testing"), frozenset({"django", "asgiref"})),
+    "testing.calling": Ring(
+        5, ("core", "errors", "engine", "signals", "http.responses", "testing"), frozenset({"django", "asgiref"})
+    ),
+    "testing.overriding": Ring(3, ("switch",), frozenset({"asgiref"})),
+    "testing.pytest_plugin": Ring(3, ("conf", "registry", "switch", "testing"), frozenset({"pytest"})),
 }
 
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -175,7 +198,7 @@ def test_the_test(module: str, text: str, crosses: bool) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [PACKAGE, *(f"{PACKAGE}.{name}" for name in ("conf", "registry", "stores.orm", "stores.dynamodb"))],
+    [PACKAGE, *(f"{PACKAGE}.{name}" for name in ("conf", "registry", "stores.orm", "stores.dynamodb", "testing"))],
 )
 def test_importing_loads_no_model_and_no_driver(module: str) -> None:
     """Before Django is set up, the package and what settings may name can be imported."""

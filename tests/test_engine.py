@@ -272,14 +272,26 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("django_idempotency.engine.PAUSE", 0.001)
     theirs = record_of(replace(LEASED, owner=uuid4()))
     for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
-        monkeypatch.setattr("django_idempotency.engine._waiters", -10)
+        monkeypatch.setattr("django_idempotency.engine._waiters.count", -10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
         assert isinstance(opening(call), Busy)
 
 
+@pytest.mark.parametrize(("attempt", "event"), [(1, "claimed"), (2, "taken_over")])
+def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one finds the record ours, and cannot say whether it was taken: then it was. A first attempt was not."""
+    monkeypatch.setattr("django_idempotency.engine.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.engine._waiters.count", -10)
+    theirs, ours = record_of(replace(LEASED, owner=uuid4())), record_of(LEASED, attempt=attempt)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
+        assert opening(call) == Execute(attempt=attempt, takeover=attempt > 1)
+        assert listener.events == [event]
+
+
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is followed by the pause all the same."""
-    monkeypatch.setattr("django_idempotency.engine._waiters", -10)
+    monkeypatch.setattr("django_idempotency.engine._waiters.count", -10)
     store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
     waits: list[float] = []
 
@@ -291,6 +303,23 @@ def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> N
     call, _ = operation(store, lease=True)
     assert isinstance(call.open(wait=0.3), Busy)
     assert len(waits) < 10
+
+
+def test_a_takeover_that_is_abandoned() -> None:
+    """Whoever comes next must know that an earlier owner crashed: the record is not released as if nothing had been."""
+
+    class Cut(BaseException):
+        pass
+
+    def cut(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        raise Cut
+
+    for claimed, left in ({"attempt": 2, "taken": True}, []), ({}, [Status.FREE]):
+        for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+            store = FakeStore(claims=[record_of(LEASED, **claimed)])
+            with pytest.raises(Cut):
+                opening(Operation(store, LEASED, cut))
+            assert [made.status for made in store.settled] == left
 
 
 def test_a_takeover_by_claim_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -104,6 +105,25 @@ def test_one_trip_renews_all(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     assert calls == [5]
 
 
+def test_a_part_of_a_store_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose lease was renewed all the same is not told that it is lost."""
+    there, away = world.operation(key="there"), world.operation(key="away")
+    for operation in (there, away):
+        operation.open()
+    renew = world.store.renew
+
+    def half(tickets: Sequence[Ticket]) -> set[UUID]:
+        error = StoreUnavailable()
+        error.renewed = renew([ticket for ticket in tickets if ticket.owner == there.ticket.owner])
+        raise error
+
+    monkeypatch.setattr(world.store, "renew", half)
+    world.run(until=100)
+    assert there.lost is None
+    assert isinstance(away.lost, StoreUnavailable)
+    assert isinstance(world.operation(key="there").open(), Busy)
+
+
 def test_a_store_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked again, and the operation told when the lease has surely ended."""
     operation = world.operation()
@@ -148,7 +168,61 @@ def test_an_abandoned_operation_is_not_kept_alive(world: World) -> None:
     world.operation().open()
     gc.collect()
     world.run(until=31)
+    assert not world.heartbeat._watched
     assert isinstance(world.operation().open(), Execute)
+
+
+def test_an_abandoned_lease_is_nobody_elses(world: World) -> None:
+    """Memory is used again, so another operation may come to have the id of one that is gone."""
+    gone, other = world.operation(), world.operation(key="other")
+    gone.open()
+    world.heartbeat._watched[id(other)] = world.heartbeat._watched.pop(id(gone))
+    world.seconds += 31
+    assert not other.is_lost()
+
+
+def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat that was missed is noted before it is logged."""
+    operation = world.operation()
+    operation.open()
+
+    def fail(*_: object) -> Any:
+        raise KeyError("a filter's own fault")
+
+    def renew(tickets: Any) -> Any:
+        raise StoreUnavailable
+
+    logger = logging.getLogger("django_idempotency")
+    logger.addFilter(fail)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(world.store, "renew", renew)
+            world.run(until=15)
+    finally:
+        logger.removeFilter(fail)
+    world.run(until=100)
+    assert isinstance(world.operation().open(), Busy)
+
+
+def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told of a lost lease is told in a thread of its own, which gives back what it has opened."""
+    told, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def page_somebody(event: str, *_: Any, **__: Any) -> None:
+        if event == "lost":
+            told.set()
+            go_on.wait(10)
+
+    late = Operation(world.store, leased(key="late"), page_somebody)
+    late.open()
+    monkeypatch.setattr("django_idempotency.heartbeat.closing", closed.set)
+    monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
+    world.store._records.clear()
+    world.heartbeat.beat(31)  # comes back
+    assert told.wait(10)
+    assert not closed.is_set()
+    go_on.set()
+    assert closed.wait(10)
 
 
 def test_an_unexpected_error_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +238,41 @@ def test_an_unexpected_error_stops_nothing(world: World, monkeypatch: pytest.Mon
         world.run(until=15)
     world.run(until=100)
     assert operation.lost is None
+
+
+def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that is over when the thread wakes leaves it asleep until that lease was due, so no other wakes it."""
+    slept: list[float] = []
+    woken: list[float] = []
+
+    def wait(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            world.seconds += 5
+        if len(slept) < 4:
+            operation = world.operation(key=f"key-{len(slept)}")
+            operation.open()
+            operation.settle(Ending.KEPT, Outcome(status=201))
+        else:
+            world.seconds += seconds
+
+    monkeypatch.setattr(world.heartbeat._changed, "wait", wait)
+    monkeypatch.setattr(world.heartbeat._changed, "notify", lambda: woken.append(world.seconds))
+    monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
+    assert world.heartbeat._sleep()
+    assert slept == [60, 10, 5, 5]
+    assert woken == [0]
+
+
+def test_a_thread_without_work_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody has come for so long."""
+
+    def wait(seconds: float) -> None:
+        world.seconds += seconds
+
+    monkeypatch.setattr(world.heartbeat._changed, "wait", wait)
+    assert not world.heartbeat._sleep()
+    assert world.seconds == 60
 
 
 @pytest.mark.django_db(transaction=True)

@@ -17,11 +17,13 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path, re_path
 
 from django_idempotency import idempotent, signals
-from django_idempotency.core.records import Status
+from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.engine import EVENTS, Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.observing import Observer
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls
 
@@ -388,3 +390,19 @@ def test_a_quiet_logger_makes_no_record(user: User, connect: Connect, told: Told
     connect("/plain/charges/", user)()
     assert told.events == ["claimed", "completed"]
     assert told.records == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_savepoint_that_cannot_be_made(listen: Listen) -> None:
+    """The connection is lost before a receiver is told: the store is away, and nothing has run."""
+
+    def fails(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("SAVEPOINT"):
+            raise OperationalError("server closed the connection unexpectedly")
+        return execute(sql, params, many, context)
+
+    listen("claimed", lambda **_: None)
+    operation = Operation(ORMStore(), make_ticket(guarantee=Guarantee.ATOMIC), Observer())
+    with connection.execute_wrapper(fails), pytest.raises(StoreUnavailable):
+        operation.open()
+    assert not connection.in_atomic_block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime, timedelta, timezone
 from io import StringIO
@@ -85,10 +86,18 @@ class TestPurge:
         assert set(naps) == {0.5}
 
     @pytest.mark.parametrize("batch", ["1", "2", "3", "1000"])
-    def test_limit(self, batch: str) -> None:
+    def test_limit(self, batch: str, naps: list[float]) -> None:
+        """It ends there, and does not sleep before it does."""
         records(5)
-        assert "3 records" in purge("--limit=3", f"--batch-size={batch}")
+        assert "3 records" in purge("--limit=3", f"--batch-size={batch}", "--sleep=60")
         assert left() == 2
+        assert len(naps) == max(0, math.ceil(3 / int(batch)) - 1)
+
+    def test_the_largest_numbers(self) -> None:
+        records(2)
+        most = 2**63 - 1
+        assert "2 records would" in purge("--dry-run", f"--limit={most}")
+        assert "2 records" in purge(f"--limit={most}", f"--batch-size={most}")
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
@@ -188,6 +197,7 @@ class TestTheEnd:
         [
             *("--batch-size=0", "--batch-size=-1", "--batch-size=x", "--batch-size=1.5", "--limit=0", "--limit=x"),
             *("--sleep=-1", "--sleep=x", "--sleep=nan", "--sleep=inf"),
+            *("--sleep=1e30", f"--limit={10**30}", f"--batch-size={10**30}"),  # more than a driver or a clock takes
         ],
     )
     def test_bad_arguments(self, argument: str) -> None:

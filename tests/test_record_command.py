@@ -10,11 +10,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command, load_command_class
+from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
-from django_idempotency.errors import LostRace, StoreUnavailable
+from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
 from django_idempotency.management.commands import idempotency_record
 from django_idempotency.registry import stores
 from django_idempotency.showing.failures import reason
@@ -274,6 +276,7 @@ class TestAudit:
         said: Any = record
         assert said.idempotency == {
             "event": "released_by_hand",
+            "sure": True,
             "user": "root (sudo by ada)",
             "store": "default",
             "id": str(ticket.id),
@@ -286,6 +289,10 @@ class TestAudit:
         }
         assert "root (sudo by ada)" in record.getMessage()
         assert KEY not in record.getMessage()
+
+    def test_the_path_is_masked(self, memory: BaseStore) -> None:
+        complete(memory, path="/cards/4242424242424242/")
+        assert "/cards/[redacted …4242]/" in run("--release")
 
     def test_a_user_without_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Containers have them."""
@@ -312,6 +319,11 @@ class TestAudit:
 
 
 class TestFailures:
+    def test_a_key_of_no_encoding(self, memory: BaseStore) -> None:
+        """What a shell hands over as bytes that are no UTF-8."""
+        with pytest.raises(CommandError, match="not UTF-8"):
+            run(key="caf\udce9")
+
     def test_an_unknown_store(self, memory: BaseStore) -> None:
         with pytest.raises(CommandError, match=r"has no 'nope'\. It has 'default', 'other'"):
             run(alias="nope")
@@ -362,6 +374,60 @@ class TestFailures:
 
         monkeypatch.setattr(type(memory), "look", look)
         assert run("--release").splitlines() == ["Released. It was completed, attempt 1, POST /api/charges/."]
+
+    @pytest.mark.parametrize("error", [StoreUnavailable, OutcomeUnknown])
+    def test_silence_as_it_is_done(
+        self,
+        memory: BaseStore,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        error: type[Exception],
+    ) -> None:
+        """Nobody knows whether it was: that is said, and who tried is written down."""
+        ticket = complete(memory)
+        release = memory.release
+
+        def release_and_fall_silent(*arguments: Any, **options: Any) -> None:
+            release(*arguments, **options)
+            raise error from ConnectionResetError("reset by peer")
+
+        monkeypatch.setattr(memory, "release", release_and_fall_silent)
+        with pytest.raises(
+            CommandError, match=r"Nobody knows whether it was released.* reset by peer\nType the command"
+        ):
+            run("--release")
+        (record,) = caplog.records
+        assert record.getMessage().startswith("Released by hand, perhaps, since the store did not answer, by ")
+        facts: dict[str, Any] = vars(record)["idempotency"]
+        assert (facts["event"], facts["sure"], facts["id"]) == ("released_by_hand", False, str(ticket.id))
+        monkeypatch.undo()
+        assert run("--release").startswith("It is free or expired already.")
+
+    @pytest.mark.parametrize(
+        ("raised", "said"),
+        [
+            (ConfigurationError("It is another kind of table."), "another kind of table"),
+            (ModuleNotFoundError("No module named 'django_redis'"), "No module named 'django_redis'"),
+            (ImproperlyConfigured("It cannot be built."), "cannot be built"),
+            (ConnectionDoesNotExist("The connection 'nope' doesn't exist."), "'nope' doesn't exist"),
+        ],
+    )
+    def test_misconfigured(self, memory: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, said: str) -> None:
+        """What is wrong, and what to type."""
+
+        def look(*_: Any) -> None:
+            raise raised
+
+        monkeypatch.setattr(type(memory), "look", look)
+        for verb in ([], ["--release"]):
+            with pytest.raises(CommandError, match=rf"'default' cannot be used: .*{said}.*\nType: manage\.py check"):
+                run(*verb)
+
+    def test_a_cache_that_is_not_there(self, settings: Settings) -> None:
+        options = {"cache": "nope"}
+        settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": options}}}
+        with pytest.raises(CommandError, match=r"The connection 'nope' doesn't exist\.\nType: manage\.py check"):
+            run()
 
     def test_reasons(self) -> None:
         unknown, silent = StoreUnavailable(), StoreUnavailable()

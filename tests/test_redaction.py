@@ -36,6 +36,8 @@ class TestRedaction:
             ("Authorization: Bearer abc.def-ghi", "abc.def"),
             ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl", "eyJzdWIi"),
             ("use sk_live_abcdefgh12345", "abcdefgh"),
+            ("eyJ-begins-like-one-sk_live_abcdefgh12345", "abcdefgh"),
+            ("x-eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0", "eyJzdWIi"),
             ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "MIIE"),
             ("-----BEGIN PRIVATE KEY-----\nMIIE", "MIIE"),
             ("a=1&password=hunter2&b=2", "hunter2"),
@@ -91,6 +93,7 @@ class TestRedaction:
             ("null", "null"),
             ("false", "false"),
             ('"é"', '"é"'),
+            ('{"\\udc00": "\\ud800"}', '{\n  "\\udc00": "\\ud800"\n}'),  # halves of characters
         ],
     )
     def test_json(self, value: str, shown: str) -> None:
@@ -100,6 +103,14 @@ class TestRedaction:
     def test_no_json(self, value: str) -> None:
         assert redaction.json_text(value) is None
 
+    def test_a_deep_nest_is_not_blown_up(self) -> None:
+        """Its lines stand in as far as can be read: a margin for each of many values is no answer's size."""
+        value = "[" * 300 + ",".join("0" * 20_000) + "]" * 300
+        shown = redaction.json_text(value)
+        assert shown is not None
+        assert len(shown) < 30 * len(value)
+        assert "".join(shown.split()) == value
+
     def test_headers(self) -> None:
         pairs = [("Set-Cookie", "a=b"), ("X-Auth", "c"), ("Location", "/?token=d"), ("ETag", '"e"')]
         assert [value for _, value in redaction.headers(pairs)] == [
@@ -108,7 +119,11 @@ class TestRedaction:
         ]
 
     @pytest.mark.parametrize(
-        "value", ["1 " * 50_000, "a=" * 50_000, "<a " * 50_000, "AB12" * 50_000, "-----BEGIN " * 20_000, '"' * 50_000]
+        "value",
+        [
+            *("1 " * 50_000, "a=" * 50_000, "<a " * 50_000, "AB12" * 50_000, "-----BEGIN " * 20_000, '"' * 50_000),
+            "eyJ-" * 50_000,
+        ],
     )
     def test_time_is_linear(self, value: str) -> None:
         """No text makes the patterns walk it again and again."""

@@ -123,6 +123,15 @@ class TestNested:
         assert (found.id, '["records"]' in found.msg) == ("django_idempotency.E014", True)
 
 
+def test_other_caches_other_stores(configure: Any, settings: Settings) -> None:
+    """A store of a cache is built anew when a test changes CACHES, as with DATABASES."""
+    configure(default=REDIS)
+    before = stores["default"]
+    assert stores["default"] is before
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+    assert stores["default"] is not before
+
+
 class TestLocalCache:
     @pytest.mark.parametrize(("value", "size"), [(True, 256), (1, 1), (5000, 5000)])
     def test_how_many(self, configure: Any, value: Any, size: int) -> None:

@@ -13,11 +13,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from .. import redaction
+from ..core.kinds import METHOD, Kind
 from ..core.records import Status
 from ..models import IdempotencyRecord
 from ..showing.standing import next_answer, standing
 from .listing import ModelAdmin
 from .rows import facts, whole
+
+#: How the call of a function ended, by the status that stands for it.
+_ENDED = {kind.value: kind.name.lower() for kind in Kind}
 
 
 class Columns(ModelAdmin):
@@ -47,7 +51,9 @@ class Columns(ModelAdmin):
         return moment(row.expires_at, brief=True)
 
     @admin.display(description=_("answer"), empty_value="-")
-    def answer(self, row: IdempotencyRecord) -> int | None:
+    def answer(self, row: IdempotencyRecord) -> int | str | None:
+        if row.method == METHOD and row.response_status is not None:
+            return _ENDED.get(row.response_status, row.response_status)
         return row.response_status
 
     # -------------------------------------------------------------------------------------------------- both, the page

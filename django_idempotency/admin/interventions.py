@@ -17,6 +17,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from .. import redaction
 from ..core.records import Record
 from ..errors import IdempotencyError
 from ..models import IdempotencyRecord
@@ -141,7 +142,7 @@ class Interventions(ModelAdmin):
             **self.admin_site.each_context(request),
             "title": verb.title,
             "verb": verb,
-            "rows": rows,
+            "rows": [(row, redaction.text(row.path)) for row in rows],
             "action": action,
             "checkbox": helpers.ACTION_CHECKBOX_NAME,
             "opts": self.opts,

@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import conf
 from ..core.digest import record_id
+from ..core.kinds import METHOD
 from ..models import IdempotencyRecord
 
 #: Rows that a filter or a search looks at: some 30 ms when they are in memory.
@@ -73,16 +74,19 @@ class ExpiryFilter(admin.SimpleListFilter):
 
 
 class MethodFilter(admin.SimpleListFilter):
-    """Methods as configured: to ask the table for those in use would be a scan."""
+    """Methods as configured, and that of functions: to ask the table for those in use would be a scan."""
 
     title = _("method")
     parameter_name = "method"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> Choices:
-        return [(method, method) for method in conf.get("METHODS")]
+        return [(method, method) for method in self._known()]
 
     def queryset(self, request: HttpRequest, queryset: Records) -> Records:
-        return queryset.filter(method=self.value()) if self.value() in conf.get("METHODS") else queryset
+        return queryset.filter(method=self.value()) if self.value() in self._known() else queryset
+
+    def _known(self) -> tuple[str, ...]:
+        return (*conf.get("METHODS"), METHOD)
 
 
 class ResponseFilter(admin.SimpleListFilter):

@@ -5,19 +5,21 @@ from __future__ import annotations
 from django.core import checks
 
 from .databases import check_databases, check_deployment
+from .functions import check_functions
 from .memory import check_memory
 from .middleware import check_middleware
+from .outbox import check_outbox
 from .remote import check_servers
 from .routes import check_routes
-from .settings import check_settings
+from .settings import check_environment, check_settings
 
 TAG = "idempotency"
 
 
 def register() -> None:
-    """Add the checks to Django's. Those of `--deploy` ask the servers."""
-    for check in (check_settings, check_memory, check_middleware, check_databases):
+    """Add the checks to Django's. Those of `--deploy` ask the environment and the servers."""
+    for check in (check_settings, check_memory, check_middleware, check_databases, check_functions, check_outbox):
         checks.register(check, TAG)
     checks.register(check_routes, TAG, checks.Tags.urls)
-    for check in (check_deployment, check_servers):
+    for check in (check_environment, check_deployment, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

@@ -52,6 +52,14 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             '"DERIVE_SECRET_FALLBACKS": [the earlier ones]; or leave both out, and SECRET_KEY serves.'
         ),
     ),
+    "E043": (
+        'IDEMPOTENCY["%(name)s"] = %(value)s cannot select: %(problem)s.',
+        "Type %(fix)s.",
+    ),
+    "E044": (
+        "The environment has IDEMPOTENCY_DISABLED=%(value)s, which says neither yes nor no: what is guarded raises.",
+        "Type IDEMPOTENCY_DISABLED=1 to run without idempotency, IDEMPOTENCY_DISABLED=0 or nothing to have it.",
+    ),
     # ---- Stores
     "E010": (
         'IDEMPOTENCY["STORES"] is malformed: %(problem)s.',
@@ -123,6 +131,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             '{"BACKEND": "django_idempotency.stores.redis.RedisStore", '
             '"OPTIONS": {"cache": "%(cache)s", "prefix": "idempotency-%(other)s"}} to "STORES".'
         ),
+    ),
+    "E045": (
+        'IDEMPOTENCY["OUTBOX_PUBLISHER"] = %(value)s cannot publish: %(problem)s.',
+        (
+            'Type "OUTBOX_PUBLISHER": "shop.broker.Publisher", the dotted path of a class with a method publish(message), '
+            "or of a function publish(message)."
+        ),
+    ),
+    "E046": (
+        'IDEMPOTENCY["OUTBOX_PUBLISHER"] is set, and the outbox is not installed: there is no table.',
+        'Add "django_idempotency.outbox" to INSTALLED_APPS, and type python manage.py migrate.',
     ),
     "W003": (
         (
@@ -197,6 +216,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "%(view)s.idempotency is %(found)s, not a Policy.",
         "Type idempotency = Policy(required=True, …) in the class.",
     ),
+    "E047": (
+        '%(view)s is an async function, and no transaction can cover it: it cannot be "atomic".',
+        'Type @idempotent_function(guarantee="lease", …).',
+    ),
+    "W064": (
+        "%(count)s guarded functions are named %(name)s in the store: a call of one may be answered with another's result.",
+        (
+            'Type key_prefix="…", another for each. If they are twins of one function, such as an async one, '
+            f"{_SILENCE}."
+        ),
+    ),
     # ---- Databases
     "W001": (
         (
@@ -214,6 +244,13 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             'Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type '
             '"OPTIONS": {"using": …} with a database where it does.'
         ),
+    ),
+    "W065": (
+        (
+            'The outbox is in the database "%(using)s", whose transactions are "%(level)s": a relay does not see there what '
+            "is committed while it looks, so messages of one key may change places."
+        ),
+        'Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django\'s own default is READ COMMITTED.',
     ),
     # ---- check --deploy
     "E050": (
@@ -308,6 +345,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             'Type DATABASES["%(using)s"]["ENGINE"] = "django.db.backends.postgresql" for more than one worker; '
             f"if one is enough, {_SILENCE}."
         ),
+    ),
+    "W059": (
+        "The environment has IDEMPOTENCY_DISABLED=%(value)s: every retry runs again.",
+        "Type IDEMPOTENCY_DISABLED=0, or take it out of the environment of whatever serves people.",
     ),
     "W060": (
         'The store "%(alias)s" (%(backend)s) does not answer, so its server was not checked: %(error)s.',

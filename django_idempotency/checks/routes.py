@@ -10,13 +10,13 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from .. import conf
-from ..core.policy import Policy, seconds
+from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..marks import POLICY, UNSAFE_HANDLERS, below_api_view, has_own_door, is_exempt
-from .catalogue import a, closest, finding
+from .catalogue import a, finding
 from .middleware import guards_every_view
+from .policies import misfits
 from .settings import check_settings
-from .stores import built
 from .urlconf import callbacks, class_of, name_of, open_handlers, overrides_policy, policies
 
 
@@ -36,7 +36,7 @@ def _view(callback: Any, *, under_middleware: bool) -> Iterator[CheckMessage]:
     if class_of(callback) is not None:
         yield from _class(callback)
     for policy in policies(callback):
-        yield from _policy(callback, policy)
+        yield from misfits(name_of(callback), policy, coroutine="E030" if iscoroutinefunction(callback) else None)
     if under_middleware and not is_exempt(callback):
         yield from _under_middleware(callback)
 
@@ -70,30 +70,6 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
     policy = cls.idempotency
     if not isinstance(policy, Policy) and not hasattr(policy, "__get__") and not overrides_policy(cls):
         yield finding("E038", view=view, found=a(policy))
-
-
-# --------------------------------------------------------------------------------------------------------- policies
-
-
-def _policy(callback: Any, policy: Policy) -> Iterator[CheckMessage]:
-    view, alias = name_of(callback), conf.field(policy, "store")
-    if alias not in conf.get("STORES"):
-        yield finding("E036", view=view, alias=alias, close=closest(alias, conf.get("STORES")))
-        return
-    try:
-        terms = conf.resolve(policy)
-    except ValueError as error:
-        yield finding("E035", view=view, error=error)
-        return
-    lease = conf.lease_of(terms)
-    if seconds(lease) >= seconds(terms.ttl):
-        yield finding("E035", view=view, error=f'make "CLAIM_LEASE" ({lease!r}) shorter than ttl ({terms.ttl!r}).')
-    if terms.guarantee != Guarantee.ATOMIC:
-        return
-    if iscoroutinefunction(callback):
-        yield finding("E030", view=view)
-    if (store := built(alias)) and not store.supports_atomic:
-        yield finding("E037", view=view, alias=alias)
 
 
 # ---------------------------------------------------------------------------------------------- under the middleware

@@ -1,16 +1,20 @@
-"""Are IDEMPOTENCY and its stores what they should be? Nothing here connects to anything."""
+"""Are IDEMPOTENCY, its stores and IDEMPOTENCY_DISABLED what they should be? Nothing here connects to anything."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
 
-from .. import conf
-from ..core.policy import FIELD_NAMES, Policy, seconds
+from .. import conf, switch
+from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
+from ..errors import ConfigurationError
+from ..http.selection import compiled
 from .catalogue import a, closest, finding, shown
 from .stores import check_stores
 
@@ -21,11 +25,34 @@ _URL = re.compile(r"[!#-;=?-~]+")
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Check IDEMPOTENCY and its stores."""
+    """Check IDEMPOTENCY, its stores and the environment."""
     found = getattr(django_settings, conf.NAME, None)
     if found is not None and not isinstance(found, dict):
-        return [finding("E001", found=a(found))]
-    return [*_names(found or {}), *_fields(), *_durations(), *_http(), *_secrets(), *check_stores()]
+        return [*_environment(), finding("E001", found=a(found))]
+    return [
+        *_environment(),
+        *_names(found or {}),
+        *_fields(),
+        *_durations(),
+        *_http(),
+        *_secrets(),
+        *check_stores(),
+    ]
+
+
+def _environment() -> Iterator[CheckMessage]:
+    try:
+        switch.of_environment()
+    except ConfigurationError:
+        yield finding("E044", value=shown(os.environ[switch.VARIABLE]))
+
+
+def check_environment(**_: Any) -> list[CheckMessage]:
+    """Check that idempotency is not off where it is needed; for --deploy."""
+    with suppress(ConfigurationError):  # E044 has said it
+        if not switch.of_environment():
+            return [finding("W059", value=shown(os.environ[switch.VARIABLE]))]
+    return []
 
 
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
@@ -49,6 +76,20 @@ def _fields() -> Iterator[CheckMessage]:
             continue
         if (expected := complaint(field, value)) is not None:
             yield _senseless(name, expected)
+        elif isinstance(value, str) and field in ("key", "fingerprint") and value not in FINGERPRINTS:
+            yield from _expression(name, value)
+    if conf.get("KEY") is not None and conf.get("ANONYMOUS") == "shared":
+        problem = '"ANONYMOUS" is "shared", and whoever sends the same payload would get the answer'
+        fix = '"ANONYMOUS": "refuse", and "SCOPE": the dotted path of a function that says who sends a request'
+        yield finding("E043", name="KEY", value=shown(conf.get("KEY")), problem=problem, fix=fix)
+
+
+def _expression(name: str, value: str) -> Iterator[CheckMessage]:
+    try:
+        compiled(value)
+    except ValueError as error:
+        fix = f'"{name}": "body.order_id", or the dotted path of a function of the request'
+        yield finding("E043", name=name, value=shown(value), problem=str(error).rstrip("."), fix=fix)
 
 
 def complaint(field: str, value: Any) -> str | None:

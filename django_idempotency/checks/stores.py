@@ -14,6 +14,7 @@ from .. import conf
 from ..core.records import Guarantee
 from ..registry import stores
 from ..stores.base import BaseStore
+from ..stores.orm import ORMStore
 from ..stores.redis import RedisStore
 from ..stores.wrapping import innermost
 from .catalogue import a, closest, finding, shown, told
@@ -83,14 +84,14 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
         return
     if backend.nested:
         return  # what it is made of is checked under its own alias
-    yield from _database(alias, getattr(store, "using", None))
-    if isinstance(last := innermost(store), RedisStore):
+    last = innermost(store)
+    if isinstance(last, ORMStore) or getattr(store, "using", None) is not None:
+        yield from _database(alias, getattr(store, "using", None))
+    if isinstance(last, RedisStore):
         yield from check_cache(alias, last)
 
 
 def _database(alias: str, using: Any) -> Iterator[CheckMessage]:
-    if using is None:
-        return  # a store elsewhere
     if not isinstance(using, str) or using not in connections.settings:
         yield finding("E014", alias=alias, using=shown(using), close=closest(str(using), connections.settings))
     elif (vendor := vendor_of(using)) is not None and vendor not in SUPPORTED:

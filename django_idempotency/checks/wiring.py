@@ -149,7 +149,7 @@ def place(store: BaseStore) -> Any:
     """Say where the keys of a store are, so that two aliases of one place are known as such."""
     store = innermost(store)
     if not isinstance(store, RedisStore) or store.cache not in caches.settings:
-        return store
+        return store.place
     location = caches.settings[store.cache].get("LOCATION")
     return str(location), str(caches[store.cache].make_key(store.prefix))
 

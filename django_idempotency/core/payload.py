@@ -1,10 +1,10 @@
 """A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
 
-    seal 32 │ head: version 1, status 1, owner 16, attempt 4 │ lease until, completed, expires 8 each │ digest 1 + 32
-            │ created 8 │ life: length 2, six lengths 2 each, six texts │ outcome, or nothing
+    seal 32 │ instants: lease until, completed, expires, created 8 each │ head: version 1, status 1, owner 16, attempt 4
+    │ digest 1 + 32 │ life: length 2, where five texts start 2 each, six texts │ outcome, or nothing
 
-Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". The seal
-is whatever the store signs `signed()` with: it covers what a store's server does not write itself, the instants.
+Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
+server writes them itself. All from the head on is the body, which the store writes and seals: it signs `signed()`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ DEFLATE_ABOVE = 1024
 #: The longest body that is inflated (bytes).
 INFLATE_LIMIT = 64 * 1024 * 1024
 
+_CLOCK = struct.Struct(">d")
+#: The length of a server's clock, as it answers (bytes).
+CLOCK = _CLOCK.size
+_INSTANTS = struct.Struct(">dddd")
 _HEAD = struct.Struct(">BB16sI")
-_TIMES = struct.Struct(">ddd")
 _DIGEST = struct.Struct(">B32s")
-_CREATED = struct.Struct(">d")
-#: All of these, and the length of what follows.
-_FIXED = struct.Struct(">32sBB16sIdddB32sdH")
-_TIMES_AT = SEAL + _HEAD.size
-_DIGEST_AT = _TIMES_AT + _TIMES.size
-_CREATED_AT = _DIGEST_AT + _DIGEST.size
-_LENGTHS = struct.Struct(">6H")
-_LIFE = struct.Struct(">7H")
+_LENGTH = struct.Struct(">H")
+_STARTS = struct.Struct(">5H")
+_LIFE = struct.Struct(">6H")
+#: All that has a fixed length, and the length of the life.
+_FIXED = struct.Struct(">32sddddBB16sIB32sH")
+_BODY_AT = SEAL + _INSTANTS.size
 _SPANS = struct.Struct(">dd")
+_read_json = json.JSONDecoder().raw_decode
 _OUTCOME = struct.Struct(">BHII")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -58,20 +60,37 @@ def pack_digest(digest: bytes) -> bytes:
 
 def pack_life(origin: Ticket | Record) -> bytes:
     """Pack what a record keeps from its birth to its expiry."""
-    texts = (origin.guarantee.value, origin.secret_id, origin.method, origin.path, origin.scope, origin.key)
-    packed = "".join(texts).encode()
-    return _LIFE.pack(_LENGTHS.size + len(packed), *map(len, texts)) + packed
+    guarantee = origin.guarantee.value
+    secret_at = len(guarantee)
+    method_at = secret_at + len(origin.secret_id)
+    path_at = method_at + len(origin.method)
+    scope_at = path_at + len(origin.path)
+    key_at = scope_at + len(origin.scope)
+    text = f"{guarantee}{origin.secret_id}{origin.method}{origin.path}{origin.scope}{origin.key}".encode()
+    return _LIFE.pack(_STARTS.size + len(text), secret_at, method_at, path_at, scope_at, key_at) + text
+
+
+def life(value: bytes) -> bytes:
+    """Return the packed life of a packed record."""
+    return value[_FIXED.size - _LENGTH.size : _outcome_at(value)]
 
 
 def pack_spans(lease: float | None, retention: float | None) -> bytes:
     """Pack two spans (seconds) for a server that tells the time itself: as microseconds, `None` as NaN."""
-    return _SPANS.pack(*(math.nan if span is None else round(span * 1_000_000) for span in (lease, retention)))
+    return _SPANS.pack(
+        math.nan if lease is None else round(lease * 1_000_000),
+        math.nan if retention is None else round(retention * 1_000_000),
+    )
+
+
+def clock(now: datetime) -> bytes:
+    return _CLOCK.pack(microseconds(now))
 
 
 def clocked(answer: bytes) -> tuple[datetime, bytes]:
     """Return a server's clock and what it sends behind it."""
-    (now,) = _CREATED.unpack_from(answer)
-    return instant(now), answer[_CREATED.size :]
+    (now,) = _CLOCK.unpack_from(answer)
+    return instant(now), answer[_CLOCK.size :]
 
 
 def pack_outcome(outcome: Outcome | None) -> bytes:
@@ -87,44 +106,38 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
     return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
 
 
-def signed(record_id: UUID, head: bytes, digest: bytes, outcome: bytes) -> bytes:
-    """Return what a seal covers: no answer can be moved to another key, owner, attempt or request."""
-    return record_id.bytes + head + digest + outcome
+def signed(record_id: UUID, body: bytes) -> bytes:
+    """Return what a seal covers: no answer can be moved to another key, owner, attempt, request or birth."""
+    return record_id.bytes + body
 
 
 def pack(record: Record, seal: bytes) -> bytes:
-    """Pack a whole record. `seal` signs `signed(record.id, *parts(record))`."""
-    head, digest, outcome = parts(record)
-    times = _TIMES.pack(*map(microseconds, (record.lease_until, record.completed_at, record.expires_at)))
-    created = _CREATED.pack(microseconds(record.created_at))
-    return b"".join((seal, head, times, digest, created, pack_life(record), outcome))
+    """Pack a whole record. `seal` signs `signed(record.id, pack_body(record))`."""
+    instants = (record.lease_until, record.completed_at, record.expires_at, record.created_at)
+    return seal + _INSTANTS.pack(*map(microseconds, instants)) + pack_body(record)
 
 
-def parts(record: Record) -> tuple[bytes, bytes, bytes]:
-    """Return head, digest and outcome of a record, as `signed()` takes them."""
-    return (
-        pack_head(record.status, record.owner, record.attempt),
-        pack_digest(record.digest),
-        pack_outcome(record.outcome),
-    )
+def pack_body(record: Record) -> bytes:
+    """Pack all of a record but its instants."""
+    head = pack_head(record.status, record.owner, record.attempt)
+    return head + pack_digest(record.digest) + pack_life(record) + pack_outcome(record.outcome)
 
 
-def split(value: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return seal, head, digest and outcome of a packed record. Raises `Malformed`."""
-    if len(value) < _FIXED.size or value[SEAL] != VERSION:
+def split(value: bytes) -> tuple[bytes, bytes]:
+    """Return seal and body of a packed record. Raises `Malformed`."""
+    if len(value) < _FIXED.size or value[_BODY_AT] != VERSION:
         raise Malformed("not a record of this version")
-    outcome_at = _FIXED.size + int.from_bytes(value[_FIXED.size - 2 : _FIXED.size], "big")
-    if len(value) < outcome_at:
-        raise Malformed("cut short")
-    return value[:SEAL], value[SEAL:_TIMES_AT], value[_DIGEST_AT:_CREATED_AT], value[outcome_at:]
+    return value[:SEAL], value[_BODY_AT:]
 
 
 def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
     """Return the record of a value whose seal was found good. Raises `Malformed`."""
     try:
-        _, _, status, owner, attempt, *times, length, padded, created_at, life = _FIXED.unpack_from(value)
-        lease_until, completed_at, expires_at = times
-        outcome_at = _FIXED.size + life
+        fixed = _FIXED.unpack_from(value)
+        _, lease_until, completed_at, expires_at, created_at, _, status, owner, attempt, length, padded, size = fixed
+        outcome_at = _FIXED.size + size
+        if len(value) < outcome_at:
+            raise Malformed("cut short")
         guarantee, secret_id, method, path, scope, key = _texts(value[_FIXED.size : outcome_at])
         return Record(
             id=record_id,
@@ -145,7 +158,7 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             path=path,
             outcome=unpack_outcome(value[outcome_at:]),
         )
-    except (struct.error, ValueError, OverflowError, zlib.error) as error:
+    except (struct.error, ValueError, OverflowError, OSError, zlib.error) as error:
         raise Malformed(str(error)) from error
 
 
@@ -155,7 +168,7 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
         return None
     flags, status, headers_size, size = _OUTCOME.unpack_from(packed)
     body_at = _OUTCOME.size + headers_size
-    headers = json.loads(packed[_OUTCOME.size : body_at].decode())
+    headers, _ = _read_json(packed[_OUTCOME.size : body_at].decode())
     body: bytes | Missing = MISSING
     if flags & _BODY:
         body = packed[body_at:]
@@ -163,7 +176,7 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
             body = inflate(body, size)
         if len(body) != size:
             raise Malformed("the body is cut short")
-    return Outcome(status=status, headers=tuple((name, text) for name, text in headers), body=body)
+    return Outcome(status=status, headers=tuple(map(tuple, headers)), body=body)
 
 
 def inflate(deflated: bytes, size: int) -> bytes:
@@ -182,12 +195,23 @@ def microseconds(value: datetime | None) -> float:
 
 
 def instant(value: float) -> datetime:
-    return _EPOCH + timedelta(0, 0, int(value))
+    """Return the instant, to the microsecond (until 2242, when a double of seconds no longer tells them apart)."""
+    return datetime.fromtimestamp(value / 1_000_000, timezone.utc)
 
 
-def _texts(life: bytes) -> list[str]:
-    texts, joined, start = [], life[_LENGTHS.size :].decode(), 0
-    for size in _LENGTHS.unpack_from(life):
-        texts.append(joined[start : start + size])
-        start += size
-    return texts
+def _outcome_at(value: bytes) -> int:
+    (size,) = _LENGTH.unpack_from(value, _FIXED.size - _LENGTH.size)
+    return _FIXED.size + int(size)
+
+
+def _texts(life: bytes) -> tuple[str, str, str, str, str, str]:
+    secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(life)
+    text = life[_STARTS.size :].decode()
+    return (
+        text[:secret_at],
+        text[secret_at:method_at],
+        text[method_at:path_at],
+        text[path_at:scope_at],
+        text[scope_at:key_at],
+        text[key_at:],
+    )

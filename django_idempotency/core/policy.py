@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -15,6 +16,11 @@ Duration = float | timedelta
 
 #: The default of every field below: "as the project's settings say".
 FROM_SETTINGS: Any = MISSING
+
+#: What an expression selects from: the names at the top of a request's document.
+DOCUMENT = ("body", "headers", "method", "path", "query", "user")
+#: The fingerprints that have a name.
+FINGERPRINTS = ("request", "raw", "headers")
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
 
@@ -45,7 +51,10 @@ class Policy:
     scope: Callable[[Any], str | None] | None = FROM_SETTINGS
     #: What happens to a key without a principal: "refuse", or "shared" by everybody (long keys only).
     anonymous: str = FROM_SETTINGS
-    #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), or `fingerprint(request)` → bytes.
+    #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
+    key: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath expression, or
+    #: `fingerprint(request)` → bytes.
     fingerprint: str | Callable[[Any], bytes | str] = FROM_SETTINGS
     #: Refusals to remember all the same (a set of statuses), or `keep(response)` → True, False or None (by the table).
     keep: Collection[int] | Callable[[Any], bool | None] | None = FROM_SETTINGS
@@ -80,6 +89,11 @@ class Policy:
         bounded = self.guarantee != Guarantee.ATOMIC and MISSING not in (self.lease, self.ttl)
         if bounded and seconds(self.lease) >= seconds(self.ttl):
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
+        if self.anonymous == "shared" and self.given().get("key") is not None:
+            raise ValueError(
+                f'Policy(key={self.key!r}, anonymous="shared"): whoever sends the same payload would get the answer. '
+                "Name who sends it: scope=…"
+            )
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
@@ -97,6 +111,11 @@ def _duration(value: Any) -> bool:
     if isinstance(value, timedelta):
         return timedelta(0) < value <= timedelta(days=3650)
     return isinstance(value, (int, float)) and not _flag(value) and 0 < value <= 3650 * 86400
+
+
+def _expression(value: Any) -> bool:
+    """Can this be an expression? A name alone is one of the document's; the rest is JMESPath's to judge."""
+    return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
 
 
 def _one_of(*names: str) -> Callable[[Any], bool]:
@@ -117,6 +136,7 @@ def _statuses(value: Any) -> bool:
     )
 
 
+_OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
 _POSITIVE = "a positive number of seconds (or a timedelta), ten years at most"
 
 #: Field → (what it accepts, in words what to type).
@@ -128,9 +148,13 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "store": (lambda value: isinstance(value, str) and value != "", "an alias of STORES"),
     "scope": (lambda value: value is None or callable(value), "a function of the request, or None"),
     "anonymous": (_one_of("refuse", "shared"), '"refuse" or "shared"'),
+    "key": (
+        lambda value: value is None or callable(value) or _expression(value),
+        f"{_OVER}, a function of the request, or None",
+    ),
     "fingerprint": (
-        lambda value: callable(value) or value in ("request", "raw", "headers"),
-        '"request", "raw", "headers" or a function of the request that returns bytes',
+        lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
+        f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',
     ),
     "keep": (
         lambda value: value is None or callable(value) or _statuses(value),

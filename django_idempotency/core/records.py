@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum
-from typing import Final, final
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform  # since Python 3.11, where type checkers run
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        return lambda decorator: decorator
+
+
+Fact = TypeVar("Fact")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def fact(cls: type[Fact]) -> type[Fact]:
+    """Make a class of facts: a frozen dataclass with slots, whose fields are given by name.
+
+    Frozen, and by name, for type checkers only: a first call makes seven facts, and their freezing at run time took a
+    sixth of its time (measured).
+    """
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+def changed(fact: Fact, **changes: Any) -> Fact:
+    """Return a ticket, a record or a settlement with other values, in a third of the time of `dataclasses.replace`.
+
+    Raises `AttributeError` for a field that it does not have.
+    """
+    cls: Any = type(fact)
+    copy: Fact = cls(*_values(cls)(fact))
+    for name, value in changes.items():
+        setattr(copy, name, value)
+    return copy
+
+
+@cache
+def _values(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*cls.__slots__)
 
 
 @final
@@ -53,6 +93,8 @@ class Status(IntEnum):
 class Outcome:
     """What is remembered of a finished run: an HTTP response as status, headers and bytes.
 
+    Frozen at run time, too: a store in this process hands the same one to everybody, and code of the project sees it.
+
     `body` is `MISSING` when the work is done but its answer was not kept (too large, a stream, `no-store`);
     `b""` is an empty answer.
     """
@@ -62,7 +104,7 @@ class Outcome:
     body: bytes | Missing = MISSING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Ticket:
     """One call's wish to run: computed once, then never changed.
 
@@ -83,7 +125,7 @@ class Ticket:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Record:
     """A row as it stands. `read_at` is the store's own clock at this read: compare deadlines with it only.
 
@@ -113,7 +155,10 @@ class Record:
     joined: bool = False
 
     def ticket(self, *, owner: UUID) -> Ticket:
-        """Return a ticket for this record's key and request, to change it by hand."""
+        """Return a ticket for this record's key and request, to change it by hand: what it takes, it does not hold.
+
+        Its retention ends when the record's does.
+        """
         return Ticket(
             id=self.id,
             scope=self.scope,
@@ -122,15 +167,15 @@ class Record:
             owner=owner,
             now=self.read_at,
             lease=0,
-            ttl=0,
-            guarantee=self.guarantee,
+            ttl=(self.expires_at - self.read_at).total_seconds(),
+            guarantee=Guarantee.LEASE,
             secret_id=self.secret_id,
             method=self.method,
             path=self.path,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Settlement:
     """What a store writes when the work is over, if the row is still owned by `fence`.
 

@@ -42,16 +42,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
+from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket, fact
 
 # ---------------------------------------------------------------------------------------------------------- verdicts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Execute:
     """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it."""
 
@@ -60,7 +59,7 @@ class Execute:
     new_life: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Replay:
     """Answer with what is remembered; the work does not run."""
 
@@ -68,14 +67,14 @@ class Replay:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Busy:
     """The work runs elsewhere. Ask again in `retry_after` whole seconds, at least one."""
 
     retry_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Mismatch:
     """The key is known, with another request under it."""
 
@@ -93,6 +92,11 @@ def leased(record: Record) -> bool:
     return record.status is Status.RUNNING and record.read_at < record.lease_until
 
 
+def ends(record: Record) -> datetime:
+    """Return the moment from which on a store may delete the record: its work is over, and so is its retention."""
+    return max(record.expires_at, record.lease_until) if record.status is Status.RUNNING else record.expires_at
+
+
 def binds(record: Record, digest: bytes) -> bool:
     """Does the record insist on another request than the one with this digest?"""
     return record.digest not in (b"", digest)
@@ -107,9 +111,18 @@ def takeable(record: Record, ticket: Ticket) -> bool:
     """May this ticket become the record's owner? The one predicate that stores know (see "The life of a record")."""
     if (record.scope, record.key) != (ticket.scope, ticket.key) or owned(record, ticket):
         return False
-    if expired(record):
-        return True
+    return expired(record) or _unheld(record, ticket)
+
+
+def _unheld(record: Record, ticket: Ticket) -> bool:
+    """Does a record that has not expired wait for an owner, and for this ticket's request?"""
     return record.status is not Status.COMPLETED and not leased(record) and not binds(record, ticket.digest)
+
+
+def untouched(record: Record, seen: Record, ticket: Ticket) -> bool:
+    """May this ticket still settle what it has seen? A token alone does not say: an owner's own settle keeps it."""
+    same = (record.owner, record.status, record.attempt) == (seen.owner, seen.status, seen.attempt)
+    return same or record.owner == ticket.owner
 
 
 def born(ticket: Ticket, now: datetime) -> Record:
@@ -141,15 +154,20 @@ def succession(record: Record) -> Execute:
     return Execute(attempt=record.attempt + 1, takeover=record.status is Status.RUNNING)
 
 
-def read(record: Record, ticket: Ticket) -> Execute | Replay | Busy | Mismatch:
-    """Judge a record for the ticket that claimed it."""
+def read(record: Record, ticket: Ticket, *, unanswered: bool = False) -> Execute | Replay | Busy | Mismatch:
+    """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no answer.
+
+    What is ours since then may have been taken from an owner who fell silent, and nobody has told us: better to ask
+    about an owner who failed than to run beside the traces of one who crashed.
+    """
     if (record.scope, record.key) != (ticket.scope, ticket.key):
         return Mismatch()
     if owned(record, ticket):
-        return Execute(attempt=record.attempt, takeover=record.taken)
-    if not expired(record) and binds(record, ticket.digest):
+        return Execute(attempt=record.attempt, takeover=record.taken or (unanswered and record.attempt > 1))
+    over = expired(record)
+    if not over and binds(record, ticket.digest):
         return Mismatch()
-    if takeable(record, ticket):
+    if over or _unheld(record, ticket):  # takeable
         return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
     if record.status is Status.COMPLETED and record.outcome is not None:
         return Replay(outcome=record.outcome, attempt=record.attempt)
@@ -206,7 +224,7 @@ class Leave(Enum):
     HELD = "held"  # not touched: the lease ends by itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Conclusion:
     """What to do with the record, and whether the work's writes are committed with it."""
 

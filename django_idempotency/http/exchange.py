@@ -5,23 +5,20 @@ A door decides *where* the guard stands. Everything else is here: who is asked, 
 
 from __future__ import annotations
 
-import uuid
 import weakref
 from collections.abc import Callable
-from datetime import datetime, timezone
-from typing import Any, NoReturn
+from enum import Enum
+from typing import Any, Literal, NoReturn
 
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.encoding import escape_uri_path
 
-from .. import conf
-from ..core.digest import record_id
-from ..core.policy import SAFE_METHODS, Duration, Policy, seconds
-from ..core.records import Guarantee, Outcome, Ticket
+from .. import conf, switch
+from ..core.policy import SAFE_METHODS, Policy, seconds
+from ..core.records import Guarantee, Outcome
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
-from ..derivation import current_secret_id, derive
 from ..engine import Operation
 from ..errors import (
     ConfigurationError,
@@ -33,32 +30,57 @@ from ..errors import (
     ScopeRequired,
     StoreUnavailable,
 )
+from ..handles import Handle
 from ..observing import Observer
-from ..registry import stores
+from ..open_transactions import arefuse_open_transactions, refuse_open_transactions
+from ..registry import store_of
+from ..ticketing import issue
 from .fingerprint import fingerprint
 from .keys import carries_key, read_key, scope_of
 from .responses import DEGRADED, capture, ending_of, rebuild, render
+from .selection import Document, selected_key, warn_unguarded
 
 _ATTRIBUTE = "_idempotency_exchange"
 
 
-def key_of(request: HttpRequest, policy: Policy) -> str | None:
+class Where(Enum):
+    """Where a key is, if the header does not have it."""
+
+    PAYLOAD = "payload"
+
+
+Key = str | Literal[Where.PAYLOAD]
+
+
+def key_of(request: HttpRequest, policy: Policy) -> Key | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
 
-    `None` for a safe method, a method outside the policy, a request that an outer door guards already, and no key.
-    Raises `KeyMissing` and `KeyMalformed`.
+    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe method, a method outside the policy, a request that an outer door guards already, no key,
+    and while idempotency is off. Raises `KeyMissing` and `KeyMalformed`.
     """
     method = request.method or ""
     if method in SAFE_METHODS or hasattr(request, _ATTRIBUTE):
         return None
-    if not carries_key(request) and not conf.field(policy, "required"):
+    if not carries_key(request) and not conf.concerns_keyless(policy):
         return None
     if method not in {name.upper() for name in conf.field(policy, "methods")}:
         return None
+    if not switch.enabled():
+        from .unguarded import leave_unguarded  # it knows us
+
+        leave_unguarded(request)
+        return None
     key = read_key(request, conf.get("HEADER"))
+    if key is None and conf.field(policy, "key") is not None:
+        return Where.PAYLOAD
     if key is None:
         raise KeyMissing
     return key
+
+
+def may_have_key(request: HttpRequest, policy: Policy) -> bool:
+    """Does a request carry a key, or may its policy select one?"""
+    return carries_key(request) or conf.field(policy, "key") is not None
 
 
 def terms_of(policy: Policy) -> Policy:
@@ -69,32 +91,10 @@ def terms_of(policy: Policy) -> Policy:
         raise ConfigurationError(str(error)) from error
 
 
-class RequestIdempotency:
+class RequestIdempotency(Handle):
     """`request.idempotency` in a guarded view."""
 
-    def __init__(self, operation: Operation) -> None:
-        self._operation = operation
-        self._ending: Ending | None = None
-        self._ttl: float | None = None
-
-    @property
-    def key(self) -> str:
-        """The client's key, unquoted."""
-        return self._operation.ticket.key
-
-    @property
-    def attempt(self) -> int:
-        """Which run this is. Above 1, an earlier one failed, was refused or crashed."""
-        return self._operation.attempt
-
-    def derive(self, label: str) -> str:
-        """Return a key to send on to a provider: 64 hex digits, the same for this label at every attempt."""
-        return derive(self._operation, label)
-
-    @property
-    def lost(self) -> bool:
-        """Has a `lease` ended under this run? Another may run by now: stop where that is still of use."""
-        return self._operation.is_lost()
+    _ending: Ending | None = None
 
     def keep(self) -> None:
         """Remember this response, whatever its status. What a 5xx wrote is rolled back all the same."""
@@ -104,21 +104,9 @@ class RequestIdempotency:
         """Do not remember this response: the key is free again, for another body too."""
         self._ending = Ending.DROPPED
 
-    @property
-    def ttl(self) -> Duration | None:
-        """How long this response is remembered, from its completion; `None`: as the policy says, from the claim."""
-        return self._ttl
-
-    @ttl.setter
-    def ttl(self, value: Duration) -> None:
-        self._ttl = seconds(Policy(ttl=value).ttl)  # raises ValueError for what is no such duration
-
 
 class Exchange:
-    """A request that carries a key: `open()` it, and if that returns no answer run the view and `settle()` or `fail()`.
-
-    `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view would.
-    """
+    """A request that carries a key: `open()` it, and if that returns no answer run the view and `settle()` or `fail()`."""
 
     def __init__(
         self,
@@ -127,7 +115,7 @@ class Exchange:
         *,
         key: str,
         scope: str,
-        source: Any,
+        document: Document,
         may_replay: Callable[[], bool] | None = None,
     ) -> None:
         # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
@@ -139,24 +127,14 @@ class Exchange:
         #: Set by a door that sees an exception only after it has become a response.
         self.raised: Exception | None = None
         guarantee = Guarantee(policy.guarantee)
-        store = stores[policy.store]
-        if guarantee is Guarantee.ATOMIC and not store.supports_atomic:
-            raise ConfigurationError(
-                f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
-            )
-        ticket = Ticket(
-            id=record_id(scope, key),
+        store = store_of(policy)
+        ticket = issue(
+            policy,
             scope=scope,
             key=key,
-            digest=fingerprint(source, policy),
-            owner=uuid.uuid4(),
-            now=datetime.now(timezone.utc),
-            lease=seconds(conf.lease_of(policy)),
-            ttl=seconds(policy.ttl),
-            guarantee=guarantee,
-            secret_id=current_secret_id(),
+            digest=fingerprint(document.source, policy, document),
             method=request.method or "",
-            path=escape_uri_path(request.path)[:255],
+            path=escape_uri_path(request.path),
         )
         self.operation = Operation(
             store,
@@ -172,7 +150,7 @@ class Exchange:
         request: HttpRequest,
         policy: Policy,
         *,
-        key: str,
+        key: Key,
         user: Any,
         source: Any,
         strict: bool = True,
@@ -180,14 +158,23 @@ class Exchange:
     ) -> Exchange | None:
         """Make the exchange of a keyed request. A key that belongs to nobody: `None`, or if `strict` `ScopeRequired`.
 
-        `may_replay` asks again what the view would have asked before a replay.
+        Whoever sent no key is refused only where one is required, and gets `None` also when there is nothing to select
+        it from. `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view
+        would. `may_replay` asks again what the view would have asked before a replay.
         """
-        scope = scope_of(request, user, policy, key)
+        carried = "" if key is Where.PAYLOAD else key
+        scope = scope_of(request, user, policy, carried)
         if scope is None:
-            if strict:
+            if strict and (carried or policy.required):
                 raise ScopeRequired
+            if strict:
+                warn_unguarded(request, "nobody answers for it")
             return None
-        return cls(request, policy, key=key, scope=scope, source=source, may_replay=may_replay)
+        document = Document(source, user)
+        selected = carried or selected_key(document, policy)
+        if selected is None:
+            return None
+        return cls(request, policy, key=selected, scope=scope, document=document, may_replay=may_replay)
 
     @property
     def request(self) -> HttpRequest:
@@ -199,8 +186,17 @@ class Exchange:
     @property
     def atomic_alias(self) -> str | None:
         """Return the database whose transaction is ours while the view runs."""
-        if self.degraded or self.operation.ticket.guarantee is not Guarantee.ATOMIC:
+        if self.degraded or self._leases:
             return None
+        return self._record_alias
+
+    @property
+    def _leases(self) -> bool:
+        return self.operation.ticket.guarantee is Guarantee.LEASE
+
+    @property
+    def _record_alias(self) -> str | None:
+        """Return the database whose open transaction the record joins."""
         return getattr(self.operation.store, "using", None)
 
     # --------------------------------------------------------------------------------------------------------- open
@@ -208,8 +204,11 @@ class Exchange:
     def open(self) -> HttpResponseBase | None:
         """Return the answer to give instead of the view's, or `None`: run the view.
 
-        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`.
+        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`; and
+        `LeaseInTransaction` inside a transaction whose rollback the record would outlive.
         """
+        if self._leases:
+            refuse_open_transactions(but=self._record_alias)
         try:
             verdict = self.operation.open(wait=self._patience)
         except StoreUnavailable as error:
@@ -219,6 +218,7 @@ class Exchange:
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""
+        await arefuse_open_transactions(but=self._record_alias)
         try:
             verdict = await self.operation.aopen(wait=self._patience)
         except StoreUnavailable as error:
@@ -266,28 +266,44 @@ class Exchange:
 
     # ------------------------------------------------------------------------------------------------------- settle
 
+    def _leave(self) -> None:
+        """Take ourselves off a request that is over: who sends it through the view once more is guarded anew."""
+        request = self._request()
+        if request is not None and getattr(request, _ATTRIBUTE, None) is self:
+            delattr(request, _ATTRIBUTE)
+
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
         """Remember or drop the view's answer, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
+            self._leave()
             response[DEGRADED] = "true"
             return response
         try:
             ended, outcome = self._conclude(response)
         except BaseException as error:  # noqa: BLE001 - fail() raises it again
             self.fail(error)
-        self.operation.settle(ended, outcome, ttl=self.handle._ttl)  # noqa: SLF001 - the handle is our other half
+        try:
+            self.operation.settle(ended, outcome, ttl=self.handle.seconds)
+        finally:
+            self._leave()
         return response
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
         if self.degraded:
+            self._leave()
             response[DEGRADED] = "true"
             return response
         try:
-            ended, outcome = self._conclude(response)
+            # The project's function, a file and a sync stream may ask a database, which an event loop refuses.
+            asks = callable(self.policy.keep) or (response.streaming and not getattr(response, "is_async", False))
+            ended, outcome = await sync_to_async(self._conclude)(response) if asks else self._conclude(response)
         except BaseException as error:  # noqa: BLE001 - afail() raises it again
             await self.afail(error)
-        await self.operation.asettle(ended, outcome, ttl=self.handle._ttl)  # noqa: SLF001
+        try:
+            await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
+        finally:
+            self._leave()
         return response
 
     def _conclude(self, response: HttpResponseBase) -> tuple[Ending, Outcome | None]:
@@ -298,20 +314,29 @@ class Exchange:
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         return ended, capture(response, self.policy) if ended is Ending.KEPT else None
 
-    def fail(self, error: BaseException, *, committed: HttpResponseBase | None = None) -> NoReturn:
+    def fail(
+        self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None
+    ) -> NoReturn:
         """End an exchange whose view did not answer, and raise: its exception, or a clearer one.
 
-        `committed` is what it did answer, when only an `on_commit` callback failed: that is remembered.
+        `committed` returns what it did answer, when only an `on_commit` callback failed: that is remembered, unless it
+        cannot be finished.
         """
-        if committed is not None:
-            render(committed)
-            self.settle(committed)
+        self._leave()
+        try:
+            if (answer := committed()) is not None:
+                render(answer)
+        except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
+            answer, error = None, unfinished if isinstance(error, Exception) else error
+        if answer is not None:
+            self.settle(answer)
         elif not self.degraded:
             self.operation.settle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         raise clarified(error)
 
     async def afail(self, error: BaseException) -> NoReturn:
         """See fail()."""
+        self._leave()
         if not self.degraded:
             await self.operation.asettle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         raise clarified(error)

@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from django.utils.functional import SimpleLazyObject
+
 from .. import conf
 from ..core.policy import Policy
 from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
@@ -53,6 +55,18 @@ def read_key(request: HttpRequest, header: str) -> str | None:
     if not 0 < len(key) <= MAX_KEY:
         raise KeyMalformed
     return key
+
+
+async def user_of(request: HttpRequest) -> Any:
+    """Return whom an async view finds: whom a middleware has put on the request, or else whom Django's own finds.
+
+    What is lazy is left so: it may ask a database, and is looked at in a thread.
+    """
+    user = getattr(request, "user", None)
+    if hasattr(request, "auser") and (user is None or isinstance(user, SimpleLazyObject)):
+        found = await request.auser()
+        return found if user is None or found.is_authenticated else user
+    return user
 
 
 def principal(user: Any) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..errors import ConfigurationError, Problem
 from ..finishing import to_the_end
 from ..transactions import Opened, atomic_requests
 from .exchange import Exchange, key_of, terms_of
+from .keys import user_of
 from .problems import problem_response
 from .responses import render
 
@@ -51,7 +51,7 @@ def run(
             response = view()
         render(response)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
-        exchange.fail(error, committed=response if requests.committed else None)
+        exchange.fail(error, committed=lambda: response if requests.committed else None)
     try:
         return exchange.settle(response)
     except Problem as problem:
@@ -65,12 +65,12 @@ async def arun(
     try:
         exchange = None
         if (key := key_of(request, policy)) is not None:
-            user = await request.auser() if hasattr(request, "auser") else None
+            user = await user_of(request)
             terms = terms_of(policy)
             if terms.guarantee == Guarantee.ATOMIC:
                 raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
             exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
-        answer = None if exchange is None else await opened(exchange)
+        answer = None if exchange is None else await exchange.aopen()
     except Problem as problem:
         return problem_response(problem)
     if answer is not None:
@@ -81,18 +81,11 @@ async def arun(
         response = await view()
         if not getattr(response, "is_rendered", True):
             await sync_to_async(render)(response)
+    except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+        exchange.fail(closed)
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
         await to_the_end(exchange.afail(error))
     try:
         return await to_the_end(exchange.asettle(response))
     except Problem as problem:
         return problem_response(problem)
-
-
-async def opened(exchange: Exchange) -> HttpResponseBase | None:
-    """Open an exchange. A client that goes away meanwhile leaves the key free: nothing has run."""
-    try:
-        return await to_the_end(exchange.aopen())
-    except asyncio.CancelledError:
-        await to_the_end(exchange.operation.aabandon())
-        raise

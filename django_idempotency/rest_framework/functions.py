@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
-from ..http.keys import carries_key
+from ..http.exchange import may_have_key
 from ..http.running import run
 from ..transactions import EVERYTHING
 from . import problems
@@ -21,7 +21,7 @@ from .problems import IdempotencyException
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Run a DRF function under guard, exceptions answered and the response finished as its view would."""
     view = request.parser_context["view"]
-    keyed = request.method not in SAFE_METHODS and carries_key(request._request)
+    keyed = request.method not in SAFE_METHODS and may_have_key(request._request, policy)
     if keyed and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
         raise ImproperlyConfigured(
             "@idempotent() below @api_view stands inside the transaction of ATOMIC_REQUESTS. Swap the two lines."

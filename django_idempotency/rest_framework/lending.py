@@ -14,6 +14,7 @@ from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
 from ..marks import handler_of
+from ..transactions import declared_non_atomic
 from .mixins import IdempotentViewMixin
 
 
@@ -48,6 +49,9 @@ def lend(callback: Any, policy: Policy, *, strict: bool = True) -> Any:
     lent = cls.as_view(*arguments, **callback.initkwargs)
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         setattr(lent, name, getattr(callback, name))
+    for name, value in vars(callback).items():  # what the project has marked it with
+        vars(lent).setdefault(name, value)
+    lent._non_atomic_requests.update(declared_non_atomic(callback))  # noqa: SLF001 - made by leave_atomic_requests()
     lent.idempotency_policy = policy
     return lent
 

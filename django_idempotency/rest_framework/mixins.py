@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
-from ..http.exchange import Exchange, key_of, terms_of
-from ..http.keys import carries_key
+from ..http.exchange import Exchange, key_of, may_have_key, terms_of
 from ..http.problems import problem_response
 from ..http.responses import render
+from ..http.selection import compile_expressions
 from ..marks import EXEMPT
 from ..transactions import EVERYTHING, Opened, atomic_requests, declared_for, leave_atomic_requests
 from . import problems
@@ -37,6 +37,12 @@ class IdempotentViewMixin(Base):
     #: Is a key without a principal refused? The middleware, which lends this mixin, lets such a request through.
     _idempotency_strict = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Compile what the class selects by. Raises `ValueError` for a wrong expression."""
+        super().__init_subclass__(**kwargs)
+        if isinstance(policy := vars(cls).get("idempotency"), Policy):
+            compile_expressions(policy)
+
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
         """Leave ATOMIC_REQUESTS: the claim must be committed first. dispatch() opens it where nothing is guarded."""
@@ -55,10 +61,11 @@ class IdempotentViewMixin(Base):
             with atomic_requests(declared):
                 return super().dispatch(request, *args, **kwargs)
         guard = _Guard(self, handler, declared)
+        of_instance = name in vars(self)  # a ViewSet's
         setattr(self, name, functools.wraps(handler)(guard))
         try:
             # With a key, initial() and the handler open them each: the claim is committed in between.
-            with atomic_requests(EVERYTHING if carries_key(request) else declared):
+            with atomic_requests(EVERYTHING if self._may_have_key(request) else declared):
                 response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
             if guard.exchange is not None:
                 render(response)
@@ -66,18 +73,25 @@ class IdempotentViewMixin(Base):
             return answered.response
         except BaseException as error:
             if guard.exchange is not None:
-                guard.exchange.fail(error, committed=guard.committed())
+                guard.exchange.fail(error, committed=guard.committed)
             raise
         finally:
             delattr(self, name)  # the guard leads back to the view
+            if of_instance and guard.exchange is None:  # the response is not rendered: renderers ask the view for it
+                setattr(self, name, handler)
         return response if guard.exchange is None else _settled(self, guard.exchange, response)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate, permit and throttle, in the transaction that ATOMIC_REQUESTS asks for."""
         http = request._request
-        keyed = http.method not in SAFE_METHODS and carries_key(http)
+        keyed = http.method not in SAFE_METHODS and self._may_have_key(http)
         with atomic_requests(declared_for(http) if keyed else EVERYTHING):
             super().initial(request, *args, **kwargs)
+
+    def _may_have_key(self, request: HttpRequest) -> bool:
+        """Asked before DRF knows the action, so what a `get_idempotency_policy()` will say is not known."""
+        decides = type(self).get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
+        return decides or may_have_key(request, self.idempotency)
 
     def handle_exception(self, exc: Exception) -> Any:
         """Answer our own problems; all else is DRF's."""
@@ -125,7 +139,8 @@ class _Guard:
                 raise IdempotencyException(problem) from problem
             raise _Answered(problem_response(problem)) from problem
         alias = self.exchange.atomic_alias if self.exchange is not None else None
-        declared = self._declared if carries_key(request._request) else EVERYTHING  # dispatch() has opened them
+        keyed = self._view._may_have_key(request._request)  # noqa: SLF001 - ours
+        declared = self._declared if keyed else EVERYTHING  # dispatch() has opened them
         with atomic_requests(declared, but=alias) as self._requests:
             self._answer = self._handler(request, *args, **kwargs)
         return self._answer

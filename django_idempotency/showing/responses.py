@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from email.message import Message
 
 from .. import redaction
+from ..core.kinds import kind_of
 from ..core.records import MISSING, Outcome
+from ..core.values import VERSION
 
 #: Images that a browser only paints. Never SVG: it is a document, and may run scripts.
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -46,6 +48,8 @@ def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | Non
     elif not body:
         kind = "empty"
     elif body_allowed:
+        if kind_of(outcome) is not None:  # what a function ended with is JSON behind a version
+            body = body.removeprefix(VERSION)
         kind, text, source = _body(body, content_type, named.get("content-encoding", ""))
     return ShownResponse(
         status=outcome.status,
@@ -92,6 +96,7 @@ def _unpacked(body: bytes, encoding: str) -> bytes | None:
 
 def _decoded(body: bytes, charset: str) -> str:
     try:
-        return body.decode(charset, errors="replace")
-    except LookupError:
-        return body.decode(errors="replace")
+        text = body.decode(charset, errors="replace")
+    except (LookupError, ValueError):  # no such charset, or one that cannot replace
+        text = body.decode(errors="replace")
+    return text.encode(errors="backslashreplace").decode()  # half of a character cannot be sent

@@ -8,7 +8,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
-from ..core.records import MISSING, Guarantee, Record
+from ..core.kinds import Kind, kind_of
+from ..core.records import MISSING, Guarantee, Outcome, Record
 
 
 class Standing(Enum):
@@ -58,10 +59,8 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
             return _("runs the work as if this record had never been. A purge deletes the record.")
         case Standing.EXPIRED:
             return _("runs the work as if this record had never been. The store deletes the record by itself.")
-        case Standing.COMPLETED if record.outcome is None or record.outcome.body is MISSING:
-            return _("gets 409 response-not-stored with the original status. The work is not run again.")
         case Standing.COMPLETED:
-            return _("gets the response below again. The work is not run again.")
+            return _replay(record.outcome)
         case Standing.LEASED:
             return _("gets 409 in-progress, until the lease ends.")
         case Standing.RUNNING if record.guarantee is Guarantee.ATOMIC:
@@ -75,3 +74,11 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
                 else _("runs the work as attempt %d; it may carry another body.")
             )
     return words % attempt
+
+
+def _replay(outcome: Outcome | None) -> Promise:
+    if kind_of(outcome) is Kind.HELD:
+        return _("raises HeldForPerson. Look at the provider, then release the record: the next call runs the work.")
+    if outcome is None or outcome.body is MISSING:
+        return _("gets 409 response-not-stored with the original status. The work is not run again.")
+    return _("gets the response below again. The work is not run again.")

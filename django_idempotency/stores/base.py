@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
 from typing import ClassVar
 from uuid import UUID, uuid4
 
+from asgiref.sync import sync_to_async
+
 from ..core import rules
-from ..core.records import Record, Settlement, Ticket
+from ..core.records import Record, Settlement, Status, Ticket
+from ..errors import StoreUnavailable
 
 
 class Hold:
@@ -55,7 +58,8 @@ def utcnow() -> datetime:
     return datetime.now(timezone.utc)
 
 
-#: Called with the record as it stood before an operator's change: to write an audit.
+#: Called with the record as it stood before an operator's change: to write an audit. `StoreUnavailable` behind it says
+#: that the change was tried, and that nobody knows whether it was made.
 Audit = Callable[[Record], None]
 
 
@@ -82,6 +86,11 @@ class BaseStore(ABC):
     #: Which of its OPTIONS are aliases of other stores? They are handed in as those stores.
     nested: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def place(self) -> Hashable:
+        """Where the records are: two stores that say the same keep the same ones."""
+        return self
+
     @abstractmethod
     def claim(self, ticket: Ticket) -> Record:
         """Insert the ticket's record if its key is new, and return the record as it now stands.
@@ -89,21 +98,24 @@ class BaseStore(ABC):
         A takeable record is taken over here, unless the ticket asks for `atomic`: then the guard's lock decides.
         """
 
-    @abstractmethod
     async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
+        """See claim(), which runs in a thread here. Override it for a driver that is async."""
+        return await sync_to_async(self.claim, thread_sensitive=False)(ticket)
 
     @abstractmethod
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """Write how the work ended, if the record is still owned by `settlement.fence`. Say whether it was."""
 
-    @abstractmethod
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
+        """See settle(), which runs in a thread here."""
+        return await sync_to_async(self.settle, thread_sensitive=False)(ticket, settlement)
 
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """Let the leases of running records begin anew. Return the owner tokens of those that are still theirs."""
+        """Let the leases of running records begin anew. Return the owner tokens of those that are still theirs.
+
+        Where some have no answer, it raises; the error's `renewed` names those that were renewed all the same.
+        """
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are asked again and again
         """Block while somebody holds the ticket's record, at most so long. Return at once where that cannot be told."""
@@ -146,8 +158,22 @@ class BaseStore(ABC):
             return Intervention.ALREADY
         if rules.leased(record):
             return Intervention.HELD
-        # A new owner token: whoever lost the record to its lease must not settle it after this.
-        if not self.settle(record.ticket(owner=uuid4()), settlement):
-            return Intervention.HELD  # taken since we looked
+        try:
+            done = self._changed_by_hand(record, settlement)
+        except StoreUnavailable:
+            audit(record)  # it may be written: better an audit of what was tried than none
+            raise
+        if not done:
+            return Intervention.HELD  # taken or renewed since we looked
         audit(record)
         return Intervention.DONE
+
+    def _changed_by_hand(self, record: Record, settlement: Settlement) -> bool:
+        # A new owner token: whoever lost the record to its lease must not settle it after this.
+        ticket = record.ticket(owner=uuid4())
+        if record.status is Status.RUNNING:
+            # A late owner may still renew its lease, so we take it over first, as any claim would; or find that it has.
+            if not rules.owned(self.claim(ticket), ticket):
+                return False
+            settlement = replace(settlement, fence=ticket.owner)
+        return self.settle(ticket, settlement)

@@ -164,10 +164,16 @@ class SQLite(Dialect):
                 cursor.execute(f"PRAGMA busy_timeout={int(patience)}")
 
 
-#: What commits implicitly on MySQL and MariaDB; a temporary table does not.
+_COMMENTS = r"(?:\s|/\*(?!!)(?:[^*]|\*(?!/))*\*/|(?:--|#)[^\n]*(?:\n|\Z))*"
+_ROLLBACK = r"ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b)"
+
+#: What ends a transaction on every database; a savepoint's own statements do not.
+_ENDING = re.compile(rf"{_COMMENTS}(?:ABORT|COMMIT|END|PREPARE\s+TRANSACTION|{_ROLLBACK})\b", re.IGNORECASE)
+
+#: What ends one on MySQL and MariaDB, which commit implicitly; a temporary table does not.
 _COMMITTING = re.compile(
-    r"\s*(?:ALTER|ANALYZE|BEGIN|CHECK|COMMIT|(?:CREATE|DROP)(?!\s+TEMPORARY)|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME|REPAIR|REVOKE"
-    r"|ROLLBACK(?!\s+TO)(?!\s+WORK\s+TO)|START\s+TRANSACTION|TRUNCATE|UNLOCK)\b",
+    rf"{_COMMENTS}(?:ALTER|ANALYZE|BEGIN|CHECK|COMMIT|(?:CREATE|DROP)(?!\s+TEMPORARY)|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME"
+    rf"|REPAIR|REVOKE|{_ROLLBACK}|START\s+TRANSACTION|TRUNCATE|UNLOCK)\b",
     re.IGNORECASE,
 )
 
@@ -175,6 +181,13 @@ _COMMITTING = re.compile(
 def commits_implicitly(sql: object) -> bool:
     """Does MySQL end the open transaction before it runs this?"""
     return isinstance(sql, str) and _COMMITTING.match(sql) is not None
+
+
+def ends_transaction(sql: object, vendor: str) -> bool:
+    """Does a database end the open transaction when it runs this?"""
+    if vendor == "mysql":
+        return commits_implicitly(sql)
+    return isinstance(sql, str) and _ENDING.match(sql) is not None
 
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:

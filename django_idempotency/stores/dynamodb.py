@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-
 from ..core import payload, rules
-from ..core.records import Guarantee, Record, Settlement, Status, Ticket
+from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
 from ..errors import LostRace, StoreUnavailable
 from .base import BaseStore, Purged, utcnow
 from .dynamodb_client import FAILED, DynamoDBClient
@@ -20,6 +17,8 @@ from .dynamodb_items import Schema, deleted_at
 if TYPE_CHECKING:
     from .dynamodb_items import Item
 
+#: Seconds. A request that waited longer for one answer has lost its client.
+MAX_TIMEOUT = 60
 #: Writes in one transaction: no more are allowed.
 TOGETHER = 100
 #: What a record takes from its ticket once in a life.
@@ -66,6 +65,7 @@ class DynamoDBStore(BaseStore):
         client: Any = None,
         clock: Callable[[], datetime] = utcnow,
     ) -> None:
+        _refuse(timeout)
         self.schema = Schema(
             table=table,
             key_attr=key_attr,
@@ -82,6 +82,10 @@ class DynamoDBStore(BaseStore):
             client=client,
         )
         self._clock = clock
+
+    @property
+    def place(self) -> Hashable:
+        return (*self.client.place, *self.schema.place)
 
     # -------------------------------------------------------------------------------------------------------- claim
 
@@ -101,20 +105,16 @@ class DynamoDBStore(BaseStore):
                 run = rules.succession(known)
                 taken, item = self.client.write("update_item", **self._takeover(born, known, run))
                 if taken:
-                    return replace(self._record(item, ticket.id, now), taken=run.takeover)
+                    return changed(self._record(item, ticket.id, now), taken=run.takeover)
             if item is None:
                 known = None  # deleted meanwhile
                 continue
             known = self._record(item, ticket.id, now)
             if run is not None and rules.owned(known, ticket):
-                return replace(known, taken=run.takeover)  # ours since a try whose answer was lost
+                return changed(known, taken=run.takeover)  # ours since a try whose answer was lost
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                 return known
         raise LostRace
-
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return await sync_to_async(self.claim, thread_sensitive=False)(ticket)
 
     def _takeover(self, born: Record, known: Record, run: rules.Execute) -> dict[str, Any]:
         fields = ("status", "owner", "digest", "lease_until", "expires_at", *(_LIFE if run.new_life else ()))
@@ -146,12 +146,16 @@ class DynamoDBStore(BaseStore):
         settled, _ = self.client.write("update_item", **change)
         return settled
 
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return await sync_to_async(self.settle, thread_sensitive=False)(ticket, settlement)
-
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        return {owner for batch in _batches(tickets) for owner in self._renew(batch)}
+        """See BaseStore.renew(). Where one of them is held up, it raises, and `renewed` are those of the others."""
+        renewed: set[UUID] = set()
+        try:
+            for batch in _batches(tickets):
+                renewed.update(self._renew(batch))
+        except (LostRace, StoreUnavailable) as error:
+            error.renewed = renewed
+            raise
+        return renewed
 
     def _renew(self, tickets: list[Ticket]) -> Iterator[UUID]:
         while len(tickets) > 1:
@@ -197,6 +201,12 @@ class DynamoDBStore(BaseStore):
             return self.schema.record(item or {}, record_id, read_at)
         except payload.Malformed as error:
             raise StoreUnavailable("An item in the table of the idempotency store is not a record of ours.") from error
+
+
+def _refuse(timeout: Any) -> None:
+    """Raise `ValueError` for what makes no sense, before a request finds out."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
+        raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not {timeout!r}.')
 
 
 def _batches(tickets: Iterable[Ticket]) -> Iterator[list[Ticket]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from django.core.exceptions import ImproperlyConfigured
 
 from ..errors import LostRace, StoreUnavailable
+from ..forking import begins_anew
 
 if TYPE_CHECKING:
     from .dynamodb_items import Item
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 TRIES = 5
 #: Tries of one request, as botocore's "standard" mode counts them.
 ATTEMPTS = 2
+#: Seconds before another try, at most.
+PAUSE = 0.2
+#: The table is asked for more than it gives.
+THROTTLED = frozenset({"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"})
 #: Why a write of a transaction was not made.
 FAILED, CONFLICT = "ConditionalCheckFailed", "TransactionConflict"
 
@@ -48,15 +52,24 @@ class DynamoDBClient:
         self._config = config
         self._session = session
         self._given = client
+        #: Whom it asks. Two clients that say the same ask the same server.
+        self.place = (region_name, endpoint_url, session, client)
         self._built: Any = None
         self._lock = threading.Lock()
-        _CLIENTS.add(self)
+        begins_anew(self)
 
     # ----------------------------------------------------------------------------------------------------- requests
 
     def ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
         with translated():
-            answer: dict[str, Any] = getattr(self.boto, operation)(**arguments)
+            return self._call(operation, arguments)
+
+    def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = getattr(self.boto, operation)(**arguments)
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders")
+        # A successful put has an empty answer, and so has any proxy that says 200.
+        if headers is not None and not headers.get("content-type", "").startswith("application/x-amz-json"):
+            raise StoreUnavailable("What answers in place of DynamoDB is something else. Look at the endpoint.")
         return answer
 
     def write(self, operation: str, **arguments: Any) -> tuple[bool, Item | None]:
@@ -69,7 +82,7 @@ class DynamoDBClient:
         for attempt in range(1, TRIES + 1):
             with translated():
                 try:
-                    return True, getattr(self.boto, operation)(**arguments).get("Attributes")
+                    return True, self._call(operation, arguments).get("Attributes")
                 except ClientError as error:
                     code = error.response["Error"]["Code"]
                     if code == "ConditionalCheckFailedException":
@@ -85,7 +98,7 @@ class DynamoDBClient:
 
         with translated():
             try:
-                self.boto.transact_write_items(TransactItems=[{"Update": update} for update in updates])
+                self._call("transact_write_items", {"TransactItems": [{"Update": update} for update in updates]})
             except ClientError as error:
                 reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", ())]
                 if not reasons or set(reasons) - {"None", FAILED, CONFLICT}:
@@ -109,7 +122,7 @@ class DynamoDBClient:
         """Return a client for what takes its time, such as making a table."""
         return self._build(10.0) if self._given is None else self._given
 
-    def forget(self) -> None:
+    def begin_anew(self) -> None:
         """Build anew at the next use: the connections are another process's."""
         self._built = None
         self._lock = threading.Lock()
@@ -130,21 +143,33 @@ class DynamoDBClient:
             client = session.client("dynamodb", config=ours.merge(self._config or Config()), **self._where)
         except ValueError as error:  # not an error of botocore's: an endpoint that is no address
             raise ImproperlyConfigured(f"The OPTIONS of a DynamoDBStore: {error}") from error
-        client.meta.events.register_first("needs-retry.dynamodb", _AtOnce(client.meta.config.retries))
+        client.meta.events.register_first("needs-retry.dynamodb", _Pauses(client.meta.config.retries))
         return client
 
 
-class _AtOnce:
-    """Retries a timeout without a pause, since that was one; boto's own rule would add up to a second at random."""
+class _Pauses:
+    """Says how long a request waits for its next try, where boto's rule may say a second, or the server five.
+
+    A timeout was a pause. Whoever is throttled, or met a server in trouble, waits for a moment, at random.
+    """
 
     def __init__(self, retries: dict[str, Any] | None) -> None:
         self._attempts = (retries or {}).get("total_max_attempts", 1)
 
-    def __call__(self, *, attempts: int, caught_exception: Exception | None, **_: Any) -> float | None:
+    def __call__(
+        self, *, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
+    ) -> float | None:
         from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-        timed_out = isinstance(caught_exception, (ConnectTimeoutError, ReadTimeoutError))
-        return 0.0 if timed_out and attempts < self._attempts else None
+        if attempts >= self._attempts:
+            return None
+        if isinstance(caught_exception, (ConnectTimeoutError, ReadTimeoutError)):
+            return 0.0
+        if response is not None:
+            http, answer = response
+            if http.status_code >= 500 or answer.get("Error", {}).get("Code") in THROTTLED:
+                return random.uniform(0, PAUSE)  # noqa: S311 - no secret
+        return None  # as boto says
 
 
 @contextmanager
@@ -162,15 +187,3 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable from error
     except BotoCoreError as error:
         raise StoreUnavailable from error
-
-
-_CLIENTS: WeakSet[DynamoDBClient] = WeakSet()
-
-
-def _forget_all() -> None:
-    for client in list(_CLIENTS):
-        client.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)

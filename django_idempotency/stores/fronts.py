@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Record, Status
+from ..core.records import Record, Status, changed
+from ..errors import StoreRefused
+from ..forking import new_lock
 
 logger = logging.getLogger("django_idempotency")
 
@@ -26,7 +27,11 @@ WARN_EVERY = 60.0
 
 @runtime_checkable
 class Front(Protocol):
-    """Keeps copies, in one trip a verb. It decides nothing, and may forget at any time. Verbs may raise."""
+    """Keeps copies, in one trip a verb. It decides nothing, and may forget at any time. Verbs may raise.
+
+    One of this process alone may say so by `local = True`: it is called in an event loop, too, and is not told of work
+    in progress, which other processes would not see.
+    """
 
     def peek(self, record_id: UUID) -> Record | None:
         """Return the copy, with `read_at` as it is now; `None` when there is none."""
@@ -56,6 +61,9 @@ class LocalFront:
     is a stopwatch's: setting the clock neither lengthens nor shortens a life.
     """
 
+    #: Do its verbs touch this process's memory only?
+    local = True
+
     def __init__(self, size: int = 256, seconds: float = 60.0, *, clock: Callable[[], float] = time.monotonic) -> None:
         if size < 1:
             raise ValueError(f"A local cache of {size} records: make it 1 or more.")
@@ -63,7 +71,7 @@ class LocalFront:
         self._seconds = seconds
         self._clock = clock
         self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def peek(self, record_id: UUID) -> Record | None:
         with self._lock:
@@ -71,7 +79,7 @@ class LocalFront:
             if entry is None:
                 return None
             age = self._clock() - entry.at
-            record = replace(entry.record, read_at=entry.record.read_at + timedelta(seconds=age))
+            record = changed(entry.record, read_at=entry.record.read_at + timedelta(seconds=age))
             if age >= entry.seconds or rules.expired(record):
                 del self._entries[record_id]
                 return None
@@ -103,13 +111,14 @@ class Sheltered:
     """A front whose failures reach nobody: a copy that cannot be had is none.
 
     After a failure it is left alone for PAUSE seconds, so that a frozen server costs one call its timeout, and not
-    every call of every request.
+    every call of every request. One that answers with an error (`StoreRefused`) is there, and is asked again.
     """
 
     def __init__(self, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.local = getattr(front, "local", False)
         self._front = front
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._failing = False
         self._again = self._warned = float("-inf")
 
@@ -153,17 +162,22 @@ class Sheltered:
     def _sheltered(self) -> Iterator[None]:
         try:
             yield
+        except StoreRefused as error:
+            self._failing = False
+            self._warn("A front answers with an error. The stores behind it answer for it, more slowly.", error)
         except Exception as error:  # noqa: BLE001 - whatever a driver calls it
-            self._failed(error)
+            with self._lock:
+                self._failing, self._again = True, self._clock() + PAUSE
+            self._warn("A front does not answer. The stores behind it do, more slowly.", error)
         else:
             self._failing = False
 
-    def _failed(self, error: Exception) -> None:
+    def _warn(self, text: str, error: Exception) -> None:
         with self._lock:
             now = self._clock()
-            self._failing, self._again = True, now + PAUSE
             warns = now - self._warned >= WARN_EVERY
             if warns:
                 self._warned = now
         if warns:
-            logger.warning("A front does not answer. The stores behind it do, more slowly.", exc_info=error)
+            with suppress(Exception):  # a log filter's
+                logger.warning(text, exc_info=error)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from contextvars import ContextVar
 from uuid import UUID
 
-#: (alias, record) of what this thread or task holds. A row lock does not stop its own transaction.
-HELD: ContextVar[frozenset[tuple[str, UUID]]] = ContextVar("django_idempotency_held", default=frozenset())
+
+class Held:
+    """A record that a guard holds. A task or thread that was started meanwhile sees it for as long as it lives."""
+
+    __slots__ = ("name", "over")
+
+    def __init__(self, alias: str, record: UUID) -> None:
+        self.name = (alias, record)
+        #: Has its guard ended?
+        self.over = False
 
 
-def held_aliases() -> set[str]:
-    """Return the databases on which a record is held here."""
-    return {alias for alias, _ in HELD.get()}
+#: What this thread or task holds. A row lock does not stop its own transaction.
+HELD: ContextVar[frozenset[Held]] = ContextVar("django_idempotency_held", default=frozenset())

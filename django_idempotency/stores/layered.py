@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
 from ..core import rules
-from ..core.records import Record, Settlement, Status, Ticket
+from ..core.records import Record, Settlement, Status, Ticket, changed
+from ..forking import new_lock
 from .base import Audit, BaseStore, Intervention
-from .fronts import Front, LocalFront, Sheltered
+from .fronts import Front, Sheltered
 from .memory import settled as settled_record
 from .wrapping import WrappedStore
 
@@ -70,11 +70,10 @@ class LayeredStore(WrappedStore):
             raise TypeError(f"{type(front).__name__} cannot be a front: it has no peek(), put() and drop().")
         super().__init__(authority)
         self.front = Sheltered(front, clock=clock)
-        self._marks = not isinstance(front, LocalFront)
         self._seconds = seconds
         self._clock = clock
         self._under_way: OrderedDict[UUID, _Copy] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     # -------------------------------------------------------------------------------------------------------- claim
 
@@ -96,7 +95,7 @@ class LayeredStore(WrappedStore):
         asked = self._clock()
         record = await self.store.aclaim(ticket)
         if (copy := self._copy(ticket, record, asked)) is not None:
-            await sync_to_async(self._put)(copy)
+            await _called(self._put, copy, here=self.front.local)
         return record
 
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
@@ -105,12 +104,14 @@ class LayeredStore(WrappedStore):
             # In a caller's open transaction the answer may be an old snapshot's.
             fit = record.status is Status.COMPLETED and not record.joined
             return _Copy(record, asked, self._seconds) if fit else None
+        if not (rules.owned(record, ticket) or rules.takeable(record, ticket)):
+            return None  # nobody settles what does not run
         with self._lock:
-            self._under_way[ticket.owner] = _Copy(replace(record, outcome=None), asked, self._seconds)
+            self._under_way[ticket.owner] = _Copy(changed(record, outcome=None), asked, self._seconds)
             if len(self._under_way) > UNDER_WAY:
                 self._under_way.popitem(last=False)
-        if self._marks and rules.owned(record, ticket) and not record.joined:
-            return _Copy(replace(record, taken=False), asked, MARKER)
+        if not self.front.local and rules.owned(record, ticket) and not record.joined:
+            return _Copy(changed(record, taken=False), asked, MARKER)
         return None
 
     # ------------------------------------------------------------------------------------------------------- settle
@@ -127,7 +128,8 @@ class LayeredStore(WrappedStore):
         began = self._clock()
         settled = await self.store.asettle(ticket, settlement)
         if settled:
-            await sync_to_async(self._after_commit)(ticket, settlement, began)
+            here = self.front.local and not self.store.supports_atomic  # an open transaction is a thread's
+            await _called(self._after_commit, ticket, settlement, began, here=here)
         return settled
 
     def _after_commit(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
@@ -142,7 +144,7 @@ class LayeredStore(WrappedStore):
             return
         # The authority's clock, from its answer to the claim and our stopwatch: a little ahead, so deadlines come early.
         now = claimed.record.read_at + timedelta(seconds=began - claimed.asked)
-        record = settled_record(ticket, replace(claimed.record, read_at=now, taken=False), settlement, now)
+        record = settled_record(ticket, changed(claimed.record, read_at=now, taken=False), settlement, now)
         self._put(_Copy(record, began, self._seconds))
 
     def _put(self, copy: _Copy) -> None:
@@ -151,7 +153,7 @@ class LayeredStore(WrappedStore):
         deadline = copy.record.lease_until if copy.record.status is Status.RUNNING else copy.record.expires_at
         seconds = min(copy.longest - age, (deadline - now).total_seconds())
         if age <= FRESH and seconds > 0:
-            self.front.put(replace(copy.record, read_at=now), seconds=seconds)
+            self.front.put(changed(copy.record, read_at=now), seconds=seconds)
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
@@ -180,3 +182,11 @@ class LayeredStore(WrappedStore):
 
         self.front.drop(record_id)
         self.store.after_commit(drop)  # until a caller's COMMIT, others see the record as it was, and copy it
+
+
+async def _called(call: Callable[..., None], *arguments: Any, here: bool) -> None:
+    """Call what may block, in a thread; or `here`, where it does not."""
+    if here:
+        call(*arguments)
+    else:
+        await sync_to_async(call)(*arguments)

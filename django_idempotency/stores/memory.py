@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Guarantee, Record, Settlement, Ticket
+from ..core.records import Guarantee, Record, Settlement, Ticket, changed
+from ..forking import new_lock
 from .base import BaseStore, Purged, utcnow
 
 
@@ -23,18 +22,18 @@ class MemoryStore(BaseStore):
     def __init__(self, *, clock: Callable[[], datetime] = utcnow) -> None:
         self._clock = clock
         self._records: dict[UUID, Record] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def claim(self, ticket: Ticket) -> Record:
         with self._lock:
             now = self._clock()
             known = self._records.get(ticket.id)
             if known is not None:
-                known = replace(known, read_at=now)
+                known = changed(known, read_at=now)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                     return known
             record = claimed(ticket, known, now)
-            self._records[ticket.id] = replace(record, taken=False)
+            self._records[ticket.id] = changed(record, taken=False) if record.taken else record
             return record
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -55,19 +54,18 @@ class MemoryStore(BaseStore):
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         with self._lock:
-            renewed = set()
+            owners = set()
             for ticket in tickets:
                 known = self._records.get(ticket.id)
                 if known is not None and rules.owned(known, ticket):
-                    until = self._clock() + timedelta(seconds=ticket.lease)
-                    self._records[ticket.id] = replace(known, lease_until=until)
-                    renewed.add(ticket.owner)
-            return renewed
+                    self._records[ticket.id] = renewed(ticket, known, self._clock())
+                    owners.add(ticket.owner)
+            return owners
 
     def look(self, record_id: UUID) -> Record | None:
         with self._lock:
             known = self._records.get(record_id)
-            return None if known is None else replace(known, read_at=self._clock())
+            return None if known is None else changed(known, read_at=self._clock())
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:
@@ -75,7 +73,7 @@ class MemoryStore(BaseStore):
             dead = sorted(
                 (record.expires_at, name)
                 for name, record in self._records.items()
-                if rules.expired(replace(record, read_at=now)) and (since is None or record.expires_at >= since)
+                if rules.expired(changed(record, read_at=now)) and (since is None or record.expires_at >= since)
             )[:limit]
             for _, name in dead:
                 del self._records[name]
@@ -88,24 +86,36 @@ def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
     if known is None or (run := rules.succession(known)).new_life:
         return born
     kept = ("created_at", "guarantee", "secret_id", "method", "path")
-    return replace(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
+    return changed(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
 
 
 def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
     """Return what a settlement makes of the record that it fences, at the store's `now`."""
-    record = replace(
-        known,
+    born = ticket if settlement.new_life else known
+    earlier = None if settlement.new_life else known.completed_at
+    expires_in = settlement.expires_in
+    return Record(
+        id=known.id,
+        scope=known.scope,
+        key=known.key,
+        digest=settlement.digest,
         status=settlement.status,
         owner=ticket.owner,
         attempt=settlement.attempt,
-        digest=settlement.digest,
-        completed_at=None if settlement.outcome is None else (known.completed_at or now),
+        guarantee=born.guarantee,
+        lease_until=known.lease_until,
+        created_at=now if settlement.new_life else known.created_at,
+        completed_at=None if settlement.outcome is None else (earlier or now),
+        expires_at=known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
+        read_at=known.read_at,
+        secret_id=born.secret_id,
+        method=born.method,
+        path=born.path,
         outcome=settlement.outcome,
+        joined=known.joined,
     )
-    if settlement.expires_in is not None:
-        record = replace(record, expires_at=now + timedelta(seconds=settlement.expires_in))
-    if settlement.new_life:
-        taken = {name: getattr(ticket, name) for name in ("guarantee", "secret_id", "method", "path")}
-        completed_at = None if settlement.outcome is None else now
-        record = replace(record, created_at=now, completed_at=completed_at, **taken)
-    return record
+
+
+def renewed(ticket: Ticket, known: Record, now: datetime) -> Record:
+    """Return what a renewal makes of the record that the ticket owns, at the store's `now`."""
+    return changed(known, lease_until=now + timedelta(seconds=ticket.lease))

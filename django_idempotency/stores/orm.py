@@ -6,7 +6,6 @@ import logging
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,12 @@ from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
 from ..core import rules
-from ..core.records import Guarantee, Record, Settlement, Ticket
+from ..core.records import Guarantee, Record, Settlement, Ticket, changed
 from ..errors import ConfigurationError, ImplicitCommit, LostRace, OutcomeUnknown, StoreUnavailable
 from . import faults
 from .base import Audit, BaseStore, Hold, Intervention, Purged
-from .dialects import commits_implicitly
-from .holding import HELD
+from .dialects import ends_transaction
+from .holding import HELD, Held
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -60,9 +59,9 @@ class ORMStore(BaseStore):
                 if record is None:
                     continue  # purged between two statements: ask again
                 if run is not None and rules.owned(record, ticket):
-                    return replace(record, taken=run.takeover, joined=joined)
+                    return changed(record, taken=run.takeover, joined=joined)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
-                    return replace(record, joined=True) if joined else record
+                    return changed(record, joined=True) if joined else record
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
                 run = rules.succession(record)
@@ -116,8 +115,8 @@ class ORMStore(BaseStore):
         if ticket.guarantee is not Guarantee.ATOMIC:
             yield Hold()
             return
-        held, mine = HELD.get(), (self.using, ticket.id)
-        if mine in held:
+        held, mine = frozenset(one for one in HELD.get() if not one.over), Held(self.using, ticket.id)
+        if any(one.name == mine.name for one in held):
             yield Hold(joins=True)  # our own caller holds it
             return
         connection = self._connection
@@ -132,6 +131,7 @@ class ORMStore(BaseStore):
                 try:
                     yield hold
                 finally:
+                    mine.over = True
                     HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
         except Error as error:
             if not hold.committed and faults.connection_lost(error):
@@ -311,10 +311,14 @@ class TransactionHold(Hold):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
+        begun = False
         try:
             with transaction.atomic(using=self._connection.alias):
+                begun = True
                 yield
-        except Error:
+        except Error as error:
+            if not begun:  # no savepoint: the transaction is gone
+                raise StoreUnavailable from error
             logger.exception("A receiver of a signal has broken its database transaction; it was rolled back.")
 
     @contextmanager
@@ -323,10 +327,9 @@ class TransactionHold(Hold):
         self._driver = self._connection.connection
         if not self._joined:
             transaction.on_commit(self._mark_committed, using=self._connection.alias)
-        # A deadlock is told once, to whoever met it, and the work may swallow it.
-        deadlocks = self._connection.vendor != "sqlite"
         try:
-            with self._connection.execute_wrapper(self._notice) if deadlocks else nullcontext():
+            # A deadlock is told once, to whoever met it, and the work may swallow it.
+            with self._connection.execute_wrapper(self._notice):
                 yield
             if self._joined:
                 self.committed = not self.doomed()
@@ -338,7 +341,7 @@ class TransactionHold(Hold):
         self.committed = True
 
     def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if self._connection.vendor == "mysql" and commits_implicitly(sql):
+        if ends_transaction(sql, self._connection.vendor):
             raise ImplicitCommit
         try:
             return execute(sql, params, many, context)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
 from ..core import payload, rules
-from ..core.records import Guarantee, Record, Settlement, Status, Ticket
+from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
 from ..errors import LostRace, StoreUnavailable
 from . import sealing
 from .base import BaseStore, Purged
+from .memory import claimed
 from .redis_client import Call, NotReplicated, RedisClient, script
 
-CLAIM, CHANGE, RENEW, LOOK, DROP = map(script, ("claim", "change", "renew", "look", "drop"))
+CLAIM, CHANGE, RENEW, LOOK, DROP, PUT = map(script, ("claim", "change", "renew", "look", "drop", "put"))
 
 #: Seconds. A request that waited longer for one answer has lost its client.
 MAX_TIMEOUT = 60
@@ -54,62 +54,86 @@ class RedisStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
+        runs: list[rules.Execute] = []
         try:
-            return self._talk(self._claim(ticket))
+            return self._talk(self._claim(ticket, runs))
         except NotReplicated:
             with suppress(StoreUnavailable):
-                self._talk(self._undo(ticket))
+                self._talk(self._undo(ticket, runs))
             raise
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
+        runs: list[rules.Execute] = []
         try:
-            return await self._atalk(self._claim(ticket))
+            return await self._atalk(self._claim(ticket, runs))
         except NotReplicated:
             with suppress(StoreUnavailable):
-                await self._atalk(self._undo(ticket))
+                await self._atalk(self._undo(ticket, runs))
             raise
 
-    def _claim(self, ticket: Ticket) -> Talk[Record]:
-        name = self._name(ticket.id)
+    def _claim(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
+        """See claim(). Adds to `runs` what it tries to take, for who must undo it."""
+        name, life, run = self._name(ticket.id), payload.pack_life(ticket), None
         for _ in range(3):
-            record = yield from self._insert_or_read(name, ticket)
+            record = yield from self._insert_or_read(name, ticket, life)
             if record is None:
                 continue
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
+                if run is not None and rules.owned(record, ticket):
+                    return changed(record, taken=run.takeover)  # ours since a try whose answer was lost
                 return record
             run = rules.succession(record)
-            seen = payload.pack_head(record.status, record.owner, record.attempt)
-            answer = yield self._change(
-                name, ticket, seen, status=Status.RUNNING, attempt=run.attempt, digest=ticket.digest,
-                life=run.new_life, lease=ticket.lease, ttl=ticket.ttl,
+            runs.append(run)
+            now = yield from self._change(
+                name, ticket, payload.pack_head(record.status, record.owner, record.attempt),
+                head=payload.pack_head(Status.RUNNING, ticket.owner, run.attempt),
+                digest=ticket.digest, life=life if run.new_life else payload.pack_life(record), new_life=run.new_life,
+                lease=ticket.lease, ttl=ticket.ttl,
             )  # fmt: skip
-            if answer is not None:
-                read_at, taken = payload.clocked(answer)
-                return replace(payload.unpack(taken, ticket.id, read_at), taken=run.takeover)
+            if now is not None:
+                return claimed(ticket, record, now)
         raise LostRace
 
-    def _undo(self, ticket: Ticket) -> Talk[None]:
-        """Free a record that this ticket has claimed, and must not use."""
-        record = yield from self._look(self._name(ticket.id), ticket.id)
-        if record is not None and rules.owned(record, ticket) and (freed := rules.released(record)) is not None:
+    def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
+        """Let go of a record that this ticket has claimed, and must not use. One of a crashed owner is a takeover again.
+
+        Nobody has told us what an earlier try of this ticket took, so we say the same then.
+        """
+        name = self._name(ticket.id)
+        record = yield from self._look(name, ticket.id)
+        if record is None or not rules.owned(record, ticket) or (freed := rules.released(record)) is None:
+            return
+        if record.attempt > 1 and (not runs or runs[-1].takeover):
+            head, life = payload.pack_head(Status.RUNNING, ticket.owner, record.attempt), payload.pack_life(record)
+            yield from self._change(
+                name, ticket, ticket.owner.bytes, head=head, digest=record.digest, life=life, new_life=False, lease=0
+            )
+        else:
             yield from self._settle(ticket, freed)
 
-    def _insert_or_read(self, name: str, ticket: Ticket) -> Talk[Record | None]:
-        head, digest = payload.pack_head(Status.RUNNING, ticket.owner, 1), payload.pack_digest(ticket.digest)
-        seal = sealing.seal(payload.signed(ticket.id, head, digest, b""))
-        given = payload.pack_spans(ticket.lease, ticket.ttl) + seal + head + digest + payload.pack_life(ticket)
+    def _insert_or_read(self, name: str, ticket: Ticket, life: bytes) -> Talk[Record | None]:
+        body = payload.pack_head(Status.RUNNING, ticket.owner, 1) + payload.pack_digest(ticket.digest) + life
+        given = payload.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, body)
         now, found = payload.clocked((yield Call(CLAIM, name, (given,), wrote=_inserted)))
         if not found:
             return rules.born(ticket, now)
         record = sealing.opened(found, ticket.id, now)
         if record is None:  # not ours, or forged: as if it were not there
             yield Call(DROP, name, (found,))
+        elif self._client.min_replicas and rules.owned(record, ticket):
+            yield self._renewal(ticket)  # a connection waits for the replicas of what itself has written
         return record
 
     # ------------------------------------------------------------------------------------------------ settle, renew
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See BaseStore.settle(). What too few replicas have is written all the same, and raises `StoreUnavailable`.
+
+        To try again writes the same once more, and succeeds when the replicas are back. When they are not in time, the
+        call is told as `lost` although its answer is replayed: that is what `min_replicas` asks for, since a failover
+        would bring the claim back, and run the work again.
+        """
         return self._talk(self._settle(ticket, settlement))
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -117,12 +141,13 @@ class RedisStore(BaseStore):
         return await self._atalk(self._settle(ticket, settlement))
 
     def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[bool]:
-        answer = yield self._change(
-            self._name(ticket.id), ticket, settlement.fence.bytes, status=settlement.status, attempt=settlement.attempt,
-            digest=settlement.digest, life=settlement.new_life, ttl=settlement.expires_in,
+        now = yield from self._change(
+            self._name(ticket.id), ticket, settlement.fence.bytes,
+            head=payload.pack_head(settlement.status, ticket.owner, settlement.attempt), digest=settlement.digest,
+            life=payload.pack_life(ticket), new_life=settlement.new_life, ttl=settlement.expires_in,
             outcome=payload.pack_outcome(settlement.outcome),
         )  # fmt: skip
-        return answer is not None
+        return now is not None
 
     def _change(
         self,
@@ -130,26 +155,44 @@ class RedisStore(BaseStore):
         ticket: Ticket,
         seen: bytes,
         *,
-        status: Status,
-        attempt: int,
+        head: bytes,
         digest: bytes,
-        life: bool,
+        life: bytes,
+        new_life: bool,
         lease: float | None = None,
         ttl: float | None = None,
         outcome: bytes = b"",
-    ) -> Call:
-        head, packed = payload.pack_head(status, ticket.owner, attempt), payload.pack_digest(digest)
-        seal = sealing.seal(payload.signed(ticket.id, head, packed, outcome))
-        given = payload.pack_spans(lease, ttl) + seal + head + packed
-        kept = payload.pack_life(ticket) if life else b""
-        return Call(CHANGE, name, (seen, given, kept, outcome), wrote=_changed)
+    ) -> Talk[datetime | None]:
+        """Write what fits what was seen, and return the server's clock; `None`: it is no longer so.
+
+        `life` is how the record was born, or a guess, that of this ticket. A wrong one (another path or secret at an
+        earlier attempt) costs a trip more.
+        """
+        for _ in range(3):
+            body = head + payload.pack_digest(digest) + life + outcome
+            given = payload.pack_spans(lease, ttl) + _sealed(ticket, body)
+            answer = yield Call(CHANGE, name, (seen, given, b"1" if new_life else b""), wrote=_changed)
+            if not _changed(answer):
+                if answer is None or sealing.opened(answer, ticket.id, ticket.now) is None:
+                    return None
+                life = payload.life(answer)
+                continue
+            now, _ = payload.clocked(answer)
+            return now
+        return None
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        calls = [
-            Call(RENEW, self._name(ticket.id), (ticket.owner.bytes, str(round(ticket.lease * 1_000_000))))
-            for ticket in tickets
-        ]
-        return {ticket.owner for ticket, renewed in zip(tickets, self._client.ask_all(calls), strict=True) if renewed}
+        """See BaseStore.renew(). Where a node of a cluster is away, it raises, and `renewed` are those of the others."""
+        answers, away = self._client.ask_all([self._renewal(ticket) for ticket in tickets])
+        owners = {ticket.owner for ticket, renewed in zip(tickets, answers, strict=True) if renewed}
+        if away is not None:
+            away.renewed = owners
+            raise away
+        return owners
+
+    def _renewal(self, ticket: Ticket) -> Call:
+        given = (ticket.owner.bytes, str(round(ticket.lease * 1_000_000)))
+        return Call(RENEW, self._name(ticket.id), given, wrote=bool)
 
     # ---------------------------------------------------------------------------------------------------- look, purge
 
@@ -179,8 +222,12 @@ class RedisStore(BaseStore):
         return await self._atalk(self._look(self._front_name(record_id), record_id))
 
     def put(self, record: Record, *, seconds: float) -> None:
-        """Keep a copy of a record for so long, as a front. It is no claim, and no claim of this store sees it."""
-        self._client.put(self._front_name(record.id), sealing.sealed(record), seconds)
+        """Keep a copy of a record for so long, as a front. It is no claim, and no claim of this store sees it.
+
+        The deadlines of the copy are as far away as the record's were at its `read_at`, by whatever clock that was.
+        """
+        given = (sealing.sealed(record), payload.clock(record.read_at), str(max(1, int(seconds * 1000))))
+        self._client.ask(Call(PUT, self._front_name(record.id), given))
 
     def drop(self, record_id: UUID) -> None:
         """Forget what put() has kept."""
@@ -216,7 +263,11 @@ def _inserted(answer: Any) -> bool:
 
 
 def _changed(answer: Any) -> bool:
-    return answer is not None
+    return answer is not None and len(answer) == payload.CLOCK  # otherwise it is the record as it stands
+
+
+def _sealed(ticket: Ticket, body: bytes) -> bytes:
+    return sealing.seal(payload.signed(ticket.id, body)) + body
 
 
 def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:

@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 
-from ..errors import StoreUnavailable
+from ..errors import StoreRefused, StoreUnavailable
+from ..forking import new_lock
+from . import redis_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,7 @@ def script(name: str) -> Script:
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A script to run on one key. `wrote`: which answers mean that it wrote, and count once enough replicas have that."""
 
     script: Script
@@ -56,8 +57,9 @@ class RedisClient:
     def __init__(self, alias: str, *, timeout: float, min_replicas: int) -> None:
         self._alias = alias
         self._timeout = timeout
-        self._min_replicas = min_replicas
+        self.min_replicas = min_replicas
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
+        self._lock = new_lock()
 
     def name(self, key: str) -> str:
         """Return a key under the cache's own KEY_PREFIX and VERSION."""
@@ -67,7 +69,7 @@ class RedisClient:
         try:
             return self._send(call, whole=False)
         except Exception as error:  # noqa: BLE001 - sorted there: what exceptions redis-py has is not asked before
-            with _translated():
+            with self._translated():
                 _expect_no_script(error)
                 return self._send(call, whole=True)
 
@@ -79,49 +81,70 @@ class RedisClient:
         try:
             return await self._asend(client, call, whole=False)
         except Exception as error:  # noqa: BLE001 - the same
-            with _translated():
-                _expect_no_script(error)
-                return await self._asend(client, call, whole=True)
+            try:
+                with translated():
+                    _expect_no_script(error)
+                    return await self._asend(client, call, whole=True)
+            except StoreRefused as refused:
+                if (pool := _outdated(client, refused)) is not None:
+                    await pool.disconnect(inuse_connections=False)
+                raise
 
-    def ask_all(self, calls: Sequence[Call]) -> list[Any]:
-        """Run many calls in one trip (one a node, in a cluster). Each is a step of its own."""
-        with _translated():
-            pipeline = self._sync.pipeline(transaction=False)
-            for call in calls:
-                pipeline.execute_command(*call.command(whole=True))
-            return list(pipeline.execute())
+    def ask_all(self, calls: Sequence[Call]) -> tuple[list[Any], StoreUnavailable | None]:
+        """Run many calls in one trip (one a node, in a cluster). Each is a step of its own.
+
+        Return their answers, and why some have none: a node that is away takes nothing from the others' keys.
+        """
+        answers: list[Any] = [None] * len(calls)
+        away: StoreUnavailable | None = None
+        for places in self._by_node(calls):
+            try:
+                with self._translated():
+                    pipeline = self._sync.pipeline(transaction=False)
+                    for place in places:
+                        pipeline.execute_command(*calls[place].command(whole=True))
+                    for place, answer in zip(places, pipeline.execute(), strict=True):
+                        answers[place] = answer
+            except StoreUnavailable as error:
+                away = error
+        return answers, away
+
+    def _by_node(self, calls: Sequence[Call]) -> list[list[int]]:
+        """Return the places of calls that go to one server."""
+        with self._translated():
+            client = self._sync
+        groups: dict[Any, list[int]] = {}
+        for place, call in enumerate(calls):
+            groups.setdefault(redis_cluster.node_of(client, call.name), []).append(place)
+        return list(groups.values())
 
     def about(self) -> dict[str, Any]:
         """Return INFO; in a cluster, of one node."""
-        with _translated():
+        with self._translated():
             return dict(self._sync.info())
 
-    def put(self, name: str, value: bytes, seconds: float) -> None:
-        with _translated():
-            self._sync.set(name, value, px=max(1, int(seconds * 1000)))
-
     def delete(self, name: str) -> None:
-        with _translated():
+        with self._translated():
             self._sync.delete(name)
 
     # ---------------------------------------------------------------------------------------------------- one call
 
     def _send(self, call: Call, *, whole: bool) -> Any:
         command = call.command(whole=whole)
-        if call.wrote is None or not self._min_replicas:
+        if call.wrote is None or not self.min_replicas:
             return self._sync.execute_command(*command)
         pipeline = self._sync.pipeline(transaction=False)
         pipeline.execute_command(*command)
-        pipeline.execute_command("WAIT", self._min_replicas, self._patience)
+        pipeline.execute_command("WAIT", self.min_replicas, self._patience)
         return self._replicated(call.wrote, *pipeline.execute())
 
     async def _asend(self, client: Any, call: Call, *, whole: bool) -> Any:
         command = call.command(whole=whole)
-        if call.wrote is None or not self._min_replicas:
+        if call.wrote is None or not self.min_replicas:
             return await client.execute_command(*command)
         pipeline = client.pipeline(transaction=False)
         pipeline.execute_command(*command)
-        pipeline.execute_command("WAIT", self._min_replicas, self._patience)
+        pipeline.execute_command("WAIT", self.min_replicas, self._patience)
         return self._replicated(call.wrote, *await pipeline.execute())
 
     @property
@@ -130,16 +153,28 @@ class RedisClient:
         return max(1, int(self._timeout * 500))
 
     def _replicated(self, wrote: Callable[[Any], bool], reply: Any, replicas: int) -> Any:
-        if replicas < self._min_replicas and wrote(reply):
+        if replicas < self.min_replicas and wrote(reply):
             raise NotReplicated(
-                f"Only {replicas} of {self._min_replicas} replicas have the record. Send the request again."
+                f"Only {replicas} of {self.min_replicas} replicas have what was written, so a failover may lose it. "
+                "Send the request again."
             )
         return reply
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with translated():
+                yield
+        except StoreRefused as refused:
+            if (pool := _outdated(self._sync, refused)) is not None:
+                pool.disconnect(inuse_connections=False)
+            raise
+
     # ------------------------------------------------------------------------------------------------- connections
 
-    @property
+    @cached_property
     def _cache(self) -> Any:
+        """Return the cache as one thread has it: for its keys and its settings only, which all threads may read."""
         cache: Any = caches[self._alias]
         if not hasattr(getattr(cache, "client", None), "connection_factory"):
             raise ImproperlyConfigured(
@@ -177,16 +212,20 @@ class RedisClient:
         factory._pools = {}  # noqa: SLF001 - django-redis keeps one pool a URL, whatever its timeouts
         if isinstance(factory.pool_cls, type) and issubclass(factory.pool_cls, BlockingConnectionPool):
             factory.pool_cls_kwargs["timeout"] = self._timeout
+        if redis_cluster.wanted(factory):
+            return redis_cluster.connect(factory, theirs._server, min_replicas=self.min_replicas)  # noqa: SLF001
         return factory.connect(theirs._server[0])  # noqa: SLF001
 
     async def _async(self) -> Any:
-        """Return this event loop's client, which is closed with it; `None` where only a thread can ask (Sentinel)."""
+        """Return this event loop's client, which is closed with it; `None` where a thread asks (Sentinel, a cluster)."""
         loop = asyncio.get_running_loop()
         kept = self._of_loop.get(loop)
         if kept is None:
-            for ended in [other for other in list(self._of_loop) if other.is_closed()]:
-                self._of_loop.pop(ended, None)  # its client leads back to it, so nothing else would let it go
-            kept = self._of_loop[loop] = _Kept(self._new_async())
+            kept = _Kept(self._new_async())
+            with self._lock:  # threads under WSGI have a loop each, and walk this beside one another
+                for ended in [other for other in list(self._of_loop) if other.is_closed()]:
+                    self._of_loop.pop(ended, None)  # its client leads back to it, so nothing else would let it go
+                self._of_loop[loop] = kept
             await kept.begin()
         return kept.client
 
@@ -202,6 +241,8 @@ class RedisClient:
         factory = theirs.connection_factory
         if not isinstance(factory.pool_cls, type) or issubclass(factory.pool_cls, SentinelConnectionPool):
             return None
+        if redis_cluster.wanted(factory):
+            return None
         given = factory.make_connection_params(theirs._server[0]) | factory.pool_cls_kwargs  # noqa: SLF001
         for of_sync in ("parser_class", "connection_class", "timeout"):
             given.pop(of_sync, None)
@@ -211,10 +252,8 @@ class RedisClient:
             "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         }
         if issubclass(factory.pool_cls, OfThreads):
-            return Redis(
-                connection_pool=BlockingConnectionPool.from_url(given.pop("url"), timeout=self._timeout, **given)
-            )
-        return Redis(connection_pool=ConnectionPool.from_url(given.pop("url"), **given))
+            return Redis.from_pool(BlockingConnectionPool.from_url(given.pop("url"), timeout=self._timeout, **given))
+        return Redis.from_pool(ConnectionPool.from_url(given.pop("url"), **given))
 
 
 class _Kept:
@@ -232,7 +271,7 @@ class _Kept:
             yield
         finally:
             if self.client is not None:
-                await self.client.aclose(close_connection_pool=True)
+                await self.client.aclose()
 
 
 def _expect_no_script(error: Exception) -> None:
@@ -243,11 +282,24 @@ def _expect_no_script(error: Exception) -> None:
         raise error
 
 
+def _outdated(client: Any, refused: StoreRefused) -> Any:
+    """Return the client's pool, if the server has become a replica: its address may lead to the new primary by now.
+
+    A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a script quotes that
+    of its command.
+    """
+    from redis.exceptions import ReadOnlyError
+
+    demoted = isinstance(refused.__cause__, ReadOnlyError) or "READONLY" in str(refused.__cause__)
+    return getattr(client, "connection_pool", None) if demoted else None
+
+
 @contextmanager
-def _translated() -> Iterator[None]:
-    from redis.exceptions import RedisClusterException, RedisError
+def translated() -> Iterator[None]:
+    from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
 
     try:
         yield
     except (RedisError, RedisClusterException, OSError) as error:
-        raise StoreUnavailable from error
+        answered = isinstance(error, ResponseError) and not isinstance(error, ClusterError)
+        raise (StoreRefused if answered else StoreUnavailable) from error

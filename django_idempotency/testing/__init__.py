@@ -1,22 +1,34 @@
 """For your tests, and for the tests of your own store.
 
-`StoreContract` is what every store must keep; `tickets.make_ticket` makes something to claim;
-`recording.RecordingStore` tells which verbs were called; `clock.elapse` lets time pass for the ORM store without sleep.
-Import these from their modules: some load the model, and this package must not.
+`assert_idempotent` calls something twenty times at once; `override_idempotency` switches all of it off;
+`RecordingStore` tells which verbs were called; `StoreContract` is what every store must keep, and
+`tickets.make_ticket` makes something to claim; `clock.elapse` lets time pass for the ORM store without sleep.
+Import what is not listed below from its module: some load the model, and this package must not.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .asserting import assert_idempotent as assert_idempotent
     from .contract import StoreContract as StoreContract
+    from .overriding import override_idempotency as override_idempotency
+    from .recording import RecordingStore as RecordingStore
+
+#: Name → its module, which is loaded when the name is asked for: the contract needs pytest, and its asserts rewritten.
+_MODULES = {
+    "assert_idempotent": "asserting",
+    "override_idempotency": "overriding",
+    "RecordingStore": "recording",
+    "StoreContract": "contract",
+}
+
+__all__ = ["RecordingStore", "StoreContract", "assert_idempotent", "override_idempotency"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the contract when it is asked for: it needs pytest, and wants its asserts rewritten before."""
-    if name != "StoreContract":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .contract import StoreContract
-
-    return StoreContract
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

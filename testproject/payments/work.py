@@ -7,6 +7,7 @@ wrong on the way shows as an effect without a charge.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,12 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
+from django_idempotency import current_operation
+
 from .models import Charge, Effect, Refund
 from .network import CARDS, answer
+
+logger = logging.getLogger(__name__)
 
 
 class RefundTooLarge(Exception):
@@ -31,11 +36,21 @@ class Attempt:
 
     key: str = ""
     number: int = 0
+    #: What the card network gets as its own idempotency key: the same at every attempt.
+    card_key: str = ""
 
     @classmethod
     def of(cls, request: Any) -> Attempt:
         idempotency = getattr(request, "idempotency", None)
         return cls() if idempotency is None else cls(key=idempotency.key, number=idempotency.attempt)
+
+    @classmethod
+    def of_call(cls) -> Attempt:
+        """See of(), for a guarded function instead of a view."""
+        operation = current_operation()
+        if operation is None:
+            return cls()
+        return cls(key=operation.key, number=operation.attempt, card_key=operation.derive("card"))
 
     def effect(self, label: str) -> Effect:
         return Effect(label=label, idempotency_key=self.key, attempt=self.number)
@@ -43,6 +58,7 @@ class Attempt:
 
 def charge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: str) -> Charge:
     """Charge a card. May raise Declined or NetworkDown."""
+    logger.info("Charging: attempt %s, card key %s", attempt.number, attempt.card_key)
     attempt.effect("charge").save()
     time.sleep(CARDS[card].seconds)
     answer(CARDS[card], attempt=attempt.number)
@@ -51,6 +67,7 @@ def charge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: 
 
 async def acharge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: str) -> Charge:
     """See charge()."""
+    logger.info("Charging: attempt %s, card key %s", attempt.number, attempt.card_key)
     await attempt.effect("charge").asave()
     await asyncio.sleep(CARDS[card].seconds)
     answer(CARDS[card], attempt=attempt.number)

@@ -77,6 +77,15 @@ class TestRecordPage:
         assert evil not in text_of(boss.post(LIST, confirm))
         assert evil not in text_of(boss.post(page_of(ticket, "release"), follow=True))
 
+    def test_half_a_character(self, boss: Client) -> None:
+        """A client may send one as JSON, and be answered with it; no page can be encoded with it."""
+        assert r"\ud83d" in text_of(boss.get(page_of(completed(rb'{"name": "\ud83d"}'))))
+
+    @pytest.mark.parametrize("verb", ["change", "release", "expire"])
+    def test_the_path_is_masked(self, boss: Client, verb: str) -> None:
+        ticket = completed(path="/cards/4242424242424242/")
+        assert "/cards/[redacted …4242]/" in text_of(boss.get(page_of(ticket, verb)))
+
     def test_a_page_is_read_only(self, boss: Client) -> None:
         ticket = completed()
         assert boss.post(page_of(ticket), {"status": 0}).status_code == 403

@@ -35,6 +35,14 @@ ROWS = (
 #: Of a store that no database keeps: its heading, and its rows where its server is there.
 STORES = {
     "MemoryStore": ("claim of a new key", "claim of a known key (replay)", "settle"),
+    "Functions": (
+        "A small payload, one field of it the key",
+        "One field of it the key, two of them validated",
+        "A dataclass in, another out",
+        "A payload of 100 items",
+        "first call",
+        "replay",
+    ),
     "RedisStore": (
         "GET of 1 kB",
         "claim of a new key",
@@ -81,7 +89,7 @@ def test_every_other_store_has_a_table() -> None:
     tables = bench("--databases").split("\n=== ")[1:]
     assert [table.split()[0].strip(",:") for table in tables] == list(STORES)
     for table, rows in zip(tables, STORES.values(), strict=True):
-        assert "NOT REACHED" in table or missing(rows, table) == []
+        assert "NOT REACHED" in table or "NOT COMPARED" in table or missing(rows, table) == []
 
 
 def test_a_missing_server_is_said() -> None:

@@ -9,7 +9,16 @@ import pytest
 from django.core.checks import CheckMessage
 from pytest_django import Settings
 
+from django_idempotency.functions import terms
+
 Configure = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know the project's guarded functions, and none that another test has left behind."""
+    ours = {known for known in terms.declared() if known.function.__module__.startswith("testproject.")}
+    monkeypatch.setattr(terms, "_DECLARED", ours)
 
 
 @pytest.fixture

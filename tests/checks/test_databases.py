@@ -268,6 +268,7 @@ def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
 # ------------------------------------------------------------------------------------------------------- testproject
 
 
+@pytest.mark.django_db  # SQLite is asked once whether it knows JSON
 def test_the_testproject_is_clean() -> None:
     """`manage.py check` finds nothing, in all of Django."""
     assert checks.run_checks() == []

@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from pytest_django import Settings
 
-from django_idempotency import conf
-from django_idempotency.checks.settings import check_settings
+from django_idempotency import conf, switch
+from django_idempotency.checks.settings import check_environment, check_settings
 
 from .conftest import Configure, hints
 
@@ -68,7 +68,15 @@ MALFORMED = [
     ("SCOPE", "tests.checks.backends.absent", "E004", '"SCOPE": "shop.idempotency.scope"'),
     ("SCOPE", ".", "E004", '"SCOPE": "shop.idempotency.scope"'),
     ("SCOPE", "testproject.settings.SECRET_KEY", "E003", '"SCOPE": None'),  # imported, and no function
-    ("FINGERPRINT", "body", "E003", '"FINGERPRINT": "request"'),
+    ("FINGERPRINT", "body.[", "E043", '"FINGERPRINT": "body.order_id"'),
+    ("FINGERPRINT", "body.a || shop.b", "E043", '"FINGERPRINT": "body.order_id"'),
+    ("KEY", "order_id", "E003", '"KEY": None'),
+    ("KEY", ["body.order_id"], "E003", "a function (or the dotted path of one) of the request"),
+    ("KEY", "shop.keys.absent", "E004", '"KEY": "shop.idempotency.key"'),
+    ("KEY", "[body.order_id, shop.id]", "E043", '"KEY": "body.order_id"'),
+    ("KEY", "body.order_id)", "E043", '"KEY": "body.order_id"'),
+    ("KEY", "nope(body)", "E043", '"KEY": "body.order_id"'),
+    ("FINGERPRINT", "amount", "E003", '"FINGERPRINT": "request"'),
     ("FINGERPRINT", None, "E003", '"FINGERPRINT": "request"'),
     ("FINGERPRINT", "no.such", "E004", '"FINGERPRINT": "shop.idempotency.fingerprint"'),
     ("KEEP", "404", "E003", "a set of statuses below 500"),
@@ -145,6 +153,7 @@ MALFORMED = [
     ("STORES", {"records": {"BACKEND": ORM}}, "E013", '"STORE": "records"'),
     ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": "defualt"}}}, "E014", '{"using": "default"}'),
     ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": 5}}}, "E014", '{"using": "default"}'),
+    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": None}}}, "E014", '{"using": "default"}'),
     ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": ["default"]}}}, "E014", '{"using": "default"}'),
     ("STORES", {"default": {"BACKEND": OUTSIDE}}, "E016", '"GUARANTEE": "lease"'),
     ("STORE", "redis", "E013", '"STORE": "default"'),
@@ -208,6 +217,31 @@ def test_a_database_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch)
     assert "PostgreSQL, MariaDB, MySQL or SQLite" in hints(check_settings())["E015"]
 
 
+def test_the_environment_says_yes_or_no(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    """E044 tells it at the start, whatever else is wrong; a test that overrides the switch does not hide it."""
+    monkeypatch.setenv("IDEMPOTENCY_DISABLED", "maybe")
+    with switch.overridden(enabled=True):
+        assert "Type IDEMPOTENCY_DISABLED=1" in hints(check_settings())["E044"]
+    settings.IDEMPOTENCY = []
+    assert list(hints(check_settings())) == ["E044", "E001"]
+    monkeypatch.setenv("IDEMPOTENCY_DISABLED", "Yes")
+    assert list(hints(check_settings())) == ["E001"]
+
+
+@pytest.mark.parametrize(("raw", "ids"), [("yes", ["W059"]), ("no", []), ("", []), ("maybe", [])])
+def test_a_deployment_is_switched_on(monkeypatch: pytest.MonkeyPatch, raw: str, ids: list[str]) -> None:
+    """W059 for whoever took the environment of the tests to production."""
+    monkeypatch.setenv("IDEMPOTENCY_DISABLED", raw)
+    assert list(hints(check_environment())) == ids
+
+
+@pytest.mark.parametrize("key", ["body.order_id", str])
+def test_a_selected_key_and_everybody(configure: Configure, key: Any) -> None:
+    """E043: the answer would go to whoever guesses the payload."""
+    configure(KEY=key, ANONYMOUS="shared")
+    assert '"SCOPE": the dotted path' in hints(check_settings())["E043"]
+
+
 #: What is right, one line for each thing that may be typed.
 WELL_FORMED: list[dict[str, Any]] = [
     {},
@@ -222,6 +256,9 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"SCOPE": lambda request: None, "KEEP": lambda response: None, "AUTHORIZE_REPLAY": lambda request, outcome: True},
     {"REQUIRED": True, "ANONYMOUS": "shared", "ON_BUSY": "wait", "ON_FAILURE": "hold", "ON_STORE_FAILURE": "open"},
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
+    {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
+    {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},
+    {"KEY": lambda request: request.path, "FINGERPRINT": "from_json(body.order).amount"},
 ]
 
 

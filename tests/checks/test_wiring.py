@@ -26,6 +26,10 @@ def redis(**options: Any) -> dict[str, Any]:
     return {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", **options}}
 
 
+def dynamodb(**options: Any) -> dict[str, Any]:
+    return {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}
+
+
 def layered(front: Any, authority: Any) -> dict[str, Any]:
     return {"BACKEND": f"{STORE}.layered.LayeredStore", "OPTIONS": {"front": front, "authority": authority}}
 
@@ -237,6 +241,25 @@ def test_two_stores_of_the_same_keys_are_the_same_records(found: Any) -> None:
         found(fast=layered("front", "a"), slow=layered("front", "b"), front=redis(prefix="f"), a=redis(), b=redis())
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "codes"),
+    [({}, []), ({"table": "other"}, ["E042"]), ({"region_name": "eu-west-1"}, ["E042"])],
+)
+def test_two_stores_of_one_table_are_the_same_records(found: Any, change: dict[str, str], codes: list[str]) -> None:
+    options = {"table": "keys", "region_name": "eu-central-1"}
+    one, two = (dynamodb(**each) for each in (options, {**options, **change}))
+    messages = found(fast=layered("front", "a"), slow=layered("front", "b"), front=redis(prefix="f"), a=one, b=two)
+    assert [message.id.partition(".")[2] for message in messages] == codes
+
+
+@pytest.mark.parametrize("timeout", [0, "1", 61])
+def test_a_timeout_of_dynamodb(found: Any, timeout: Any) -> None:
+    """E012, before a request finds out."""
+    (message,) = found(records=dynamodb(timeout=timeout))
+    assert "DynamoDBStore takes: table" in hints([message])["E012"]
+    assert '"timeout" is seconds' in message.msg
 
 
 # ------------------------------------------------------------------------------------------------------------ memory

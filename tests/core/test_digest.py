@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from uuid import RFC_4122, UUID
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_idempotency.core import digest
+from django_idempotency.core.digest import uuid_of
 
 PARTS = st.lists(st.binary(max_size=12), max_size=4)
 
@@ -211,3 +214,10 @@ def test_a_secret_is_named_without_being_told() -> None:
     """The id in the row fits its column, and is no part of what the secret signs."""
     assert len(digest.secret_id(b"secret")) == 8
     assert digest.secret_id(b"secret") != digest.secret_id(b"other")
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_uuids_are_as_python_makes_them(octets: bytes) -> None:
+    made, version = uuid_of(octets, version=4), UUID(bytes=octets, version=4)
+    assert (made, hash(made), made.is_safe, made.version) == (version, hash(version), version.is_safe, 4)
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == version

@@ -10,6 +10,8 @@ import pytest
 from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
 
+from ..naming import shown
+
 #: Field → good values, bad values, and what a refusal says to type.
 FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "required": ([True, False], [None, 1, "yes"], "True or False"),
@@ -36,10 +38,16 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "store": (["default", "redis"], ["", None, 1, b"default"], "an alias of STORES"),
     "scope": ([None, str], ["user", 1], "a function of the request, or None"),
     "anonymous": (["refuse", "shared"], ["allow", None, True], '"refuse" or "shared"'),
+    "key": (
+        [None, str, "body.order_id", "body", '[user, headers."x-order"]', "from_json(body.order).id"],
+        # a name that no request has, nothing, no text
+        ["order_id", "", ["body.order_id"], b"body", 5],
+        "a JMESPath expression over body, headers, method, path, query and user, a function of the request, or None",
+    ),
     "fingerprint": (
-        ["request", "raw", "headers", str],
-        [None, "body", ["raw"], b"raw"],
-        '"request", "raw", "headers" or a function',
+        ["request", "raw", "headers", str, "body.amount", "body", "[body.amount, query.currency]"],
+        [None, "Raw", "header", "amount", "", ["raw"], b"raw"],
+        '"request", "raw", "headers", a JMESPath expression over body, headers, method, path, query and user, or a function',
     ),
     "keep": (
         [None, set(), {409}, [400, 409], lambda response: True],
@@ -63,7 +71,9 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
 
 
 def rows(which: int) -> list[Any]:
-    return [pytest.param(name, value, id=f"{name}={value!r}") for name, row in FIELDS.items() for value in row[which]]
+    return [
+        pytest.param(name, value, id=f"{name}={shown(value)}") for name, row in FIELDS.items() for value in row[which]
+    ]
 
 
 def test_every_field_has_its_row() -> None:
@@ -115,6 +125,15 @@ def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
             Policy(lease=lease, ttl=ttl)
 
 
+@pytest.mark.parametrize("key", ["body.order_id", str])
+def test_a_selected_key_is_nobody_s_secret(key: Any) -> None:
+    """Shared by everybody, its answer would go to whoever guesses the payload."""
+    with pytest.raises(ValueError, match=r'anonymous="shared"\): whoever sends the same payload .* scope='):
+        Policy(key=key, anonymous="shared")
+    Policy(key=None, anonymous="shared")
+    Policy(key=key, anonymous="refuse")
+
+
 def test_nothing_given() -> None:
     """A policy that says nothing leaves all to the settings."""
     assert dict(Policy().given()) == {}
@@ -132,7 +151,7 @@ def test_callables_are_not_called() -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("called")
 
-    Policy(scope=never, fingerprint=never, keep=never, headers=never, authorize_replay=never)
+    Policy(scope=never, key=never, fingerprint=never, keep=never, headers=never, authorize_replay=never)
 
 
 def test_seconds() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome
+from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome, changed
 from django_idempotency.testing.tickets import make_ticket
 
 
@@ -38,10 +38,26 @@ def test_an_empty_body_is_no_missing_body() -> None:
     assert Outcome(status=204, body=b"") != Outcome(status=204)
 
 
-def test_facts_do_not_change() -> None:
-    """A ticket is computed once."""
+def test_a_fact_has_no_other_fields() -> None:
+    """A ticket is computed once. That its fields stay as they are, type checkers see: tests/typing says how."""
+    with pytest.raises(AttributeError):
+        make_ticket().leese = 1  # type: ignore[attr-defined]
+
+
+def test_an_outcome_does_not_change() -> None:
+    """What one reader made of it would be everybody's: stores in this process hand out the one they have."""
     with pytest.raises(FrozenInstanceError):
-        make_ticket().lease = 1  # type: ignore[misc]
+        Outcome(status=200).status = 500  # type: ignore[misc]
+
+
+def test_a_changed_fact_is_another() -> None:
+    """As `dataclasses.replace` has it."""
+    ticket = make_ticket()
+    later = changed(ticket, lease=7.0, path="/later")
+    assert later == replace(ticket, lease=7.0, path="/later") != ticket
+    assert ticket == make_ticket(now=ticket.now, owner=ticket.owner)
+    with pytest.raises(AttributeError):
+        changed(ticket, leese=7.0)
 
 
 def test_a_guarantee_reads_as_it_is_typed() -> None:

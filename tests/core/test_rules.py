@@ -65,7 +65,9 @@ ZERO, HOUR = timedelta(0), timedelta(hours=1)
 )
 def test_expired(status: Status, expiry: timedelta, lease: timedelta, is_expired: bool) -> None:
     """A record ends at its deadline, but never under an owner whose lease lives."""
-    assert rules.expired(record(status=status, expiry=expiry, lease=lease)) is is_expired
+    known = record(status=status, expiry=expiry, lease=lease)
+    assert rules.expired(known) is is_expired
+    assert (rules.ends(known) <= known.read_at) is is_expired  # from when on a store may delete it
 
 
 @pytest.mark.parametrize(

@@ -59,4 +59,5 @@ def test_every_option_of_the_purge() -> None:
 def test_request_idempotency() -> None:
     """Every member of the handle."""
     shown = {code(row[0]).partition("(")[0] for row in table("reference/python.md", "## request.idempotency")}
-    assert shown == {name for name in vars(RequestIdempotency) if not name.startswith("_")}
+    members = {name for cls in RequestIdempotency.__mro__[:-1] for name in vars(cls)}
+    assert shown == {name for name in members if not name.startswith("_")}

@@ -33,3 +33,5 @@ def test_the_page(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
+    written = [line for line in (tmp_path / "myproject" / "file_store.py").read_text().splitlines() if line.strip()]
+    assert len(written) <= 40, "The page says: about forty lines."

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.template import engines
 from django.template.response import TemplateResponse
-from django.test import AsyncClient, RequestFactory
+from django.test import AsyncClient, Client, RequestFactory
 from django.urls import path
+from django.utils.functional import SimpleLazyObject
 from django.views import View
 
 from django_idempotency import idempotent
@@ -60,7 +63,37 @@ class Leased(View):
         return await end(request)
 
 
+def rows() -> Iterator[str]:
+    yield f"{Effect.objects.create(label='row', idempotency_key='', attempt=0).pk}"
+
+
+@idempotent(guarantee="lease", buffer_stream=True)
+async def streamed(request: HttpRequest) -> StreamingHttpResponse:
+    return StreamingHttpResponse(rows())
+
+
+@idempotent(guarantee="lease", keep=lambda response: Effect.objects.exists())
+async def asked(request: HttpRequest) -> HttpResponse:
+    return await end(request)
+
+
+class Tokens:
+    """Knows users by a header, as a project's middleware for tokens does, at once or when somebody asks."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        name = request.headers["Token"]
+        known: Any = partial(User.objects.get, username=name)
+        found: Any = SimpleLazyObject(known) if request.headers["Known"] == "lazily" else known()
+        request.user = found
+        return self.get_response(request)
+
+
 urlpatterns = [
+    path("streamed/", streamed),
+    path("asked/", asked),
     path("leased/", leased),
     path("holding/", holding),
     path("class/", Leased.as_view()),
@@ -164,3 +197,27 @@ def test_atomic_is_refused_where_it_is_written() -> None:
     """An async view cannot be atomic."""
     with pytest.raises(ImproperlyConfigured, match="async"):
         idempotent()(end)
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+@pytest.mark.parametrize("known", ["at once", "lazily"])
+@pytest.mark.parametrize("url", ["/leased/", "/middleware/"])
+@pytest.mark.usefixtures("lease_for_the_project")
+def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: Any, known: str, url: str) -> None:
+    """`request.user` is whom the view sees, although `request.auser()` knows sessions only."""
+    *others, ours = settings.MIDDLEWARE
+    settings.MIDDLEWARE = [*others, f"{__name__}.Tokens", ours]
+    sender = client()
+    post = async_to_sync(sender.post) if client is AsyncClient else sender.post
+    headers = {"Token": user.username, "Known": known, "How": "201", "Idempotency-Key": KEY}
+    first, retry = (post(url, CHARGE, content_type="application/json", headers=headers) for _ in range(2))
+    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("url", ["/streamed/", "/asked/"])
+def test_what_an_answer_asks_of_a_database(send: Any, url: str) -> None:
+    """A sync stream, and the project's `keep`: both run where they may."""
+    first, retry = send(url), send(url)
+    assert (first.status_code, "Idempotency-Replayed" in retry) == (200 if url == "/streamed/" else 201, True)
+    assert effects() == 1

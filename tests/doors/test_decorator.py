@@ -62,6 +62,42 @@ class Drf(APIView):
         return Response({"method": request.method}, status=201)
 
 
+@idempotent()
+class Base(View):
+    """A project's base: it inherits what it guards."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+class Members(LoginRequiredMixin, View):
+    raise_exception = True
+
+
+class Diamond(Base, Members):
+    """Its MRO asks Members before View, whoever decorates Base."""
+
+
+class Counting(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+@idempotent()
+class Inheriting(Counting):
+    pass
+
+
+class Doubling(Counting):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        write()
+        return super().post(request)
+
+
+class DiamondHandler(Inheriting, Doubling):
+    pass
+
+
 @idempotent(methods=["PUT"])
 def only_put(request: HttpRequest) -> HttpResponse:
     return answer(request)
@@ -72,6 +108,8 @@ urlpatterns = [
     path("one/", OneMethod.as_view()),
     path("drf/", Drf.as_view()),
     path("put/", only_put),
+    path("diamond/", Diamond.as_view()),
+    path("diamond-handler/", DiamondHandler.as_view()),
 ]
 
 
@@ -94,6 +132,19 @@ def test_mixins_of_the_class_come_first(client: Any, settings: Any) -> None:
     settings.LOGIN_URL = "/login/"
     assert client.post("/whole/", headers={"Idempotency-Key": "k"}).status_code == 302
     assert not IdempotencyRecord.objects.exists()
+
+
+@pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}])
+def test_mixins_between_a_class_and_its_bases_are_asked(client: Any, key: dict[str, str]) -> None:
+    """The decorator wraps what super() finds, not what the class had found when it was decorated."""
+    assert client.post("/diamond/", headers=key).status_code == 403
+    assert effects() == 0
+
+
+def test_handlers_between_a_class_and_its_bases_run(user: User, connect: Connect) -> None:
+    """The same for a handler that the decorated class inherits."""
+    assert connect("/diamond-handler/", user)(key=None).status_code == 201
+    assert effects() == 2
 
 
 def test_only_the_named_methods(user: User, connect: Connect, settings: Any) -> None:

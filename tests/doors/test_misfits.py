@@ -168,6 +168,50 @@ def non_atomic(request: HttpRequest) -> HttpResponse:
     return answer(request)
 
 
+@idempotent()
+class Atomic(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class NonAtomicAbove(Atomic):
+    pass
+
+
+@idempotent()
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class NonAtomicBelow(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+def audited(view: Any) -> Any:
+    view.audited = True
+    return view
+
+
+@idempotent()
+@audited
+@transaction.non_atomic_requests
+@api_view(["POST"])
+def non_atomic_function(request: Request) -> Response:
+    write()
+    return Response({"atomic": connection.in_atomic_block}, status=201)
+
+
+class Listed(viewsets.ViewSet):
+    def list(self, request: Request) -> Response:
+        return Response([])
+
+    def create(self, request: Request) -> Response:
+        return Response({"amount": "too much"}, status=400)
+
+
+class ListedMixed(IdempotentViewMixin, Listed):
+    pass
+
+
 class Mixed(IdempotentViewMixin, APIView):
     def post(self, request: Request) -> Response:
         return Response({"atomic": connection.in_atomic_block}, status=201)
@@ -206,6 +250,13 @@ urlpatterns = [
     path("non-atomic/", non_atomic),
     path("non-atomic-mixed/", transaction.non_atomic_requests(Mixed.as_view())),
     path("mixed/", Mixed.as_view()),
+    path("atomic-class/", Atomic.as_view()),
+    path("non-atomic-class/", transaction.non_atomic_requests(Atomic.as_view())),
+    path("non-atomic-above/", NonAtomicAbove.as_view()),
+    path("non-atomic-below/", NonAtomicBelow.as_view()),
+    path("non-atomic-function/", non_atomic_function),
+    path("listed/", Listed.as_view({"get": "list", "post": "create"})),
+    path("listed-mixed/", ListedMixed.as_view({"get": "list", "post": "create"})),
     path("leased/", leased),
     path("adrf/", adrf),
 ]
@@ -272,13 +323,40 @@ def test_exempt_wherever_it_is_written(user: User, connect: Connect, url: str) -
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-@pytest.mark.parametrize(("url", "atomic"), [("non-atomic", False), ("non-atomic-mixed", False), ("mixed", True)])
+@pytest.mark.parametrize(
+    ("url", "atomic"),
+    [
+        ("non-atomic", False),
+        ("non-atomic-mixed", False),
+        ("mixed", True),
+        ("non-atomic-class", False),
+        ("non-atomic-above", False),
+        ("non-atomic-below", False),
+        ("non-atomic-function", False),
+        ("atomic-class", True),  # after the others: they have taken themselves out, and not this one
+    ],
+)
 def test_non_atomic_requests_above_us(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, url: str, atomic: bool, key: str | None
 ) -> None:
     """What the project takes out of ATOMIC_REQUESTS stays out; the guard of a keyed request is its own."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     assert connect(f"/{url}/", user)(key=key).json()["atomic"] is (atomic or key is not None)
+
+
+def test_what_a_drf_callback_is_marked_with_stays() -> None:
+    """Middlewares ask a view for their marks, as ours does."""
+    assert non_atomic_function.audited is True
+
+
+@pytest.mark.parametrize("url", ["listed", "listed-mixed"])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_the_browsable_api_shows_its_form_again(browser: Any, url: str, key: str | None) -> None:
+    """Django renders the answer when dispatch() is over: the view's handler must be there."""
+    headers = {"Accept": "text/html"} | ({"Idempotency-Key": key} if key else {})
+    refused = browser.post(f"/{url}/", {"amount": "1"}, headers=headers)
+    assert refused.status_code == 400
+    assert 'name="raw-tab"' in refused.text or f'<form action="/{url}/" method="POST"' in refused.text
 
 
 class Witness:

@@ -24,7 +24,8 @@ POINTS = (
     "writing",  # before the view's first write
     "viewing",  # in the view, between its writes
     "written",  # after the view's last write
-    "settled",  # the answer is stored in the transaction
+    "settling",  # the view has answered, and nothing is stored
+    "settled",  # the answer is stored; in `atomic`, in the transaction
     "committing",  # just before COMMIT
     "committed",  # just after COMMIT
 )
@@ -38,6 +39,8 @@ PATIENCE = 30
 
 #: In seconds. Long enough to look at while it holds, short enough to wait for its end.
 LEASE = 3
+#: For stores whose records the test does not look at.
+SHORT_LEASE = 2
 #: Longer than any test: what waits for it never ends.
 ENDLESS = 600
 

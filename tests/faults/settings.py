@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from testproject.settings import *  # noqa: F403
@@ -14,13 +15,21 @@ ROOT_URLCONF = "tests.faults.urls"
 GUARANTEE = os.environ.get("GUARANTEE", "atomic")
 
 IDEMPOTENCY = {
-    "STORES": {"default": {"BACKEND": "tests.faults.store.FaultStore"}},
+    "STORES": {
+        "default": {
+            "BACKEND": f"tests.faults.store.{os.environ.get('STORE', 'FaultStore')}",
+            "OPTIONS": json.loads(os.environ.get("STORE_OPTIONS", "{}")),
+        }
+    },
     "SCOPE": "tests.faults.views.customer",
     "GUARANTEE": GUARANTEE,
     "CLAIM_LEASE": float(os.environ.get("CLAIM_LEASE", "1")),
     # `atomic` must not wait for it. Views that choose `lease` say how long.
     "LEASE": LEASE if GUARANTEE == "lease" else ENDLESS,
 }
+
+if "REDIS_URL" in os.environ:
+    CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": os.environ["REDIS_URL"]}}
 
 if os.environ.get("WITHOUT_MIDDLEWARE") == "1":
     MIDDLEWARE = [name for name in MIDDLEWARE if not name.startswith("django_idempotency.")]

@@ -1,4 +1,4 @@
-"""The ORM store, and places in it where a test can kill, stop or hold the process. No line of the package is changed."""
+"""Stores, and places in them where a test can kill, stop or hold the process. No line of the package is changed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,41 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_idempotency import signals
 from django_idempotency.core.records import Guarantee, Record, Settlement, Ticket
 from django_idempotency.engine import Operation
-from django_idempotency.stores.base import Hold
+from django_idempotency.stores.base import BaseStore, Hold
+from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.redis import RedisStore
 
 from .plans import news, reach
 
 
-class FaultStore(ORMStore):
+class Faulty(BaseStore):
+    """What every store can be met at."""
+
     def claim(self, ticket: Ticket) -> Record:
-        record = super().claim(ticket)
+        record = super().claim(ticket)  # type: ignore[safe-super]  # of the store beside it
         reach("claimed", ticket.key)
         return record
 
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        reach("settling", ticket.key)
+        settled = super().settle(ticket, settlement)  # type: ignore[safe-super]  # the same
+        reach("settled", ticket.key, session=self.session())
+        return settled
+
+    def session(self) -> int:
+        return 0
+
+
+class FaultRedisStore(Faulty, RedisStore):
+    pass
+
+
+class FaultDynamoDBStore(Faulty, DynamoDBStore):
+    pass
+
+
+class FaultStore(Faulty, ORMStore):
     @contextmanager
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
         if ticket.guarantee is not Guarantee.ATOMIC:
@@ -36,10 +59,8 @@ class FaultStore(ORMStore):
             with connection.execute_wrapper(partial(around_writes, ticket.key)):
                 yield hold
 
-    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        settled = super().settle(ticket, settlement)
-        reach("settled", ticket.key, session=session(self._connection))
-        return settled
+    def session(self) -> int:
+        return session(self._connection)
 
 
 def around_writes(key: str, execute: Any, sql: str, *rest: Any) -> Any:

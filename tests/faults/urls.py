@@ -12,6 +12,7 @@ urlpatterns = [
     path("open/slow/", views.slow),
     path("open/orphaned/", views.orphaned),
     path("lease/decorator/", views.leased),
+    path("lease/sent/", views.sent),
     path("async/middleware/", views.abare),
     path("async/decorator/", views.adecorated),
     path("", include("testproject.urls")),

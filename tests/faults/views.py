@@ -18,7 +18,7 @@ from testproject.payments.models import Charge
 from testproject.payments.work import Attempt
 
 from .database import sleep
-from .plans import LEASE, areach, reach
+from .plans import LEASE, SHORT_LEASE, areach, reach
 
 
 def customer(request: HttpRequest) -> str | None:
@@ -62,6 +62,15 @@ def decorated(request: HttpRequest) -> JsonResponse:
 @idempotent(guarantee="lease", lease=LEASE)
 def leased(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)
+
+
+@csrf_exempt
+@idempotent(guarantee="lease", lease=SHORT_LEASE)
+def sent(request: Any) -> JsonResponse:
+    """Charge under a downstream key, which each attempt leaves behind."""
+    downstream = request.idempotency.derive("charge")
+    Attempt.of(request).effect(f"sent {downstream[:32]}").save()
+    return JsonResponse({**charge(request), "downstream": downstream[:32]}, status=201)
 
 
 @csrf_exempt

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import pytest
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.test import RequestFactory
 
@@ -215,3 +217,27 @@ def test_raw_takes_the_parts_of_a_form_that_is_parsed_already() -> None:
     changed = request(*multipart(("amount", None, "", b"2"), RECEIPT))
     assert changed.POST["amount"] == "2"
     assert fingerprint(changed, raw) != value
+
+
+@pytest.mark.parametrize("content_type", ["application/octet-stream", JSON])
+def test_chunks_that_come_without_a_length(content_type: str) -> None:
+    """On ASGI they lie in a file, and Django gives a long one to nobody who asks for `body`."""
+    content = b"x" * 3_000_000
+    headers = [(b"content-type", content_type.encode()), (b"transfer-encoding", b"chunked")]
+    with SpooledTemporaryFile(1000) as taken:
+        taken.write(content)
+        taken.seek(0)
+        sent = ASGIRequest({"type": "http", "method": "POST", "path": "/", "headers": headers}, taken)
+        fingerprint(sent, resolve(Policy()))
+        assert sent.read() == content
+        sent._stream.close()
+
+
+def test_a_long_body_lies_in_a_file_whatever_the_limit(settings: Any) -> None:
+    """FILE_UPLOAD_MAX_MEMORY_SIZE = 0 says "always"; to a SpooledTemporaryFile it would say "never"."""
+    settings.FILE_UPLOAD_MAX_MEMORY_SIZE = 0
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
+    sent: Any = request(b"x" * 100, "application/octet-stream")
+    fingerprint(sent, resolve(Policy()))
+    assert sent._stream._rolled
+    assert sent.read() == b"x" * 100

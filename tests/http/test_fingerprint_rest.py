@@ -129,3 +129,41 @@ def test_a_form_that_no_parser_takes_is_left_to_the_view() -> None:
     """Only a view that asks for the data answers 415; the fingerprint does not ask."""
     one, other = (digest(sent(body, FORM, parsers=[JSONParser])) for body in (b"a=1", b"a=2"))
     assert one != other
+
+
+class NestedParser(MultiPartParser):
+    """Puts the files of a form where its fields are, as parsers of nested forms do."""
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        found: Any = super().parse(stream, media_type, parser_context)
+        return {"a": found.data["a"], "receipts": [{"file": found.files["f"]}]}
+
+
+def test_a_file_that_a_parser_has_nested_counts_by_its_content() -> None:
+    """Another receipt under the same name is another request, and the view reads it from its start."""
+    one, same, other = (uploaded(content) for content in (b"one", b"one", b"two"))
+    for request in (one, same, other):
+        request.parsers = [NestedParser()]
+    assert digest(one) == digest(same) != digest(other)
+    found: Any = one.data
+    assert found["receipts"][0]["file"].read() == b"one"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"a": 1}', b'{"a": "1"}'),
+        (b'{"a": null}', b'{"a": "null"}'),
+        (b'{"a": {"b": 1}}', b'{"a": "{\\"b\\": 1}"}'),
+        (b"[1]", b'{"": [1]}'),
+        (b'{"a": [1, null]}', b'{"a": [1, "null"]}'),
+    ],
+)
+def test_data_that_was_read_counts_by_type(one: bytes, other: bytes) -> None:
+    """A text that looks like a number is none, when a permission has read the data by a parser of the project's."""
+    digests = []
+    for body in (one, other):
+        request = sent(body, JSON, parsers=[ListParser])
+        assert request.data
+        digests.append(digest(request))
+    assert digests[0] != digests[1]

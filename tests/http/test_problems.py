@@ -21,6 +21,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.ResponseNotStored: (409, "response-not-stored"),
     errors.ReplayRefused: (403, "replay-refused"),
     errors.StoreUnavailable: (503, "store-unavailable"),
+    errors.StoreRefused: (503, "store-unavailable"),
     errors.OutcomeUnknown: (503, "outcome-unknown"),
     errors.OwnershipLost: (409, "in-progress"),
 }

@@ -176,7 +176,7 @@ def test_an_answer_without_a_body_is_said_to_be_done() -> None:
 # ----------------------------------------------------------------------------------------------------------- headers
 
 
-@pytest.mark.parametrize("name", NEVER_KEPT)
+@pytest.mark.parametrize("name", sorted(NEVER_KEPT))
 @override_settings(CSRF_HEADER_NAME="HTTP_X_OUR_CSRF")
 def test_a_header_of_one_moment_or_one_client_is_never_kept(name: str) -> None:
     """Not even when the policy asks for it."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from django_idempotency.core.kinds import Kind
 from django_idempotency.core.records import MISSING, Outcome
 from django_idempotency.showing import responses
 
+RESULT = Kind.RESULT.headers[0][1]
 BODIES = [
     # content type, body → kind, what is shown, what must not be
     ("application/json", b'{"token": "abc", "n": [1, 2.50]}', "json", "2.50", "abc"),
@@ -17,6 +19,8 @@ BODIES = [
     ("text/plain; charset=latin-1", "é".encode("latin-1"), "text", "é", ""),
     ("text/plain; charset=no-such", b"ok", "text", "ok", ""),
     ("text/csv", b"a,b\n\xff", "text", "a,b", ""),
+    ("text/plain; charset=undefined", b"ok", "text", "ok", ""),  # a charset of Python's that refuses everything
+    ("text/plain; charset=unicode-escape", rb"a\ud800", "text", r"a\ud800", ""),
     ("image/png", b"\x89PNG", "image", "", ""),
     ("IMAGE/JPEG", b"\xff\xd8", "image", "", ""),
     ("image/svg+xml", b"<svg onload='alert(1)'/>", "text", "<svg", ""),  # as text: a document may run scripts
@@ -24,6 +28,8 @@ BODIES = [
     ("application/pdf", b"%PDF", "binary", "", ""),
     ("", b"?", "binary", "", ""),
     ("nonsense", b"<b>", "text", "<b>", ""),  # RFC 2045: what cannot be read is text/plain
+    (RESULT, b'1:{"token": "abc", "n": 1.50}', "json", "1.50", "abc"),
+    (RESULT, b"not of ours", "text", "not of ours", ""),
     ("application/json", b"", "empty", "", ""),
     ("application/json", None, "absent", "", ""),
 ]

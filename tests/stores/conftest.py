@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from django_idempotency.stores.orm import ORMStore
 
+from ..moto_server import one_write_at_a_time
 from .acting import CALLS
 
 pytest.register_assert_rewrite("django_idempotency.testing.contract")
@@ -32,26 +31,6 @@ def dynamodb() -> Iterator[str]:
         host, port = server.get_host_and_port()
         yield f"http://{host}:{port}"
         server.stop()
-
-
-@contextmanager
-def one_write_at_a_time() -> Iterator[None]:
-    """Make moto's writes atomic, as DynamoDB's are: its threads look at a condition and then write, without a lock."""
-    from moto.dynamodb.models import DynamoDBBackend
-
-    lock = threading.RLock()
-
-    def locked(write: Callable[..., Any]) -> Callable[..., Any]:
-        def under_lock(*given: Any, **named: Any) -> Any:
-            with lock:
-                return write(*given, **named)
-
-        return under_lock
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("put_item", "update_item", "delete_item", "transact_write_items"):
-            patch.setattr(DynamoDBBackend, name, locked(getattr(DynamoDBBackend, name)))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import connections
+from django.test import override_settings
 
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
@@ -20,7 +20,7 @@ def orm_store(database: str) -> BaseStore:
 
 
 def redis_store(caches: dict[str, Any], options: dict[str, Any]) -> BaseStore:
-    settings.CACHES = caches
+    override_settings(CACHES=caches).enable()  # for good; a process makes more than one store
     return RedisStore(**options)
 
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -30,6 +31,7 @@ from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.stores import dynamodb_items
 from django_idempotency.stores.base import BaseStore, Intervention
 from django_idempotency.stores.dynamodb import DynamoDBStore
+from django_idempotency.stores.dynamodb_client import PAUSE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
@@ -330,6 +332,17 @@ def test_a_renewal_in_conflict(store: DynamoDBStore) -> None:
     assert {look(store, ticket).lease_until for ticket in tickets[:2]} == {store._clock() + timedelta(seconds=30)}
 
 
+def test_a_renewal_held_up_takes_no_lease_of_others(store: DynamoDBStore) -> None:
+    """What was renewed is told, although one item's conflict does not end."""
+    tickets = [make_ticket(key=f"{number}") for number in range(2)]
+    for ticket in tickets:
+        store.claim(ticket)
+    refused = cancelled("TransactionConflict", "None")
+    with answered(store, refused, *[CONFLICT] * 5), pytest.raises(LostRace) as raised:
+        store.renew(tickets)
+    assert raised.value.renewed == {tickets[1].owner}
+
+
 def test_a_renewal_refused_otherwise(store: DynamoDBStore) -> None:
     """A throttled transaction renews nothing, and nothing is lost yet."""
     tickets = [make_ticket(key=f"{number}") for number in range(2)]
@@ -476,7 +489,7 @@ def test_completed_at_stays(store: DynamoDBStore) -> None:
 
 
 def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto tries once more, after its own pause; then nobody answered."""
+    """boto tries once more, after a moment; then nobody answered."""
     naps: list[float] = []
     monkeypatch.setattr("botocore.endpoint.time.sleep", naps.append)
     ticket = make_ticket()
@@ -484,19 +497,33 @@ def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> Non
         assert store.claim(ticket).owner == ticket.owner
     assert requests == ["PutItem", "PutItem"]
     assert len(naps) == 1
-    assert 0 <= naps[0] <= 1
+    assert 0 <= naps[0] <= PAUSE
     with answered(store, *["ProvisionedThroughputExceededException"] * 2), pytest.raises(StoreUnavailable) as caught:
         store.claim(ticket)
     assert "ProvisionedThroughputExceeded" in str(caught.value.__cause__)
 
 
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "UnrecognizedClientException"])
-def test_refused(store: DynamoDBStore, code: str) -> None:
-    """Whatever DynamoDB says, it is the store that does not serve; the cause is chained for the log."""
+@pytest.mark.parametrize("status", [400, 500, 503])
+def test_no_pause_is_long(status: int) -> None:
+    """Whatever a server in trouble, or boto at random, would have us wait."""
+    later = {"x-amz-retry-after": "4000"}
+    document = b'{"__type": "ThrottlingException"}'
+    with pretending(status, later, document) as endpoint:
+        store = make_store(endpoint)
+        for _ in range(3):
+            begun = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                store.look(uuid4())
+            assert time.monotonic() - begun < 2
+        store.client.boto.close()
+
+
+def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
+    """Return a call of every verb that a request or the heartbeat needs."""
     ticket = make_ticket()
     settlement = rules.settlement(Leave.BOUND, ticket, rules.Execute(attempt=1), fence=None, outcome=None, ttl=None)
     assert settlement is not None
-    for verb in (
+    return [
         lambda: store.claim(ticket),
         lambda: store.settle(ticket, settlement),
         lambda: store.renew([ticket]),
@@ -504,7 +531,50 @@ def test_refused(store: DynamoDBStore, code: str) -> None:
         lambda: store.look(ticket.id),
         lambda: async_to_sync(store.aclaim)(ticket),
         lambda: async_to_sync(store.asettle)(ticket, settlement),
-    ):
+    ]
+
+
+@pytest.mark.parametrize("document", [b"", b"{}", b'{"status": "ok"}', b"<html></html>"])
+def test_somebody_else_answers(document: bytes) -> None:
+    """A proxy that says 200 has stored nothing: no verb takes its answer for DynamoDB's, whose own may be empty."""
+    with pretending(200, {"Content-Type": "application/json"}, document) as endpoint:
+        store = make_store(endpoint)
+        for verb in verbs(store):
+            with pytest.raises(StoreUnavailable):
+                verb()
+        store.client.boto.close()
+
+
+@contextmanager
+def pretending(status: int, headers: Mapping[str, str], document: bytes) -> Iterator[str]:
+    """Yield the address of a server that gives everybody one answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(document))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(document)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "UnrecognizedClientException"])
+def test_refused(store: DynamoDBStore, code: str) -> None:
+    """Whatever DynamoDB says, it is the store that does not serve; the cause is chained for the log."""
+    for verb in verbs(store):
         with answered(store, code), pytest.raises(StoreUnavailable) as caught:
             verb()
         assert code in str(caught.value.__cause__)
@@ -600,6 +670,7 @@ def test_a_forked_process() -> None:
     script = """
 import os
 from django_idempotency.stores.dynamodb import DynamoDBStore
+from django_idempotency.stores.dynamodb_client import PAUSE
 store = DynamoDBStore(region_name="eu-central-1")
 parents = store.client.boto
 child = os.fork()
@@ -625,10 +696,11 @@ def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"attributes": {"owner": "status"}}, "'status'"),
         ({"key_attr": "ttl"}, "'ttl'"),
         ({"static_pk_value": "x"}, "sort_key_attr"),
+        *(({"timeout": value}, "such as 0.5") for value in (0, -1, 61, float("nan"), None, True, "0.5")),
     ],
 )
 def test_impossible_options(options: dict[str, Any], said: str) -> None:
-    """Names that cannot be are found at the start."""
+    """What cannot be is found at the start."""
     with pytest.raises(ValueError, match=said):
         DynamoDBStore(**options)
 

@@ -13,7 +13,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency.core.records import Outcome, Record, Status
-from django_idempotency.errors import StoreUnavailable
+from django_idempotency.errors import StoreRefused, StoreUnavailable
 from django_idempotency.stores import fronts
 from django_idempotency.stores.fronts import Front, LocalFront, Sheltered
 from django_idempotency.stores.memory import MemoryStore
@@ -135,6 +135,18 @@ class TestSheltered:
             assert ask() is None
         assert sheltered.drop(UUID(int=1), insist=True) is False
 
+    def test_a_log_filter_that_raises_reaches_nobody(self, sheltered: Sheltered, far: FarFront) -> None:
+        def fail(*_: object) -> bool:
+            raise KeyError("a filter's own fault")
+
+        logger = logging.getLogger("django_idempotency")
+        logger.addFilter(fail)
+        try:
+            far.error = OSError()
+            assert sheltered.peek(UUID(int=1)) is None
+        finally:
+            logger.removeFilter(fail)
+
     def test_it_is_left_alone(self, sheltered: Sheltered, far: FarFront, stopwatch: Stopwatch) -> None:
         """One failure, then no trip for a while, then one trial; when that answers, all is as before."""
         record = finished()
@@ -155,6 +167,19 @@ class TestSheltered:
         assert sheltered.peek(record.id) is not None
         assert sheltered.peek(record.id) is not None
         assert far.asked() == ["peek", "peek"]
+
+    def test_an_error_for_an_answer(
+        self, sheltered: Sheltered, far: FarFront, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A front that refuses one key has no copy of it, and is asked for the next."""
+        record = finished()
+        far.put(record, seconds=60)
+        far.error = StoreRefused()
+        assert sheltered.peek(record.id) is None
+        assert sheltered.drop(record.id) is False
+        far.error = None
+        assert sheltered.peek(record.id) is not None
+        assert [said.getMessage().partition(".")[0] for said in caplog.records] == ["A front answers with an error"]
 
     def test_only_one_tries(self, far: FarFront, stopwatch: Stopwatch) -> None:
         """While one call finds out whether it is back, the others do not wait for it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
@@ -14,6 +16,7 @@ from django_idempotency.core.records import Guarantee, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay
 from django_idempotency.errors import OwnershipLost
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.base import Hold
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
@@ -218,6 +221,35 @@ def test_purged_between_claim_and_guard() -> None:
     store.meanwhile = delete_all  # type: ignore[method-assign]
     assert Call(store=store).run() == Execute(attempt=1)
     assert (effects(), store.verbs) == (1, ["claim", "guard", "claim", "guard", "settle"])
+
+
+class Interrupted(RecordingStore):
+    """Lets something happen between the rollback of a work that failed and the settle of its record."""
+
+    meanwhile: Callable[[], object]
+
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
+        if self.verbs.count("guard") == 1:
+            elsewhere(self.meanwhile)
+        return super().guard(ticket, takeover=takeover)
+
+
+@pytest.mark.parametrize("how", ["failed", "gave its writes up"])
+def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
+    """Who fell silent after its claim and woke when the takeover was rolled back has answered: that stays."""
+    late = atomic_ticket()
+    ORMStore().claim(late)
+    store = Interrupted(ORMStore())
+    store.meanwhile = lambda: assert_runs(Call(late))
+    call = Call(store=store)
+    assert call.open() == Execute(attempt=2, takeover=True)
+    call.work()
+    call.operation.give_up()
+    given_up = replace(OUTCOME, status=422)
+    call.operation.settle(*((Ending.FAILED, None) if how == "failed" else (Ending.KEPT, given_up)))
+    assert call.listener.events == ["taken_over", "lost"]
+    assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
+    assert effects() == 1
 
 
 def test_durable_inside_a_guard() -> None:

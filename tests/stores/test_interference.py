@@ -6,8 +6,11 @@ import gc
 import traceback
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
@@ -15,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Replay
+from django_idempotency.core.rules import Busy, Ending, Execute, Replay
 from django_idempotency.engine import Operation
 from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
@@ -58,6 +61,19 @@ def test_a_view_that_connects_anew() -> None:
     assert_nothing_held()
 
 
+def test_a_context_that_outlives_the_guard() -> None:
+    """What was started inside, and takes the context along, may call again: nothing is held any more."""
+    call = Call()
+    call.open()
+    inside = copy_context()
+    again = Call(ticket=replace(call.ticket, owner=uuid4()))
+    assert isinstance(inside.run(again.run), Busy)
+    call.settle(Ending.FAILED)
+    assert inside.run(again.run) == Execute(attempt=2)
+    assert row(call.ticket).status == Status.COMPLETED
+    assert_nothing_held()
+
+
 @mysql_only
 @pytest.mark.parametrize("sql", ["ANALYZE TABLE testproject_payments_effect", " truncate table x", "COMMIT"])
 def test_a_statement_that_commits(sql: str) -> None:
@@ -71,6 +87,22 @@ def test_a_statement_that_commits(sql: str) -> None:
     assert effects() == 1
 
 
+@pytest.mark.parametrize("sql", ["COMMIT", " rollback", "-- of the report\nCOMMIT;", "/* report */ END"])
+def test_the_transaction_is_ended_by_hand(sql: str) -> None:
+    """It would let go of the key's lock and keep half of the work, on every database: it is refused before it runs."""
+    if connection.vendor == "mysql" and sql.endswith("END"):
+        pytest.skip("MySQL does not know it")
+    call = Call()
+    call.open()
+    call.work()
+    with suppress(ImplicitCommit), connection.cursor() as cursor:
+        cursor.execute(sql)
+    if connection.vendor != "sqlite":  # there whoever comes meanwhile waits
+        assert elsewhere(lambda: Call().run()) == Busy(retry_after=1)
+    call.settle()
+    assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
+
+
 @pytest.mark.parametrize(
     ("sql", "commits"),
     [
@@ -82,6 +114,9 @@ def test_a_statement_that_commits(sql: str) -> None:
         ("ROLLBACK TO SAVEPOINT s", False),
         ("SAVEPOINT s", False),
         ("SELECT 'DROP TABLE t'", False),
+        ("/* a * b */ # c\n-- d\n truncate t", True),
+        ("/* COMMIT */ SELECT 1", False),
+        ("ROLLBACK WORK TO s", False),
         ("UPDATE locked SET a = 1", False),
         (None, False),
     ],

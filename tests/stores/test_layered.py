@@ -7,17 +7,19 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 from pytest_django import Settings
 from redis import Redis
 
-from django_idempotency.core.records import Guarantee, Record, Status, Ticket
+from django_idempotency.core import rules
+from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
 from django_idempotency.engine import Operation
 from django_idempotency.errors import StoreUnavailable
@@ -205,7 +207,7 @@ class TestTrips:
         store = LayeredStore(front=LocalFront(), authority=authority)
         for _ in range(3):
             Call(store=store, ticket=make_ticket()).run()
-        assert authority.verbs == ["claim", "guard", "guard", "settle"]
+        assert authority.verbs == ["claim", "settle"]
 
     def test_async(self, layers: Layers) -> None:
         """The same trips, and nothing is asked of a database in the event loop."""
@@ -400,6 +402,16 @@ class TestLives:
         assert layers.front.copies == {}
         layers.call().run()
         assert layers.copy(call) is not None
+
+    def test_claims_that_run_nothing(self) -> None:
+        """Nobody settles them, so they take no room: another body, another scope."""
+        store = LayeredStore(front=LocalFront(), authority=MemoryStore())
+        crashed = make_ticket(lease=0)
+        store.claim(crashed)
+        store._under_way.clear()
+        for met in (make_ticket(body=b"other"), replace(make_ticket(scope="user:2"), id=crashed.id)):
+            assert isinstance(rules.read(store.claim(met), met), Mismatch)
+        assert store._under_way == {}
 
     def test_claims_that_never_end(self) -> None:
         """They take no more room than so many."""
@@ -636,6 +648,38 @@ class TestBehindRedis:
 
 
 # ------------------------------------------------------------------------------------------------------- construction
+
+
+@pytest.mark.parametrize(
+    ("front", "authority", "hops"),
+    [
+        (LocalFront, MemoryStore, []),  # nothing blocks
+        (LocalFront, ORMStore, ["_after_commit"]),  # in the thread that has the transaction
+        (lambda: FarFront(Stopwatch()), MemoryStore, ["_put", "_after_commit"]),
+    ],
+)
+@pytest.mark.django_db(transaction=True)
+def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event loop goes to a thread for what may block, and for nothing else."""
+    seen: list[str] = []
+
+    def noted(call: Callable[..., Any]) -> Any:
+        seen.append(call.__name__)
+        return sync_to_async(call)
+
+    monkeypatch.setattr("django_idempotency.stores.layered.sync_to_async", noted)
+    store, ticket = LayeredStore(front=front(), authority=authority()), make_ticket()
+    settlement = Settlement(
+        status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=ticket.digest, outcome=OUTCOME
+    )
+
+    async def live() -> Record:
+        await store.aclaim(ticket)
+        await store.asettle(ticket, settlement)
+        return await store.aclaim(make_ticket())
+
+    assert async_to_sync(live)().outcome == OUTCOME
+    assert seen == hops
 
 
 @pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalFront()}, {"authority": None}])

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
+from threading import Thread
 from typing import Any, ClassVar
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -22,20 +27,26 @@ from redis import Redis
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection
 
-from django_idempotency.core import payload
+from django_idempotency.core import payload, rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
+from django_idempotency.errors import StoreRefused, StoreUnavailable
+from django_idempotency.stores import sealing
 from django_idempotency.stores.base import BaseStore
-from django_idempotency.stores.redis import RedisStore
+from django_idempotency.stores.layered import LayeredStore
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.stores.redis import CHANGE, RedisStore
+from django_idempotency.stores.redis_client import Call
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
 from ..services import REDIS, needs_redis
+from ..store_servers import RedisServer, running
 from .elsewhere import redis_store
 
 pytestmark = needs_redis
 
 #: Where a packed record has its instants: lease, completed, expires, then created (core/payload.py).
-INSTANTS = (54, 62, 70, 111)
+INSTANTS = (32, 40, 48, 56)
 
 
 def shift(value: bytes, seconds: float) -> bytes:
@@ -163,14 +174,17 @@ def test_each_verb_is_one_trip(store: RedisStore, trips: list[str]) -> None:
         assert trips == sent
 
 
-def test_scripts_survive_a_flush(store: RedisStore, server: Redis) -> None:
+def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
     """A restart, a failover or SCRIPT FLUSH costs one trip, and no error."""
-    ticket = make_ticket()
-    store.claim(ticket)
-    server.script_flush()
-    assert store.settle(ticket, settled_by(ticket)) is True
-    server.script_flush()
-    assert async_to_sync(store.aclaim)(make_ticket()).status is Status.COMPLETED
+    with running(RedisServer(tmp_path)) as server, Redis(port=server.port) as client:  # others count trips on ours
+        settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
+        store, ticket = RedisStore(cache="redis"), make_ticket()
+        store.claim(ticket)
+        client.script_flush()
+        assert store.settle(ticket, settled_by(ticket)) is True
+        client.script_flush()
+        assert async_to_sync(store.aclaim)(make_ticket()).status is Status.COMPLETED
+        store.close()
 
 
 # ---------------------------------------------------------------------------------------------------------- the value
@@ -206,10 +220,12 @@ def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> Non
         lambda value: b"no record",
         lambda value: bytes(payload.SEAL) + value[payload.SEAL :],
         lambda value: value[:-1] + b"!",
-        lambda value: value[: payload.SEAL] + b"\x09" + value[payload.SEAL + 1 :],
+        lambda value: value[:64] + b"\x09" + value[65:],
         lambda value: value + b"more",
+        lambda value: value.replace(b"/api/charges/", b"/api/refunds/"),
+        lambda value: value.replace(b"5ec4e71d", b"5ec4e71e"),
     ],
-    ids=["empty", "other", "unsealed", "body", "version", "longer"],
+    ids=["empty", "other", "unsealed", "body", "version", "longer", "path", "secret"],
 )
 def test_a_forged_value_is_not_there(store: RedisStore, server: Redis, forge: Callable[[bytes], bytes]) -> None:
     """Who can write to Redis can make a key forget, and cannot make it answer."""
@@ -217,6 +233,7 @@ def test_a_forged_value_is_not_there(store: RedisStore, server: Redis, forge: Ca
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
     (name,) = names(store, server)
+    assert forge(read(server, name)) != read(server, name)
     server.set(name, forge(read(server, name)))
     assert store.look(ticket.id) is None
     again = make_ticket()
@@ -233,6 +250,65 @@ def test_a_record_of_another_key_is_not_there(store: RedisStore, server: Redis) 
     assert store.look(other.id) is None
 
 
+def test_a_birth_is_sealed_again(store: RedisStore, trips: list[str]) -> None:
+    """A later attempt keeps how the key began, under its own seal: one trip more, where it was sent otherwise."""
+    first, second = make_ticket(path="/first/", lease=0), make_ticket(secret_id="rotated")
+    store.claim(first)
+    assert (store.claim(second).path, store.claim(second).secret_id) == ("/first/", first.secret_id)
+    trips.clear()
+    assert store.settle(second, replace(settled_by(second), attempt=2)) is True
+    assert trips == ["EVALSHA", "EVALSHA"]
+    record = store.look(first.id)
+    assert record is not None
+    assert (record.status, record.attempt, record.path, record.secret_id) == (2, 2, "/first/", first.secret_id)
+
+
+@pytest.mark.parametrize("damage", ["list", "nan", "inf"])
+def test_a_damaged_key_costs_no_other_its_lease(store: RedisStore, server: Redis, damage: str) -> None:
+    """All renewals of a process are sent together, and who can write to Redis can make one of them fail."""
+    hurt, whole = make_ticket(key="hurt"), make_ticket(key="whole")
+    for ticket in (hurt, whole):
+        store.claim(ticket)
+    name = store._name(hurt.id).encode()
+    value = bytearray(read(server, name))
+    if damage == "list":
+        server.delete(name)
+        server.rpush(name, "x")
+    else:
+        struct.pack_into(">d", value, INSTANTS[2], float(damage))
+        server.set(name, bytes(value))
+    assert store.renew([hurt, whole]) == {whole.owner}
+
+
+def test_a_forged_birth_is_not_sealed(store: RedisStore, server: Redis) -> None:
+    """An owner whose record was tampered with has lost it, and puts no seal on it."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    (name,) = names(store, server)
+    server.set(name, read(server, name).replace(b"5ec4e71d", b"5ec4e71e"))
+    assert store.settle(ticket, settled_by(ticket)) is False
+    assert store.look(ticket.id) is None
+
+
+@pytest.mark.parametrize("lapsed", [True, False])
+def test_a_takeover_whose_answer_was_lost(store: RedisStore, monkeypatch: pytest.MonkeyPatch, *, lapsed: bool) -> None:
+    """A closed connection is tried again, and finds the record its own. It still knows how that came about."""
+    ask = store._client.ask
+
+    def twice(call: Call) -> Any:
+        if call.script is CHANGE:
+            ask(call)
+        return ask(call)
+
+    first, second = make_ticket(lease=0), make_ticket()
+    store.claim(first)
+    if not lapsed:
+        store.settle(first, settled_by(first, Status.FREE))
+    monkeypatch.setattr(store._client, "ask", twice)
+    record = store.claim(second)
+    assert (record.owner, record.attempt, record.taken) == (second.owner, 2, lapsed)
+
+
 def test_a_rotated_secret(store: RedisStore, settings: Settings) -> None:
     """Records of the old secret hold while it is among the fallbacks."""
     ticket = make_ticket()
@@ -242,6 +318,43 @@ def test_a_rotated_secret(store: RedisStore, settings: Settings) -> None:
     assert store.look(ticket.id) is None
     settings.SECRET_KEY_FALLBACKS = [old]
     assert store.claim(make_ticket()).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("unset", ["", b"", None], ids=repr)
+def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, unset: Any) -> None:
+    """One of a variable that is not set: its key is known to everybody, so what it signs is forged."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    store.settle(ticket, settled_by(ticket))
+    old, settings.SECRET_KEY_FALLBACKS = settings.SECRET_KEY, [unset]
+    settings.SECRET_KEY = "a new secret"
+    assert store.look(ticket.id) is None
+    settings.SECRET_KEY_FALLBACKS = [unset, old]
+    assert store.look(ticket.id) is not None
+    if unset is not None:
+        assert not sealing.holds(b"forged", hmac.digest(sealing._key(unset), b"forged", "sha256"))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_takeover_without_replicas_is_one_again(
+    store: RedisStore, *, crashed: bool, again: bool, asynchronous: bool
+) -> None:
+    """Its owner crashed before, and whoever comes next must be told. `again`: an earlier try's answer was lost."""
+    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1)
+    first, second = make_ticket(lease=0), make_ticket()
+    store.claim(first)
+    if not crashed:
+        freed = rules.released(store.claim(first))
+        assert freed is not None
+        assert store.settle(first, freed)
+    if again:
+        store.claim(second)
+    with pytest.raises(StoreUnavailable, match="replicas"):
+        async_to_sync(safe.aclaim)(second) if asynchronous else safe.claim(second)
+    record = store.claim(third := make_ticket())
+    assert (record.owner, record.attempt, record.taken) == (third.owner, 3, crashed or again)
 
 
 # --------------------------------------------------------------------------------------------------------- as a front
@@ -258,12 +371,44 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
     other.put(record, seconds=5)
     (name,) = (name for name in names(store, server) if b":other" in name)
     assert 4_000 < server.pttl(name) <= 5_000
+    instants = ("read_at", "lease_until", "created_at", "completed_at", "expires_at")
     for seen in (other.peek(ticket.id), async_to_sync(other.apeek)(ticket.id)):
         assert seen is not None
-        assert replace(seen, read_at=record.read_at) == record
+        assert replace(seen, **{name: getattr(record, name) for name in instants}) == record
     assert other.claim(make_ticket()).status is Status.RUNNING
     other.drop(ticket.id)
     assert other.peek(ticket.id) is None
+
+
+@pytest.mark.parametrize("skew", [-3600, 0, 3600])
+def test_a_front_with_another_clock(store: RedisStore, skew: float) -> None:
+    """The copy's deadlines are as far away as the record's, however far apart the two servers' clocks are."""
+    ticket = make_ticket(lease=30, ttl=600)
+    running = rules.born(ticket, ticket.now + timedelta(seconds=skew))
+    done = replace(running, status=Status.COMPLETED, completed_at=running.created_at, outcome=Outcome(status=201))
+    for record in (running, done):
+        store.put(record, seconds=5)
+        seen = store.peek(ticket.id)
+        assert seen is not None
+        assert 28 < (seen.lease_until - seen.read_at).total_seconds() <= 30
+        assert 598 < (seen.expires_at - seen.read_at).total_seconds() <= 600
+        assert seen.completed_at == (seen.created_at if record is done else None)
+
+
+def test_a_front_that_refuses_a_key(store: RedisStore, server: Redis) -> None:
+    """What stands there that is no value of ours is an answer, and not an outage: the other keys are replayed on."""
+    layered = LayeredStore(front=store, authority=MemoryStore())
+    one, other = make_ticket(key="one"), make_ticket(key="other")
+    for ticket in (one, other):
+        layered.claim(ticket)
+        layered.settle(ticket, settled_by(ticket))
+    name = store._front_name(one.id)
+    server.delete(name)
+    server.lpush(name, "a list")
+    with pytest.raises(StoreRefused):
+        store.peek(one.id)
+    assert layered.front.peek(one.id) is None
+    assert layered.front.peek(other.id) is not None
 
 
 # ------------------------------------------------------------------------------------------- settings and connections
@@ -333,14 +478,34 @@ def test_loops_that_ended_are_forgotten(store: RedisStore) -> None:
     assert len(store._client._of_loop) <= 2
 
 
+def test_loops_that_begin_together(store: RedisStore) -> None:
+    """Each thread under WSGI has an event loop of its own; one that begins disturbs nobody who looks for ended ones."""
+    other = Thread(target=lambda: async_to_sync(store.aclaim)(make_ticket(key="other")))
+
+    class Loops(WeakKeyDictionary[Any, Any]):
+        def __iter__(self) -> Iterator[Any]:
+            for loop in super().__iter__():
+                if other.ident is None:
+                    other.start()
+                    other.join(timeout=0.5)
+                yield loop
+
+    async_to_sync(store.aclaim)(make_ticket(key="ended"))
+    store._client._of_loop = Loops(store._client._of_loop)
+    async_to_sync(store.aclaim)(make_ticket(key="one"))
+    other.join(timeout=10)
+    assert {store.look(make_ticket(key=key).id) is None for key in ("ended", "one", "other")} == {False}
+
+
 def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     """Whoever saw it lapse takes it only if it still has."""
     ticket = make_ticket(lease=0)
     record = store.claim(ticket)
     seen = payload.pack_head(record.status, record.owner, record.attempt)
     thief = make_ticket()
-    terms: Any = {"status": Status.RUNNING, "attempt": 2, "digest": thief.digest, "life": False}
-    taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60)
+    head = payload.pack_head(Status.RUNNING, thief.owner, 2)
+    terms: Any = {"head": head, "digest": thief.digest, "life": payload.pack_life(thief), "new_life": False}
+    taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60).send(None)
     assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
     assert store._client.ask(taking) is None
     assert store.claim(make_ticket()).owner == ticket.owner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -18,10 +19,11 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import AsyncClient, Client
 from django.urls import path
 from pytest_django import Settings
+from redis import Redis
 
 from django_idempotency import idempotent
-from django_idempotency.core.records import Outcome, Settlement, Status
-from django_idempotency.errors import StoreUnavailable
+from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
+from django_idempotency.errors import StoreRefused, StoreUnavailable
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
@@ -68,6 +70,7 @@ def nothing_meanwhile() -> None:
 
 
 def use(settings: Settings, backend: str, **options: Any) -> None:
+    options["timeout"] = 1  # twice the defaults and more: a busy disk is no server that is away
     settings.IDEMPOTENCY = {
         "STORES": {
             "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"},
@@ -167,6 +170,23 @@ def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any],
     assert (send(url)["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
 
 
+def test_restarted_without_its_table(
+    dynamodb_server: DynamoDBServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that comes back empty, during the view or before it, is one that does not answer: never a 500."""
+    MEANWHILE.append(dynamodb_server.restart)
+    with caplog.at_level(logging.ERROR, "django_idempotency"):
+        assert send("/closed/").status_code == 201
+    # By the settle; by the heartbeat, too, where the server takes longer than a lease to come back.
+    assert {record.idempotency["event"] for record in caplog.records} == {"lost"}  # type: ignore[attr-defined]
+    MEANWHILE.clear()
+    refused = send("/closed/")
+    assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
+    make_table(make_store(dynamodb_server.url, table="records"))
+    assert send("/closed/").status_code == 201
+    assert (send("/closed/")["Idempotency-Replayed"], Effect.objects.count()) == ("true", 2)
+
+
 def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> None:
     """A freeze that ends soon costs time, and no record."""
 
@@ -193,6 +213,32 @@ def assert_answered_all_the_same() -> None:
         assert verb(make_ticket(key="done")).status is Status.COMPLETED
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_primary_that_became_a_replica(redis: RedisServer, *, asynchronous: bool) -> None:
+    """Its connections are dropped: behind the same address there may be a new primary."""
+    store = RedisStore(cache="redis")
+
+    async def claim(key: str) -> None:
+        ticket = make_ticket(key=key)
+        await store.aclaim(ticket) if asynchronous else store.claim(ticket)
+
+    def connections() -> set[str]:
+        return {client["id"] for client in admin.client_list()} - {str(admin.client_id())}
+
+    async def demote_and_promote() -> None:
+        await claim("before")
+        before = connections()
+        admin.replicaof("127.0.0.1", "1")
+        with pytest.raises(StoreRefused):
+            await claim("during")
+        admin.replicaof("no", "one")
+        await claim("after")
+        assert not before & connections()
+
+    with Redis(port=redis.port) as admin:
+        asyncio.run(demote_and_promote())
+
+
 def test_silent_sentinels(settings: Settings) -> None:
     """They are asked in the time that a server has, and not in that of redis-py's own retries."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
@@ -212,6 +258,22 @@ def test_silent_sentinels(settings: Settings) -> None:
         assert time.monotonic() - began < 5  # one is promised; it was 30
 
 
+def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
+    """A claim that no replica has is undone, also one whose answer was lost; a settle is remembered meanwhile."""
+    alone, first, second = RedisStore(cache="redis"), make_ticket(key="mine"), make_ticket(key="mine")
+    alone.claim(first)
+    with pytest.raises(StoreUnavailable):
+        safe.claim(first)
+    assert alone.claim(second).attempt == 2
+    settlement = Settlement(
+        status=Status.COMPLETED, fence=second.owner, attempt=2, digest=second.digest, outcome=Outcome(status=201)
+    )
+    with pytest.raises(StoreUnavailable):
+        safe.settle(second, settlement)
+    assert alone.claim(first).outcome == settlement.outcome
+    return second, settlement
+
+
 def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> None:
     """With `min_replicas` a claim that no replica has is refused, and leaves the key free."""
     store = RedisStore(cache="redis", min_replicas=1)
@@ -222,6 +284,7 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
     left = RedisStore(cache="redis").look(make_ticket().id)
     assert left is not None
     assert left.status is Status.FREE
+    written = assert_written_all_the_same(store)
     (tmp_path / "replica").mkdir()
     with running(RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(redis.port))) as replica:
         deadline = time.monotonic() + 20
@@ -230,6 +293,8 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
             assert time.monotonic() < deadline, "the replica does not connect"
             with suppress(StoreUnavailable):
                 record = store.claim(make_ticket())
+        patient = RedisStore(cache="redis", min_replicas=1, timeout=10)  # a busy machine is no replica that is away
+        assert patient.settle(*written) is True
         settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}}
         there = RedisStore(cache="redis").look(record.id)
         assert there is not None

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core.records import Guarantee
+from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Busy, Ending, Execute, Replay, Verdict
 from django_idempotency.engine import Operation
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def room_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test has few threads, of which a quarter may wait."""
-    monkeypatch.setattr("django_idempotency.engine._waiters", -100)
+    monkeypatch.setattr("django_idempotency.engine._waiters.count", -100)
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def first_at_work(ending: Ending = Ending.KEPT, **given: Any) -> Iterator[thread
     holds, leave = threading.Event(), threading.Event()
 
     def work() -> None:
-        call = Call(atomic_ticket(lease=1, **given))
+        call = Call(atomic_ticket(**{"lease": 1, **given}))
         call.open()
         call.work()
         holds.set()
@@ -54,7 +55,7 @@ def first_at_work(ending: Ending = Ending.KEPT, **given: Any) -> Iterator[thread
 
 
 def wait_for(seconds: float, **given: Any) -> Verdict:
-    operation = Operation(ORMStore(), atomic_ticket(lease=1, **given), lambda *_: None)
+    operation = Operation(ORMStore(), atomic_ticket(**{"lease": 1, **given}), lambda *_: None)
     verdict = operation.open(wait=seconds)
     if isinstance(verdict, Execute):
         operation.settle(Ending.KEPT, OUTCOME)
@@ -90,10 +91,35 @@ def test_the_end_of_the_wait(seconds: float) -> None:
 
 
 def test_a_first_that_fails() -> None:
-    """Whoever waited runs, as the next attempt; one of them."""
-    with first_at_work(Ending.FAILED) as leave:
+    """Whoever waited runs, as the next attempt, and no takeover: between rollback and release the lease protects it."""
+    with first_at_work(Ending.FAILED, lease=20) as leave:
         threading.Timer(0.3, leave.set).start()
-        assert wait_for(10) == Execute(attempt=2)
+        assert wait_for(10, lease=20) == Execute(attempt=2)
+
+
+@not_sqlite
+def test_who_waits_does_not_keep_the_first_from_its_release() -> None:
+    """A waiter is given the row's lock by the rollback, for a moment: the release comes after it."""
+    call = Call(atomic_ticket(lease=20))
+    call.open()
+    call.work()
+    waiting, shared = threading.Event(), "FOR SHARE" if connection.vendor == "postgresql" else "LOCK IN SHARE MODE"
+
+    def hold() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            waiting.set()
+            cursor.execute(f"SELECT 1 FROM {IdempotencyRecord._meta.db_table} {shared}")
+            time.sleep(0.3)
+        connections.close_all()
+
+    waiter = threading.Thread(target=hold)
+    waiter.start()
+    assert waiting.wait(10)
+    time.sleep(0.2)  # it waits
+    call.settle(Ending.FAILED)
+    waiter.join(20)
+    assert call.listener.events == ["claimed", "released"]
+    assert IdempotencyRecord.objects.get().status == Status.FREE
 
 
 def test_another_request_does_not_wait() -> None:

@@ -7,21 +7,18 @@ import logging
 import os
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.connection import ConnectionDoesNotExist
 
-from ... import conf
+from ... import conf, redaction
 from ...core import rules
 from ...core.digest import record_id
 from ...core.records import Record, shortened
-from ...errors import LostRace, StoreUnavailable
+from ...errors import IdempotencyError, LostRace, OutcomeUnknown, StoreUnavailable
 from ...http.keys import ANONYMOUS, bounded
 from ...registry import stores
-from ...showing.failures import reason
+from ...showing.failures import MISCONFIGURED, advice, reason
 from ...showing.standing import next_answer, standing
 from ...showing.terminal import lines, plain, span
 from ...stores.base import BaseStore, Intervention
@@ -76,23 +73,23 @@ class Command(BaseCommand):
         self.alias: str = options["store"] or conf.get("STORE")
         self.scope, self.key = bounded(options["scope"]), options["key"]
         try:
+            self.id = record_id(self.scope, self.key)
+        except UnicodeEncodeError as error:
+            raise CommandError(f"The key {self.key!r} is not UTF-8, and no record has such a key.") from error
+        try:
             store = stores.foremost(stores[self.alias])
             if options["verb"]:
                 self.intervene(store, options["verb"])
             else:
                 self.show(store, body_allowed=not options["no_body"])
-        except (ImproperlyConfigured, ConnectionDoesNotExist) as error:
-            raise CommandError(str(error)) from error
+        except MISCONFIGURED as error:
+            raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except LostRace as error:
             raise CommandError("Others were faster, and nothing was changed. Try again.") from error
-        except StoreUnavailable as error:
+        except (StoreUnavailable, OutcomeUnknown) as error:
             raise CommandError(f"The store {self.alias!r} did not answer: {reason(error)}") from error
 
     # ---------------------------------------------------------------------------------------------------------- show
-
-    @property
-    def id(self) -> UUID:
-        return record_id(self.scope, self.key)
 
     def show(self, store: BaseStore, *, body_allowed: bool) -> None:
         record = store.look(self.id)
@@ -132,11 +129,22 @@ class Command(BaseCommand):
         """Act through all layers of the store, so that no copy is left in a front."""
         before: list[Record] = []
         verb = VERBS[name]
-        match getattr(store, name)(self.id, audit=before.append):
+        try:
+            ended = getattr(store, name)(self.id, audit=before.append)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            if not before:
+                raise
+            self.audit(name, before[-1], sure=False)
+            raise CommandError(
+                f"Nobody knows whether it was {verb.done.lower()}: the store {self.alias!r} did not answer to that. "
+                f"{reason(error)}\nType the command again; it says so if there is nothing left to do."
+            ) from error
+        match ended:
             case Intervention.DONE:
                 (record,) = before
                 self.audit(name, record)
-                was = f"It was {standing(record).label}, attempt {record.attempt}, {record.method} {plain(record.path)}"
+                path = plain(redaction.text(record.path))
+                was = f"It was {standing(record).label}, attempt {record.attempt}, {record.method} {path}"
                 self.stdout.write(f"{verb.done}. {was}.")
                 self.then(store)
             case Intervention.ALREADY:
@@ -154,7 +162,7 @@ class Command(BaseCommand):
         """Say what the next request gets; nothing where the store has fallen silent meanwhile."""
         try:
             record = store.look(self.id)
-        except StoreUnavailable:
+        except IdempotencyError:
             return
         gets = (
             "runs the work as the first." if record is None else next_answer(record, purged=not store.expires_natively)
@@ -170,10 +178,11 @@ class Command(BaseCommand):
             f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is alive and renews it. "
         )
 
-    def audit(self, name: str, record: Record) -> None:
-        """Write down who did it, and what it was before."""
+    def audit(self, name: str, record: Record, *, sure: bool = True) -> None:
+        """Write down who did it, and what it was before. Not `sure`: who tried, and was not told how it ended."""
         facts = {
             "event": f"{VERBS[name].done.lower()}_by_hand",
+            "sure": sure,
             "user": operator(),
             "store": self.alias,
             "id": str(record.id),
@@ -185,8 +194,9 @@ class Command(BaseCommand):
             "attempt": record.attempt,
         }
         logger.warning(
-            "%s by hand, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
+            "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
             VERBS[name].done,
+            "" if sure else ", perhaps, since the store did not answer",
             *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
             extra={"idempotency": facts},
         )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from argparse import ArgumentTypeError
 from datetime import datetime, timezone
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.connection import ConnectionDoesNotExist
 
+from ... import conf
 from ...errors import LostRace, StoreUnavailable
 from ...registry import stores
-from ...showing.failures import reason
+from ...showing.failures import MISCONFIGURED, advice, reason
 from ...stores.base import BaseStore, Purged
 from ...stores.orm import ORMStore
 from ...stores.wrapping import innermost
+from ..arguments import not_negative, positive
 
 #: A batch that lost a race (a deadlock, a lock of SQLite) is tried again so often, a little later each time.
 TRIES = 5
@@ -24,24 +23,6 @@ TRIES = 5
 COUNTED = 1_000_000
 #: Seconds between two lines of progress where there is no terminal.
 PACE = 5.0
-
-
-def positive(text: str) -> int:
-    return int(_number(int, text, least=1, words="a whole number of at least 1"))
-
-
-def not_negative(text: str) -> float:
-    return _number(float, text, least=0, words="a number of seconds, 0 or more")
-
-
-def _number(kind: Any, text: str, *, least: int, words: str) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = float("nan")
-    if not least <= value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not {words}.")
-    return float(value) if kind is float else int(value)
 
 
 class Command(BaseCommand):
@@ -72,8 +53,8 @@ class Command(BaseCommand):
                 self.count(store, options["limit"])
             else:
                 self.purge(store, options["batch_size"], options["limit"], options["sleep"])
-        except (ImproperlyConfigured, ConnectionDoesNotExist) as error:
-            raise CommandError(str(error)) from error
+        except MISCONFIGURED as error:
+            raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except StoreUnavailable as error:
             raise CommandError(
                 f"The store {self.alias!r} did not answer, or its table is not migrated: {reason(error)}\n{self.so_far()}"
@@ -110,7 +91,8 @@ class Command(BaseCommand):
                 # Beside traffic there is always one more that expires: those of before we began are enough.
                 if not batch.count or since is None or (batch.count < asked and since >= due_until):
                     break
-                time.sleep(pause)
+                if self.deleted != limit:
+                    time.sleep(pause)
         except KeyboardInterrupt:
             self.end_progress()
             raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None

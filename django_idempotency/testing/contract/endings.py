@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
+from uuid import UUID, uuid4
+
+import pytest
 
 from ...core import rules
 from ...core.records import Record, Status
 from ...core.rules import Leave
 from ...stores.base import BaseStore, Intervention
+from ...stores.wrapping import innermost
 from ..tickets import make_ticket
 from .base import Contract
 
@@ -137,6 +140,40 @@ class Endings(Contract):
         assert (self.look(store, ticket).status, self.look(store, ticket).outcome) == (Status.FREE, None)
         assert store.claim(make_ticket()).attempt == 2
         assert len(audited) == 1
+
+    def test_released_after_a_crash(self, store: BaseStore) -> None:
+        """What nobody answered for is freed, too: within its retention, as the attempt that it was, and still bound."""
+        ticket, audited = make_ticket(ttl=1000), list[Record]()
+        run = self.claim(store, ticket)
+        self.elapse(store, ticket.lease + 1)
+        assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
+        assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+        freed = self.look(store, ticket)
+        assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
+        assert abs((freed.expires_at - freed.created_at).total_seconds() - 1000) < 1
+        assert store.claim(make_ticket()).attempt == 2
+
+    @pytest.mark.parametrize("verb", ["release", "expire"])
+    def test_renewed_as_somebody_intervenes(self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+        """A late owner who renews its lease after the look is at work, and keeps its record."""
+        ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
+        look = inner.look
+        run = self.claim(store, ticket)
+        self.elapse(store, ticket.lease + 1)
+        renewed: set[UUID] = set()
+
+        def looked(record_id: UUID) -> Record | None:
+            record = look(record_id)
+            renewed.update(inner.renew([ticket]))
+            return record
+
+        monkeypatch.setattr(inner, "look", looked)
+        found = getattr(store, verb)(ticket.id, audit=audited.append)
+        if not renewed:
+            pytest.skip(f"{type(inner).__name__} looks in another way.")
+        assert (found, audited) == (Intervention.HELD, [])
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
 
     def test_expired_by_hand(self, store: BaseStore) -> None:
         """Not under a live lease; then the key begins anew, for any request."""

@@ -1,0 +1,6 @@
+"""The batches' door: many records, each under its own key, and a report of what became of them."""
+
+from .report import BatchItem, BatchReport
+from .running import aprocess_batch, process_batch
+
+__all__ = ["BatchItem", "BatchReport", "aprocess_batch", "process_batch"]

@@ -1,0 +1,175 @@
+"""One batch under way: which record may start, and what is noted of each. It calls nothing and waits for nobody."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from ..core.policy import Duration, seconds
+from ..errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
+from ..functions.deadlines import remaining
+from ..functions.handle import Handle, is_bare
+from ..functions.running import Answer
+from ..selecting import Selector
+from .report import OUTCOMES, BatchItem, BatchReport
+
+logger = logging.getLogger("django_idempotency")
+
+Selecting = str | Callable[[Any], Any]
+
+#: As AWS Lambda, boto3 and wrappers around them spell it; and those of streams, which have sequence numbers.
+ITEM_ID = "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
+#: After so many records in a row for which the store was gone, none is started: each would wait for it again.
+UNREACHABLE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A record whose turn has come."""
+
+    index: int
+    record: Any
+    id: Any = None
+    #: Its ordered group.
+    group: Any = None
+    #: What `item_id` or `group_id` raised about it.
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a batch asks for. Raises `ValueError` for what makes no sense."""
+
+    item_id: Selecting = ITEM_ID
+    ordered: bool = False
+    group_id: Selecting | None = None
+    margin: Duration = 1.0
+    keep_successes: bool = True
+
+    def __post_init__(self) -> None:
+        if self.group_id is not None and not self.ordered:
+            raise ValueError(f"group_id={self.group_id!r} says what is in order: type ordered=True, too.")
+        if seconds(self.margin) < 0:
+            raise ValueError(f"margin={self.margin!r}: margin is a number of seconds, 0 or more.")
+
+
+class Batch:
+    """Asked before each record, and told after each. Not for threads."""
+
+    def __init__(self, handler: Any, records: Any, terms: Terms, *, is_async: bool) -> None:
+        self.handle = _handle_of(handler, is_async=is_async)
+        #: What a call takes before the record: the `self` of a method.
+        self.owner = (handler.__self__,) if inspect.ismethod(handler) else ()
+        #: `None`: nobody knows.
+        self.total = _count(records)
+        self.done = 0
+        self._terms = terms
+        self._item_id = Selector(terms.item_id)
+        self._group_id = None if terms.group_id is None else Selector(terms.group_id)
+        self._margin = seconds(terms.margin)
+        self._read = 0
+        self._counts: Counter[str] = Counter()
+        self._items: dict[str, list[BatchItem]] = {outcome: [] for outcome in OUTCOMES}
+        self._stopped: Exception | None = None
+        self._broken: dict[Any, Exception] = {}
+        self._unreachable = 0
+
+    def entry(self, record: Any) -> Entry:
+        """Number the next record, and find out what it is called."""
+        index, self._read = self._read, self._read + 1
+        group = None
+        try:
+            if self._group_id is not None:
+                found = self._group_id(record)
+                found = tuple(found) if self._group_id.in_parts and isinstance(found, list) else found
+                hash(found)
+                group = found
+            return Entry(index=index, record=record, id=self._item_id(record), group=group)
+        except Exception as error:  # noqa: BLE001 - one odd record must not end the others
+            return Entry(index=index, record=record, group=group, error=error)
+
+    def starts(self, entry: Entry) -> bool:
+        """May this record be started? Notes it, where not."""
+        if entry.error is not None:
+            self.raised(entry, entry.error)
+            return False
+        left = remaining()
+        if left is not None and left <= self._margin:
+            self._stopped = self._stopped or DeadlinePassed()
+        obstacle = self._stopped or self._broken.get(entry.group)
+        if obstacle is not None:
+            self._note("not_started", entry, error=obstacle)
+        return obstacle is None
+
+    def answered(self, entry: Entry, answer: Answer) -> None:
+        """Note what a call returned."""
+        self._unreachable = 0
+        self._note("replayed" if answer.replayed else "succeeded", entry, result=answer.result)
+
+    def raised(self, entry: Entry, error: Exception) -> None:
+        """Note what a call raised. A record is done that an earlier one carried out, without its result being stored."""
+        self._unreachable = self._unreachable + 1 if isinstance(error, StoreUnavailable) else 0
+        if self._unreachable >= UNREACHABLE:
+            self._stopped = self._stopped or error
+        if isinstance(error, ResponseNotStored) and not error.inside:
+            self._note("replayed", entry, error=error)
+            return
+        if self._terms.ordered:
+            self._broken.setdefault(entry.group, error)
+        self._note("busy" if isinstance(error, InProgress) else "failed", entry, error=error)
+
+    def report(self) -> BatchReport:
+        """Return the report, and log what it counts."""
+        counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
+        items = {name: tuple(sorted(found, key=lambda item: item.index)) for name, found in self._items.items()}
+        report = BatchReport(name=self.handle.name, counts=counts, **items)
+        facts = {"event": "batch", "name": report.name, **counts}
+        logger.info("A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts})
+        return report
+
+    def _note(self, outcome: str, entry: Entry, *, result: Any = None, error: Exception | None = None) -> None:
+        self.done += 1
+        self._counts[outcome] += 1
+        if self._terms.keep_successes or outcome not in ("succeeded", "replayed"):
+            item = BatchItem(index=entry.index, record=entry.record, id=entry.id, result=result, error=error)
+            self._items[outcome].append(item)
+
+
+def _handle_of(handler: Any, *, is_async: bool) -> Handle:
+    """Return the handle of a handler. Raises `ImproperlyConfigured` for one that a batch cannot call."""
+    handle = getattr(handler, "idempotency", None)
+    if not isinstance(handle, Handle):
+        raise ImproperlyConfigured(
+            f"A batch needs a handler under a key, not {handler!r}. Put @idempotent_function(key=…) on it."
+        )
+    if not is_bare(getattr(handler, "__func__", handler), handle):
+        raise ImproperlyConfigured(
+            f"{handle.name} stands inside another decorator, which a batch would skip. Put @idempotent_function above it."
+        )
+    if handle.is_async and not is_async:
+        raise ImproperlyConfigured(f"{handle.name} is async. Type await aprocess_batch(records, …).")
+    if is_async and not handle.is_async:
+        raise ImproperlyConfigured(
+            f"{handle.name} is sync. Type process_batch(records, …), in async code await sync_to_async(process_batch)(records, …)."
+        )
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError as error:
+        raise ImproperlyConfigured(
+            f"{handle.name} must take the record as its first argument, and no other without a default: {error}."
+        ) from error
+    return handle
+
+
+def _count(records: Any) -> int | None:
+    if isinstance(records, (Mapping, str, bytes)):
+        raise TypeError(
+            f'A batch is a list or another iterable of records, not a {type(records).__name__}: event["Records"].'
+        )
+    return len(records) if isinstance(records, Sized) else None

@@ -1,0 +1,97 @@
+"""What became of a batch, record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import BatchFailed, ConfigurationError, RequestMismatch
+
+#: What can become of a record. Each has its field in a report.
+OUTCOMES = ("succeeded", "replayed", "busy", "failed", "not_started")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """What became of one record."""
+
+    #: Its place in the batch, from 0.
+    index: int
+    record: Any = field(repr=False)
+    #: What `item_id` found in it; `None`: nothing.
+    id: Any = None
+    result: Any = field(default=None, repr=False)
+    #: What it failed with, or what kept it from being started.
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BatchReport:
+    """What became of each record. Every record is in one of the five tuples, in the order of the batch."""
+
+    #: What names the handler in the store, and in logs.
+    name: str
+    #: How many there are of each outcome.
+    counts: Mapping[str, int]
+    #: They ran.
+    succeeded: tuple[BatchItem, ...]
+    #: An earlier call had carried them out. Where its result was not stored, `error` is `ResponseNotStored`.
+    replayed: tuple[BatchItem, ...]
+    #: They are running elsewhere.
+    busy: tuple[BatchItem, ...]
+    #: They raised.
+    failed: tuple[BatchItem, ...]
+    #: The deadline came, the store was gone, or an earlier record of an ordered group had failed: see their `error`.
+    not_started: tuple[BatchItem, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{self.counts[outcome]:,} {outcome.replace('_', ' ')}" for outcome in OUTCOMES)
+
+    def __repr__(self) -> str:
+        return f"<BatchReport of {self.name}: {self}>"
+
+    @property
+    def total(self) -> int:
+        """How many records there were."""
+        return sum(self.counts.values())
+
+    @property
+    def mismatched(self) -> tuple[BatchItem, ...]:
+        """Return those of `failed` whose key was used for another payload: trying again will not help them."""
+        return tuple(item for item in self.failed if isinstance(item.error, RequestMismatch))
+
+    @property
+    def failures(self) -> tuple[BatchItem, ...]:
+        """Return all that are to be tried again, in the order of the batch: busy, failed and not started."""
+        return tuple(sorted((*self.busy, *self.failed, *self.not_started), key=lambda item: item.index))
+
+    def batch_item_failures(self, *, handled: Iterable[BatchItem] = ()) -> dict[str, list[dict[str, Any]]]:
+        """Return what a Lambda function answers, so that SQS redelivers the failures and deletes all others.
+
+        Those in `handled`, such as `report.mismatched` once they are among the dead letters, are deleted, too. Raises
+        `ConfigurationError` for a failure without an id: SQS could not tell which it is.
+        """
+        elsewhere = {item.index for item in handled}
+        failures = [item for item in self.failures if item.index not in elsewhere]
+        for item in failures:
+            if item.id in (None, ""):
+                raise ConfigurationError(
+                    f"Record {item.index} of this batch has no id. Type item_id=…, a JMESPath expression or a function of "
+                    "the record."
+                ) from item.error
+        return {"batchItemFailures": [{"itemIdentifier": item.id} for item in failures]}
+
+    def raise_for_failures(self) -> None:
+        """Raise `BatchFailed` if there are failures. Its cause is the first one's error."""
+        failures = self.failures
+        if not failures:
+            return
+        kinds = Counter(type(item.error).__name__ for item in failures)
+        raise BatchFailed(
+            f"{len(failures):,} of {self.total:,} records of {self.name} are not done "
+            f"({', '.join(f'{count:,} {kind}' for kind, count in kinds.most_common())}). "
+            "Run the batch again: what is done is replayed.",
+            report=self,
+        ) from failures[0].error

@@ -1,0 +1,65 @@
+"""Can the outbox publish? Nothing here connects to anything: a class is imported and not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.apps import apps
+from django.core.checks import CheckMessage
+from django.db import connections, router
+
+from .. import conf
+from ..outbox.publishing import publisher_at
+from .catalogue import a, finding, shown, told
+from .settings import check_settings
+from .stores import vendor_of
+
+#: Django's own default, in the words that it has for MySQL.
+READ_COMMITTED = "read committed"
+
+
+def check_outbox(**_: Any) -> list[CheckMessage]:
+    """Check OUTBOX_PUBLISHER, and the database that the outbox is in."""
+    return [] if check_settings() else [*_publisher(), *_isolation()]
+
+
+def _publisher() -> Iterator[CheckMessage]:
+    path = conf.get("OUTBOX_PUBLISHER")
+    if path is None:
+        return  # relay_outbox takes it as an option, too
+    if not apps.is_installed("django_idempotency.outbox"):
+        yield finding("E046")
+    elif not isinstance(path, str):
+        yield finding("E045", value=a(path), problem="it is no dotted path")
+    else:
+        try:
+            publisher_at(path)
+        except Exception as error:  # noqa: BLE001 - importing runs the project's code
+            yield finding("E045", value=shown(path), problem=told(error))
+
+
+def _isolation() -> Iterator[CheckMessage]:
+    if not apps.is_installed("django_idempotency.outbox"):
+        return
+    from ..outbox.models import Message  # not above: loads the model
+
+    using = router.db_for_write(Message)
+    level = _level(using, connections.settings[using].get("OPTIONS", {}))
+    if level != READ_COMMITTED:
+        yield finding("W065", using=using, level=level)
+
+
+def _level(using: str, options: Mapping[str, Any]) -> str:
+    """Return in words at which isolation transactions of a database are; SQLite's have the write lock anyway."""
+    if (vendor := vendor_of(using)) not in ("mysql", "postgresql") or "isolation_level" not in options:
+        return READ_COMMITTED
+    level = options["isolation_level"]
+    if vendor == "mysql":
+        return "as the server says" if level is None else str(level).lower()
+    from django.db.backends.postgresql.psycopg_any import IsolationLevel  # not above: loads the driver
+
+    try:
+        return str(IsolationLevel(level).name).replace("_", " ").lower()
+    except ValueError:  # as Django will say
+        return READ_COMMITTED

@@ -1,0 +1,35 @@
+"""Can a policy have what it asks for, with the settings as they are?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.core.checks import CheckMessage
+
+from .. import conf
+from ..core.policy import Policy, seconds
+from ..core.records import Guarantee
+from .catalogue import closest, finding
+from .stores import built
+
+
+def misfits(name: str, policy: Policy, *, coroutine: str | None) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the policy of a view or a function. `coroutine`: the code for one that is async."""
+    alias = conf.field(policy, "store")
+    if alias not in conf.get("STORES"):
+        yield finding("E036", view=name, alias=alias, close=closest(alias, conf.get("STORES")))
+        return
+    try:
+        terms = conf.resolve(policy)
+    except ValueError as error:
+        yield finding("E035", view=name, error=error)
+        return
+    lease = conf.lease_of(terms)
+    if seconds(lease) >= seconds(terms.ttl):
+        yield finding("E035", view=name, error=f'make "CLAIM_LEASE" ({lease!r}) shorter than ttl ({terms.ttl!r}).')
+    if terms.guarantee != Guarantee.ATOMIC:
+        return
+    if coroutine is not None:
+        yield finding(coroutine, view=name)
+    if (store := built(alias)) and not store.supports_atomic:
+        yield finding("E037", view=name, alias=alias)

@@ -1,0 +1,47 @@
+"""What a forked child must not take over: locks whose holders are not there, and what other threads had begun. Ring 0."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Protocol
+from weakref import WeakSet
+
+
+class Inherited(Protocol):
+    """Something of a process that its children have, too."""
+
+    def begin_anew(self) -> None:
+        """Forget what belongs to the parent. Called in the child, before anything else runs there."""
+
+
+_INHERITED: WeakSet[Any] = WeakSet()
+
+
+def begins_anew(thing: Inherited) -> None:
+    """Have `thing.begin_anew()` called in each child, as long as something else refers to it."""
+    _INHERITED.add(thing)
+
+
+_LOCKS: WeakSet[Any] = WeakSet()
+
+
+def new_lock() -> threading.Lock:
+    """Return a lock that is open in a child, whichever thread of the parent holds it.
+
+    The interpreter's own: an interrupt inside an `__enter__` of ours would leave it locked for good.
+    """
+    lock = threading.Lock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def _begin_anew() -> None:
+    for lock in list(_LOCKS):
+        lock._at_fork_reinit()  # noqa: SLF001 - as the standard library does with its own
+    for thing in list(_INHERITED):
+        thing.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,19 @@
+"""The functions' door: `idempotent_function`, and what runs behind it."""
+
+from .current import CurrentOperation, Takeover, current_operation
+from .deadlines import deadline, remaining
+from .decorator import idempotent_function
+from .handle import Handle, Known
+from .keys import derive_key
+
+__all__ = [
+    "CurrentOperation",
+    "Handle",
+    "Known",
+    "Takeover",
+    "current_operation",
+    "deadline",
+    "derive_key",
+    "idempotent_function",
+    "remaining",
+]

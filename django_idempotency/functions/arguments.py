@@ -1,0 +1,79 @@
+"""What a call was called with, by name: positional, keyword or default, all the same."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from ..errors import NotDigestible
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Arguments:
+    """Reads the payload of a function's calls: all arguments by name, or the one that `only` names.
+
+    The `self` or `cls` of a method is no part of it. Nothing is copied.
+    """
+
+    def __init__(self, function: Callable[..., Any], only: str | None = None) -> None:
+        signature = inspect.signature(function)
+        #: How many leading arguments are not part of the payload.
+        self.leading = int(is_method(function))
+        parameters = list(signature.parameters.values())[self.leading :]
+        self._signature = signature.replace(parameters=parameters)
+        self._only = only
+        self._names = frozenset(parameter.name for parameter in parameters)
+        self._order = tuple(p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY)
+        self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+        self._plain = not any(p.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY) for p in parameters)
+        self._takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+        #: The name of `**more`: no call has an argument of that name, only what is in it.
+        self._more = {p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD}
+        if only is not None and (only in self._more or (only not in self._names and not self._takes_any)):
+            known = ", ".join(p.name for p in parameters if p.name not in self._more) or "none"
+            raise ImproperlyConfigured(
+                f"data_keyword_argument={only!r}: {function.__qualname__}() has no such argument. It has {known}."
+            )
+
+    def refuse_strangers(self, roots: frozenset[str], name: str) -> None:
+        """Raise `ImproperlyConfigured` where an expression asks for arguments that no call has: it would select nothing."""
+        strangers = roots & self._more if self._takes_any else roots - self._names
+        if self._only is None and strangers:
+            known = ", ".join(sorted(self._names - self._more)) or "none by name"
+            raise ImproperlyConfigured(f"{name} selects {', '.join(sorted(strangers))}, and the arguments are {known}.")
+
+    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a call is about; `args` without `self`. Raises `TypeError` for what the function would not take."""
+        if self._only is not None and self._plain and not args and kwargs.keys() == self._names:
+            return kwargs[self._only]
+        named = self._named(args, kwargs)
+        return named if self._only is None else named.get(self._only)
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        # Binding by inspect costs ten times as much; it is asked where a call is unusual, or wrong.
+        given = dict(zip(self._order, args, strict=False)) if self._plain and len(args) <= len(self._order) else None
+        if given is not None and given.keys().isdisjoint(kwargs):
+            named = {**self._defaults, **given, **kwargs}
+            if named.keys() == self._names:
+                return named
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        named = dict(bound.arguments)
+        for parameter in self._signature.parameters.values():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                more = named.pop(parameter.name)
+                if twice := more.keys() & named.keys():  # f(a, /, **more) takes another a
+                    raise NotDigestible(f"This call has two arguments named {', '.join(sorted(twice))}: rename one.")
+                named.update(more)
+        return named
+
+
+def is_method(function: Callable[..., Any]) -> bool:
+    """Does a function take the `self` or `cls` of the class that it was written in?"""
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), "")
+    return first in ("self", "cls") and owner != "" and not owner.endswith("<locals>")

@@ -1,0 +1,231 @@
+"""One call of a guarded function: its ticket, what a verdict means for it, and what is stored of its end."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, NamedTuple
+
+from ..core.kinds import METHOD, Kind, kind_of
+from ..core.policy import seconds
+from ..core.records import Guarantee, Outcome, shortened
+from ..core.results import Unreadable, Unstorable, dump_error, load_error
+from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
+from ..engine import Operation
+from ..errors import (
+    ConfigurationError,
+    DeadlinePassed,
+    HeldForPerson,
+    InProgress,
+    RequestMismatch,
+    ResponseNotStored,
+    StoreUnavailable,
+)
+from ..finishing import to_the_end
+from ..observing import Observer
+from ..open_transactions import refuse_open_transactions
+from ..registry import store_of
+from ..ticketing import issue
+from .current import CurrentOperation, Found, Hold, Run, Takeover, current_operation, living
+from .deadlines import remaining
+from .keys import digest_of
+from .terms import Terms
+
+logger = logging.getLogger("django_idempotency")
+
+#: How long a record waits for a person (seconds): the longest that there is.
+HELD_FOR = 3650 * 86400.0
+#: What a function behind a wrapper may turn out to be: no decorator can tell.
+UNRUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
+
+class End(NamedTuple):
+    """How a call ends: what the store is told, and what the caller gets."""
+
+    ending: Ending
+    outcome: Outcome | None = None
+    ttl: float | None = None
+    returned: Any = None
+    raised: Exception | None = None
+
+    def result(self) -> Any:
+        """Return the result, or raise what stands in its place."""
+        if self.raised is not None:
+            raise self.raised
+        return self.returned
+
+
+class Call:
+    """A call that has a key. `ended`, `failed` and `decided` say how it ends, and `settle` tells the store."""
+
+    observer = Observer()  # of no request
+
+    def __init__(self, terms: Terms, payload: Any, key: str) -> None:
+        self.terms = terms
+        self.policy = policy = terms.resolved()
+        self.payload = payload
+        store, leases = store_of(policy), policy.guarantee == Guarantee.LEASE
+        if leases:
+            refuse_open_transactions()
+        left = remaining()
+        if left == 0:
+            raise DeadlinePassed
+        until_then = left if leases else None
+        ticket = issue(
+            policy,
+            scope=terms.scope,
+            key=key,
+            digest=digest_of(terms, payload),
+            method=METHOD,
+            path=terms.name,
+            lease=until_then,
+        )
+        hold_failures = leases and policy.on_failure == "hold"
+        self.operation = Operation(
+            store, ticket, self.observer, hold_failures=hold_failures, renews=until_then is None, left=remaining
+        )
+        self._outer = living(current_operation())
+        self.current = CurrentOperation(self.operation, self._outer)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a busy record: none for one that waits for us."""
+        if self.policy.on_busy != "wait" or (self._outer is not None and self._outer.holds(self.operation)):
+            return 0.0
+        wait, left = seconds(self.policy.wait), remaining()
+        return wait if left is None else min(wait, left)
+
+    def is_late(self) -> bool:
+        """Has the host's deadline passed? It may have while the call waited."""
+        return remaining() == 0
+
+    def takeover(self) -> Takeover | None:
+        """Return what `on_takeover` is to be asked about, if it is."""
+        run = self.operation.run
+        if self.terms.on_takeover is None or run is None or not run.takeover:
+            return None
+        self.current = takeover = Takeover(self.operation, self.payload, self._outer)
+        return takeover
+
+    # ------------------------------------------------------------------------------------------------------ answers
+
+    def replayed(self, verdict: Verdict) -> Any:
+        """Return the remembered result, or raise what a call that does not run raises."""
+        match verdict:
+            case Replay(outcome=outcome):
+                record = self.operation.record
+                assert record is not None
+                result = remembered(self.terms, outcome)
+                return result if self.terms.on_replay is None else self.terms.on_replay(result, record)
+            case Busy(retry_after=retry_after):
+                raise InProgress(headers={"Retry-After": str(retry_after)})
+            case Mismatch():
+                raise RequestMismatch
+            case Execute():
+                raise AssertionError("this call runs")
+
+    def go_without_store(self, error: StoreUnavailable) -> None:
+        """Tell that the store does not answer; raise it, unless the call is to run without."""
+        self.observer("unavailable", self.operation, error)
+        if self.policy.on_store_failure == "closed":
+            raise error
+
+    async def ago_without_store(self, error: StoreUnavailable) -> None:
+        """See go_without_store()."""
+        await self.observer.asend("unavailable", self.operation, error)
+        if self.policy.on_store_failure == "closed":
+            raise error
+
+    # ------------------------------------------------------------------------------------------------------ endings
+
+    def ended(self, result: Any) -> End:
+        """Say how a call ends that returned. A result that cannot be stored is returned all the same, and never made anew.
+
+        Raises `ConfigurationError` for what has only been made, and would run when this call is over.
+        """
+        if isinstance(result, UNRUN):
+            if not isinstance(result, AsyncGeneratorType):
+                result.close()  # nobody will await it
+            raise ConfigurationError(
+                f"{self.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
+                "Guard the function that makes it, or return a list."
+            )
+        given_up = self.operation.doomed()
+        try:
+            outcome = self._outcome(Kind.RESULT, self.terms.results.dump(result))
+        except Exception as error:  # noqa: BLE001 - a serializer's, too: the work is done
+            outcome = self._unstored(Kind.RESULT, error)
+        if self.operation.doomed() and not given_up:  # not by the work: a statement of the serializer failed
+            return End(ending=Ending.FAILED, raised=StoreUnavailable())
+        return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
+
+    def failed(self, error: BaseException) -> End:
+        """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""
+        kept = self.terms.keep_exceptions
+        if not isinstance(error, kept):
+            return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
+        self.operation.give_up()
+        try:
+            outcome = self._outcome(Kind.ERROR, dump_error(error, kept))
+        except Exception as unstorable:  # noqa: BLE001 - as above
+            outcome = self._unstored(Kind.ERROR, unstorable)
+        return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds)
+
+    def decided(self, decision: Any) -> End | None:
+        """Say how a call ends that `on_takeover` has decided; `None`: it runs."""
+        match decision:
+            case Run():
+                self.current = CurrentOperation(self.operation, self._outer)
+                return None
+            case Found(result=result):
+                return self.ended(result)
+            case Hold():
+                key = shortened(self.operation.ticket.key)
+                logger.error("Held: %s under %s waits for a person, who releases its record.", self.terms.name, key)
+                return End(ending=Ending.KEPT, outcome=Kind.HELD.outcome(), ttl=HELD_FOR, raised=HeldForPerson())
+        raise ConfigurationError(
+            f"on_takeover of {self.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
+        )
+
+    def undecided(self, error: BaseException) -> End:
+        """Say how a takeover ends that nobody decided: the record stays as it is, so that the next call asks again."""
+        end = self.failed(error)
+        return end if end.ending is Ending.KEPT else End(ending=Ending.CUT)
+
+    def settle(self, end: End) -> None:
+        """Tell the store. Raises what `Operation.settle` raises."""
+        self.operation.settle(end.ending, end.outcome, ttl=end.ttl)
+
+    async def asettle(self, end: End) -> None:
+        """See settle(). It is done before a cancellation goes on."""
+        await to_the_end(self.operation.asettle(end.ending, end.outcome, ttl=end.ttl))
+
+    def _outcome(self, kind: Kind, body: bytes) -> Outcome:
+        if len(body) > self.policy.max_body:
+            raise Unstorable(f"it takes {len(body)} bytes, and max_body is {self.policy.max_body}")
+        return kind.outcome(body)
+
+    def _unstored(self, kind: Kind, error: Exception) -> Outcome:
+        with suppress(Exception):  # a log filter's: the work is done, and must not be done again for that
+            # Not the cause of it, nor a serializer's own words: they may hold what was to be stored.
+            logger.warning("What %s ended with is not stored: %s.", self.terms.name, str(error).rstrip("."))
+        return kind.outcome()
+
+
+def remembered(terms: Terms, outcome: Outcome) -> Any:
+    """Return the result that an outcome remembers, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
+    kind = kind_of(outcome)
+    if kind is Kind.HELD:
+        raise HeldForPerson
+    if not isinstance(outcome.body, bytes):
+        raise ResponseNotStored
+    try:
+        if kind is not Kind.ERROR:
+            return terms.results.load(outcome.body)
+        error = load_error(outcome.body, terms.keep_exceptions)
+    except Unreadable as unreadable:
+        raise ResponseNotStored(
+            f"{terms.name} was carried out, but its result cannot be read: {unreadable}"
+        ) from unreadable
+    raise error

@@ -1,0 +1,134 @@
+"""What a guarded function may ask about its own call."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.records import Record
+from ..engine import Operation
+from ..errors import ResponseNotStored
+from ..handles import Handle, SwitchedOff
+from .deadlines import remaining
+
+
+class CurrentOperation(Handle):
+    """The call that runs under a key. `current_operation()` returns the innermost one."""
+
+    #: Has its work ended? A task that it has started still sees it.
+    _over = False
+    _outer: CurrentOperation | None = None
+
+    def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
+        super().__init__(operation)
+        self._outer = outer
+
+    def _end(self) -> None:
+        """Let go of the calls around it that are over, too: a chain of tasks must not hold them all."""
+        self._over = True
+        self._outer = living(self._outer)
+
+    @property
+    def lost(self) -> bool:
+        """Has a `lease` ended under this call, or the host's deadline passed? Stop where that is still of use."""
+        return super().lost or remaining() == 0
+
+    def holds(self, operation: Operation) -> bool:
+        """Is this, or a call around it, a run under the same key?"""
+        mine = self._operation.ticket.id == operation.ticket.id
+        return mine or (self._outer is not None and self._outer.holds(operation))
+
+
+def living(call: CurrentOperation | None) -> CurrentOperation | None:
+    """Return a call, or the innermost one around it, whose work has not ended."""
+    while call is not None and call._over:  # noqa: SLF001 - what it shows to users is documented
+        call = call._outer  # noqa: SLF001
+    return call
+
+
+class SwitchedOffOperation(SwitchedOff, CurrentOperation):
+    """The current operation while idempotency is off."""
+
+    def holds(self, operation: Operation) -> bool:
+        """It holds no record."""
+        return False
+
+
+_CURRENT: ContextVar[CurrentOperation | None] = ContextVar("django_idempotency_current", default=None)
+
+
+def current_operation() -> CurrentOperation | None:
+    """Return the innermost guarded call that runs here; `None` outside, and where a call runs unguarded."""
+    return _CURRENT.get()
+
+
+class running:  # noqa: N801 - read as `with running(call)`; a generator costs three times as much
+    """Make a call the current one; `None`: it runs unguarded, and the keys of a call around it are not its own."""
+
+    __slots__ = ("_current", "_token")
+
+    def __init__(self, current: CurrentOperation | None) -> None:
+        self._current = current
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._current)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            _CURRENT.reset(self._token)
+        except ValueError:  # a coroutine that is closed by another task has left its own context
+            if not isinstance(error, GeneratorExit):
+                raise
+        if self._current is not None:
+            self._current._end()  # noqa: SLF001
+        if isinstance(error, ResponseNotStored):
+            error.inside = True  # another call's: this one is not done
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run the call again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The earlier owner did the work: this is its result."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Nobody runs it before a person has looked."""
+
+
+Decision = Run | Found | Hold
+
+
+class Takeover(CurrentOperation):
+    """What `on_takeover` is asked about: an earlier owner crashed and may have done part of the work.
+
+    It returns `run()`, `found(result)` or `hold()`. What it raises goes to the caller and decides nothing: the next call
+    after the lease asks again; an exception of `keep_exceptions` is remembered, as if the call had raised it.
+    """
+
+    def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
+        super().__init__(operation, outer)
+        #: What the key was selected from: the arguments by name, or the one that `data_keyword_argument` names.
+        self.payload = payload
+        assert operation.record is not None
+        #: The record as the earlier owner left it, or as we have just taken it.
+        self.record: Record = operation.record
+
+    def run(self) -> Decision:
+        """Run the call again: its effects elsewhere carry a derived key, or did not happen."""
+        return Run()
+
+    def found(self, result: Any) -> Decision:
+        """Remember and return this result, which the provider knows; the call does not run."""
+        return Found(result)
+
+    def hold(self) -> Decision:
+        """Keep the call from running until a person has released the record: this call and retries raise `HeldForPerson`."""
+        return Hold()

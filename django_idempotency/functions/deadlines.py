@@ -1,0 +1,65 @@
+"""A host's limit: after it, the process is frozen or killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta, timezone
+from typing import Protocol, runtime_checkable
+
+#: Ten years (seconds): as of every duration.
+LONGEST = 3650 * 86400.0
+#: By `time.monotonic()`; `None`: the host has no limit.
+_ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", default=None)
+
+
+@runtime_checkable
+class LambdaContext(Protocol):
+    """What AWS Lambda hands to its handlers."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return what is left of the invocation (milliseconds)."""
+        ...
+
+
+@contextmanager
+def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[None]:
+    """Say until when this host lives: seconds from now, an aware `datetime`, or an AWS Lambda context.
+
+    Inside, a `lease` lasts until then and is not renewed: if the host stops at its limit, the next call takes over at
+    once. No call waits beyond it, none begins after it (`DeadlinePassed`), and a batch stops before it. The nearer of two
+    nested deadlines counts. Raises `TypeError` or `ValueError` for what is no deadline.
+    """
+    left = _left(limit)
+    if not left <= LONGEST:  # NaN, too
+        raise ValueError(
+            f"deadline({limit!r}) says nothing: leases would last as long. A host without a limit needs none."
+        )
+    ends, outer = time.monotonic() + left, _ENDS.get()
+    token = _ENDS.set(ends if outer is None else min(ends, outer))
+    try:
+        yield
+    finally:
+        _ENDS.reset(token)
+
+
+def remaining() -> float | None:
+    """Return the seconds that are left, 0 at least; `None` without a deadline."""
+    ends = _ENDS.get()
+    return None if ends is None else max(0.0, ends - time.monotonic())
+
+
+def _left(limit: float | timedelta | datetime | LambdaContext) -> float:
+    if isinstance(limit, LambdaContext):
+        return limit.get_remaining_time_in_millis() / 1000
+    if isinstance(limit, datetime):
+        if limit.tzinfo is None:
+            raise ValueError("deadline() needs an aware datetime: a naive one may mean another hour.")
+        return (limit - datetime.now(timezone.utc)).total_seconds()
+    if isinstance(limit, timedelta):
+        return limit.total_seconds()
+    if type(limit) in (int, float):
+        return float(limit)
+    raise TypeError(f"deadline() takes seconds, an aware datetime or a Lambda context, not {limit!r}.")

@@ -1,0 +1,177 @@
+"""The door for any function: tasks, message handlers, webhooks, commands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
+
+from django.core.exceptions import ImproperlyConfigured
+from jmespath.functions import Functions
+
+from ..core.meaning import hasher
+from ..core.policy import Duration
+from ..core.records import MISSING, Guarantee
+from ..core.results import results_for
+from ..selecting import Selector
+from .arguments import Arguments
+from .handle import Handle
+from .keys import explicit
+from .running import arun, run
+from .terms import OnReplay, OnTakeover, Terms, kept, policy_of
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+Selecting = str | Callable[[Any], Any]
+
+_FROM_SETTINGS: Any = MISSING
+
+
+class Guarded(Protocol[P, R_co]):
+    """A function under guard: called as before, with what is known of its calls beside it."""
+
+    #: What is known of its calls.
+    idempotency: Handle
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> Guarded[..., R_co]: ...
+
+    def with_key(self, key: str) -> Callable[P, R_co]:
+        """Return the function under this key instead of the selected one. A method then takes `self` first."""
+        ...
+
+
+@overload
+def idempotent_function(function: Callable[P, R_co], /) -> Guarded[P, R_co]: ...
+
+
+@overload
+def idempotent_function(
+    *,
+    key: Selecting | None = ...,
+    validate: Selecting | None = ...,
+    data_keyword_argument: str | None = ...,
+    required: bool = ...,
+    key_prefix: str | None = ...,
+    hash_function: str = ...,
+    jmespath_functions: Functions | type[Functions] | None = ...,
+    expires_after: Duration = ...,
+    guarantee: Guarantee | str = ...,
+    lease: Duration = ...,
+    store: str = ...,
+    on_busy: str = ...,
+    wait: Duration = ...,
+    on_failure: str = ...,
+    on_store_failure: str = ...,
+    max_body: int = ...,
+    serializer: Any = ...,
+    keep_exceptions: Sequence[type[Exception]] | type[Exception] = ...,
+    on_replay: OnReplay | None = ...,
+    on_takeover: OnTakeover | None = ...,
+) -> Callable[[Callable[P, R_co]], Guarded[P, R_co]]: ...
+
+
+def idempotent_function(
+    function: Any = None,
+    /,
+    *,
+    key: Selecting | None = None,
+    validate: Selecting | None = None,
+    data_keyword_argument: str | None = None,
+    required: bool = _FROM_SETTINGS,
+    key_prefix: str | None = None,
+    hash_function: str = "sha256",
+    jmespath_functions: Functions | type[Functions] | None = None,
+    expires_after: Duration = _FROM_SETTINGS,
+    guarantee: Guarantee | str = _FROM_SETTINGS,
+    lease: Duration = _FROM_SETTINGS,
+    store: str = _FROM_SETTINGS,
+    on_busy: str = _FROM_SETTINGS,
+    wait: Duration = _FROM_SETTINGS,
+    on_failure: str = _FROM_SETTINGS,
+    on_store_failure: str = _FROM_SETTINGS,
+    max_body: int = _FROM_SETTINGS,
+    serializer: Any = None,
+    keep_exceptions: Sequence[type[Exception]] | type[Exception] = (),
+    on_replay: OnReplay | None = None,
+    on_takeover: OnTakeover | None = None,
+) -> Any:
+    """Make a function safe to call again: sync or async, a method of any kind, a task, a handler.
+
+    `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name, or from the one that
+    `data_keyword_argument` names; `None`: all of it. `validate` selects what must not change for a known key. A call
+    whose key is missing runs unguarded, with a warning; `required=True` refuses it. Names in the store are
+    `key_prefix`, or module and qualified name. The result of the first call is what every later one returns, for
+    `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that cannot be deduced from
+    the return annotation. An exception frees the key, but for those in `keep_exceptions`: they are remembered and raised
+    again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a crashed
+    call is run again. The other fields are those of `Policy`.
+
+    Raises `ImproperlyConfigured` or `ValueError` here for what can never work; a call raises what `functions.run` says.
+    """
+    hasher(hash_function)  # raises ValueError for a name that is none
+    if not isinstance(key_prefix, str | None):
+        raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')
+
+    def decorate(undecorated: Any) -> Any:
+        if isinstance(undecorated, (staticmethod, classmethod)):
+            return type(undecorated)(decorate(undecorated.__func__))
+        if not callable(undecorated) or not hasattr(undecorated, "__qualname__") or isinstance(undecorated, type):
+            raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
+        if key_prefix is None and undecorated.__name__ == "<lambda>":
+            raise ImproperlyConfigured(
+                'A lambda has no name, so all of a module would share their keys: type key_prefix="…".'
+            )
+        return guarded(
+            Terms(
+                function=undecorated,
+                policy=policy_of(
+                    required=required,
+                    ttl=expires_after,
+                    guarantee=guarantee,
+                    lease=lease,
+                    store=store,
+                    on_busy=on_busy,
+                    wait=wait,
+                    on_failure=on_failure,
+                    on_store_failure=on_store_failure,
+                    max_body=max_body,
+                ),
+                arguments=Arguments(undecorated, data_keyword_argument),
+                key=None if key is None else Selector(key, functions=jmespath_functions),
+                validate=None if validate is None else Selector(validate, functions=jmespath_functions),
+                algorithm=hash_function,
+                results=results_for(undecorated, serializer),
+                keep_exceptions=kept(keep_exceptions),
+                on_replay=on_replay,
+                on_takeover=on_takeover,
+                name=key_prefix or f"{undecorated.__module__}.{undecorated.__qualname__}",
+            )
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def guarded(terms: Terms) -> Any:
+    """Return the function under guard: a plain one, as Celery and django.tasks want it."""
+    function: Any = _keyed(terms, None)
+    function.idempotency = Handle(terms)
+    function.with_key = lambda key: _keyed(terms, explicit(key))
+    return function
+
+
+def _keyed(terms: Terms, key: str | None) -> Callable[..., Any]:
+    if terms.is_async:
+
+        @functools.wraps(terms.function)
+        async def acall(*args: Any, **kwargs: Any) -> Any:
+            return (await arun(terms, args, kwargs, key=key)).result
+
+        return acall
+
+    @functools.wraps(terms.function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return run(terms, args, kwargs, key=key).result
+
+    return call

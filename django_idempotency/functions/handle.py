@@ -1,0 +1,138 @@
+"""What others may ask about a guarded function's calls: `charge.idempotency.lookup(order_id=17)`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from ..core import rules
+from ..core.digest import record_id
+from ..core.kinds import Kind, kind_of
+from ..core.records import Record, Status, shortened
+from ..errors import ConfigurationError, InProgress, KeyMissing
+from ..registry import store_of, stores
+from ..stores.base import Intervention
+from .call import remembered
+from .keys import explicit, key_of
+from .running import Answer, arun, run
+from .terms import Terms
+
+logger = logging.getLogger("django_idempotency")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a call. `state` is "running", "lapsed", "completed", "held" or "free".
+
+    "lapsed": its lease is over. The owner fell silent; in `atomic` it may also be at work, as its row's lock would tell.
+    """
+
+    record: Record
+    terms: Terms
+
+    @property
+    def state(self) -> str:
+        """Return what a call with this key would meet."""
+        if self.record.status is Status.COMPLETED:
+            return "held" if kind_of(self.record.outcome) is Kind.HELD else "completed"
+        if self.record.status is Status.FREE:
+            return "free"
+        return "running" if rules.leased(self.record) else "lapsed"
+
+    @property
+    def attempt(self) -> int:
+        """Return how often it was begun."""
+        return self.record.attempt
+
+    def result(self) -> Any:
+        """Return the remembered result, or raise the remembered exception, `HeldForPerson` or `ResponseNotStored`.
+
+        Raises `InProgress` while there is none.
+        """
+        if self.record.outcome is None:
+            raise InProgress
+        return remembered(self.terms, self.record.outcome)
+
+
+class Handle:
+    """The calls of one guarded function. Arguments are those of the function, without `self` or `cls`."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+
+    @property
+    def name(self) -> str:
+        """What names the function in the store."""
+        return self._terms.name
+
+    @property
+    def scope(self) -> str:
+        """The scope of its keys, for `manage.py idempotency_record SCOPE KEY`."""
+        return self._terms.scope
+
+    @property
+    def is_async(self) -> bool:
+        """Is it a coroutine function?"""
+        return self._terms.is_async
+
+    def key_for(self, *args: Any, **kwargs: Any) -> str:
+        """Return the key of a call with these arguments. Raises `KeyMissing` when it has none."""
+        key = key_of(self._terms, self._terms.arguments.payload(args, kwargs))
+        if key is None:
+            raise KeyMissing
+        return key
+
+    def lookup(self, *args: Any, **kwargs: Any) -> Known | None:
+        """Return what is known of a call with these arguments; `None`: nothing. Changes nothing."""
+        return self.lookup_key(self.key_for(*args, **kwargs))
+
+    def lookup_key(self, key: str) -> Known | None:
+        """Return what is known of a key. See lookup()."""
+        record = store_of(self._terms.resolved()).look(record_id(self.scope, explicit(key)))
+        return None if record is None or rules.expired(record) else Known(record, self._terms)
+
+    def forget(self, *args: Any, **kwargs: Any) -> bool:
+        """Forget a call with these arguments, so that it runs again as if it had never been. Was there anything?
+
+        Raises `InProgress` while it runs.
+        """
+        return self.forget_key(self.key_for(*args, **kwargs))
+
+    def forget_key(self, key: str) -> bool:
+        """Forget a key. See forget()."""
+        store = stores.foremost(store_of(self._terms.resolved()))
+        ended = store.expire(record_id(self.scope, explicit(key)), audit=self._audit)
+        if ended is Intervention.HELD:
+            raise InProgress
+        return ended is Intervention.DONE
+
+    async def alookup(self, *args: Any, **kwargs: Any) -> Known | None:
+        """See lookup()."""
+        return await sync_to_async(self.lookup)(*args, **kwargs)
+
+    async def aforget(self, *args: Any, **kwargs: Any) -> bool:
+        """See forget()."""
+        return await sync_to_async(self.forget)(*args, **kwargs)
+
+    def answer(self, *args: Any, **kwargs: Any) -> Answer:
+        """Call the function, and say whether its answer is an earlier call's. Takes `self` and `cls`, as a call does."""
+        if self.is_async:
+            raise ConfigurationError(f"{self.name} is async: await its aanswer().")
+        return run(self._terms, args, kwargs)
+
+    async def aanswer(self, *args: Any, **kwargs: Any) -> Answer:
+        """See answer()."""
+        if not self.is_async:
+            return await sync_to_async(run)(self._terms, args, kwargs)
+        return await arun(self._terms, args, kwargs)
+
+    def _audit(self, record: Record) -> None:
+        logger.warning("Forgotten: %s under %s, by a call of forget().", self.name, shortened(record.key))
+
+
+def is_bare(function: Any, handle: Handle) -> bool:
+    """Is this the guarded function itself? A decorator around it shows the same handle, copied by `functools.wraps`."""
+    return getattr(function, "__wrapped__", None) is handle._terms.function  # noqa: SLF001 - ours

@@ -1,0 +1,159 @@
+"""A guarded call from claim to settle, sync and async side by side. What to store is decided in `call`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from asgiref.sync import sync_to_async
+
+from .. import switch
+from ..core.records import Guarantee
+from ..core.rules import Execute
+from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
+from ..finishing import to_the_end
+from ..http.exchange import clarified
+from ..open_transactions import arefuse_open_transactions
+from .call import Call, End
+from .current import SwitchedOffOperation, running
+from .keys import key_of, unjudged
+from .terms import Terms
+
+
+class Answer(NamedTuple):
+    """What came of a call, and whether it is an earlier one's."""
+
+    result: Any
+    replayed: bool = False
+
+
+def begin(
+    terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
+) -> Call | SwitchedOffOperation | None:
+    """Return the call, or what stands in for the current operation of one that runs unguarded, if anything does.
+
+    Raises before anything has run.
+    """
+    payload = terms.payload(args, kwargs)
+    if not switch.enabled():
+        switch.warn_once()
+        return SwitchedOffOperation(terms.scope, key or unjudged(terms, payload))
+    if key is None:
+        key = key_of(terms, payload)
+    return None if key is None else Call(terms, payload, key)
+
+
+# --------------------------------------------------------------------------------------------------------------- sync
+
+
+def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, key: str | None = None) -> Answer:
+    """Carry a call out, or answer as the first one was answered.
+
+    Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
+    raises, and what `Operation.settle` raises.
+    """
+    call = begin(terms, args, kwargs, key)
+    if not isinstance(call, Call):
+        with running(call):
+            return Answer(terms.function(*args, **kwargs))
+    try:
+        return _run(call, args, kwargs)
+    finally:
+        call.operation.close()
+
+
+def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer:
+    try:
+        verdict = call.operation.open(wait=call.patience, waiters=1)  # a consumer may have no other thread
+    except StoreUnavailable as error:
+        call.go_without_store(error)
+        with running(call.current):
+            return Answer(call.terms.function(*args, **kwargs))
+    if not isinstance(verdict, Execute):
+        return Answer(call.replayed(verdict), replayed=True)
+    if call.is_late():
+        call.operation.abandon()
+        raise DeadlinePassed
+    end = _decide(call) or _work(call, args, kwargs)
+    call.settle(end)
+    return Answer(end.result())
+
+
+def _decide(call: Call) -> End | None:
+    """Ask `on_takeover`, where it is to be asked. `None`: the function runs."""
+    takeover = call.takeover()
+    if takeover is None:
+        return None
+    try:
+        with running(takeover):
+            return call.decided(call.terms.ask(takeover))
+    except BaseException as error:
+        call.settle(call.undecided(error))
+        raise
+
+
+def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
+    try:
+        with running(call.current):
+            return call.ended(call.terms.function(*args, **kwargs))
+    except BaseException as error:  # noqa: BLE001 - raised again
+        call.settle(call.failed(error))
+        raise clarified(error)  # noqa: B904 - its cause is its own
+
+
+# -------------------------------------------------------------------------------------------------------------- async
+
+
+async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, key: str | None = None) -> Answer:
+    """See run(). Whoever cancels the call never frees a key early."""
+    call = begin(terms, args, kwargs, key)
+    if not isinstance(call, Call):
+        with running(call):
+            return Answer(await terms.function(*args, **kwargs))
+    if call.operation.ticket.guarantee is Guarantee.ATOMIC:
+        raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
+    await arefuse_open_transactions()
+    try:
+        verdict = await call.operation.aopen(wait=call.patience)
+    except StoreUnavailable as error:
+        await call.ago_without_store(error)
+        with running(call.current):
+            return Answer(await terms.function(*args, **kwargs))
+    if not isinstance(verdict, Execute):
+        if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
+            return Answer(await sync_to_async(call.replayed)(verdict), replayed=True)
+        return Answer(call.replayed(verdict), replayed=True)
+    if call.is_late():
+        await to_the_end(call.operation.aabandon())
+        raise DeadlinePassed
+    end = await _adecide(call) or await _awork(call, args, kwargs)
+    await call.asettle(end)
+    return Answer(end.result())
+
+
+async def _adecide(call: Call) -> End | None:
+    """See _decide()."""
+    takeover = call.takeover()
+    if takeover is None:
+        return None
+    try:
+        with running(takeover):
+            decision = call.terms.ask(takeover)
+            return call.decided(await decision if inspect.isawaitable(decision) else decision)
+    except BaseException as error:
+        await call.asettle(call.undecided(error))
+        raise
+
+
+async def _awork(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
+    """See _work()."""
+    try:
+        with running(call.current):
+            return call.ended(await call.terms.function(*args, **kwargs))
+    except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+        call.settle(call.failed(closed))
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised again
+        await call.asettle(call.failed(error))
+        raise clarified(error)  # noqa: B904 - the same

@@ -1,0 +1,74 @@
+"""What running work may ask about its own operation: `request.idempotency` in a view, `current_operation()` elsewhere."""
+
+from __future__ import annotations
+
+from . import conf
+from .core.digest import derived_key
+from .core.policy import Duration, Policy, seconds
+from .derivation import derive
+from .engine import Operation
+
+
+class Handle:
+    """One operation, as the work that runs under it sees it."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        #: See `ttl`.
+        self.seconds: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the client's, unquoted, or the one that was selected or given."""
+        return self._operation.ticket.key
+
+    @property
+    def attempt(self) -> int:
+        """Which run this is. Above 1, an earlier one failed, was refused or crashed; 0: the store is down."""
+        return self._operation.attempt
+
+    def derive(self, label: str) -> str:
+        """Return a key to send on to a provider: 64 hex digits, the same for this label at every attempt."""
+        return derive(self._operation, label)
+
+    @property
+    def lost(self) -> bool:
+        """Has a `lease` ended under this run? Another may run by now: stop where that is still of use."""
+        return self._operation.is_lost()
+
+    @property
+    def ttl(self) -> Duration | None:
+        """How long this answer is remembered, from its completion; `None`: as declared, from the claim."""
+        return self.seconds
+
+    @ttl.setter
+    def ttl(self, value: Duration) -> None:
+        self.seconds = seconds(Policy(ttl=value).ttl)  # raises ValueError for what is no such duration
+
+
+class SwitchedOff(Handle):
+    """The same while idempotency is off: the first attempt, remembered by nobody. What is set is not listened to."""
+
+    def __init__(self, scope: str, key: str) -> None:
+        self._scope = scope
+        self._key = key
+        self.seconds = None
+
+    @property
+    def key(self) -> str:
+        """The key that there would be; without a good one something new."""
+        return self._key
+
+    @property
+    def attempt(self) -> int:
+        """The first: no other is known."""
+        return 1
+
+    def derive(self, label: str) -> str:
+        """Return 64 hex digits, the same for this label and this key."""
+        return derived_key(conf.derive_secret(), self._scope, self._key, label)
+
+    @property
+    def lost(self) -> bool:
+        """There is no lease to lose."""
+        return False

@@ -1,0 +1,197 @@
+"""Selecting from a request: the key of clients that send none, and the part of a payload that must not change.
+
+An expression sees one document: `body`, `headers` (small letters), `method`, `path`, `query` and `user`. Only what it
+asks for is read, and nothing that the view would not read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.request import RawPostDataException
+from django.utils.datastructures import MultiValueDict
+from django.utils.encoding import escape_uri_path
+
+from ..core.digest import MAX_CANONICAL
+from ..core.meaning import TooDeep, Undigestible, digest, meaning
+from ..core.policy import DOCUMENT, FINGERPRINTS, Policy
+from ..errors import ConfigurationError, KeyMissing, NotSelectable
+from ..selecting import Selector
+from ..selecting.functions import Unpackable, from_json
+from . import bodies
+
+logger = logging.getLogger("django_idempotency")
+
+#: What a selected key begins with in `request.idempotency.key` and in the store.
+PREFIX = "sel:"
+
+
+# -------------------------------------------------------------------------------------------------------- declaration
+
+
+def compile_expressions(policy: Policy) -> None:
+    """Compile what a policy selects by. Raises `ValueError`, which says what to type instead."""
+    for field in ("key", "fingerprint"):
+        value = policy.given().get(field)
+        if isinstance(value, str) and value not in FINGERPRINTS:
+            try:
+                compiled(value)
+            except ValueError as error:
+                raise ValueError(f"Policy({field}={value!r}): {error}") from error
+
+
+@lru_cache(maxsize=512)
+def compiled(expression: str) -> Selector:
+    """Return the selector of an expression over the document.
+
+    Raises `ValueError` for what is no expression, and for one that asks for a name that the document does not have.
+    """
+    selector = Selector(expression)
+    for name in sorted(selector.roots.difference(DOCUMENT)):
+        close = next(iter(get_close_matches(name, DOCUMENT, n=1)), f"body.{name}")
+        raise ValueError(
+            f"{expression!r} asks for {name!r}, and a request has {', '.join(DOCUMENT)}. Type {close!r} in its place."
+        )
+    return selector
+
+
+def _selector(expression: str | Callable[[Any], Any]) -> Selector:
+    if callable(expression):
+        return Selector(expression)
+    try:
+        return compiled(expression)
+    except ValueError as error:  # of a setting, or of what get_idempotency_policy() has made
+        raise ConfigurationError(str(error)) from error
+
+
+# ------------------------------------------------------------------------------------------------------------ the key
+
+
+def selected_key(document: Document, policy: Policy) -> str | None:
+    """Return the key that a policy selects from a request, or `None` when that is missing, or part of it.
+
+    Raises `KeyMissing` instead where a key is required, and `ConfigurationError` for what cannot be hashed.
+    """
+    assert policy.key is not None
+    selector, http = _selector(policy.key), document.http
+    try:
+        found = selector(document.source if callable(policy.key) else document)
+        reason = "what its key is selected from is missing, or part of it" if selector.is_missing(found) else ""
+    except NotSelectable as error:
+        found, reason = None, str(error)
+    if not reason:
+        try:
+            # With method and path, so that no two routes meet under one key.
+            return PREFIX + digest([str(http.method), http.path, found])
+        except TooDeep:  # the client's doing
+            reason = "what its key is selected from is nested too deep"
+        except Undigestible as error:
+            raise ConfigurationError(f"Policy.key cannot be hashed: {error}") from error
+    if policy.required:
+        raise KeyMissing
+    warn_unguarded(http, reason)
+    return None
+
+
+def warn_unguarded(http: HttpRequest, reason: str) -> None:
+    """Say that a request runs unguarded that should have got a key."""
+    logger.warning("%s %s runs unguarded: %s.", http.method, escape_uri_path(http.path), reason.rstrip("."))
+
+
+# ----------------------------------------------------------------------------------------------------- the fingerprint
+
+
+def selected_part(document: Document, expression: str) -> bytes | None:
+    """Return what must not change, as bytes; `None` where only the whole request can be compared.
+
+    That is where the body was asked for and cannot be read by value, holds something else than what is selected, or
+    that nested too deep.
+    """
+    try:
+        found = _selector(expression)(document)
+    except NotSelectable:
+        return None
+    if document.unreadable:
+        return None
+    try:
+        return meaning(found)
+    except TooDeep:
+        return None
+    except Undigestible as error:
+        raise ConfigurationError(f"Policy.fingerprint cannot be hashed: {error}") from error
+
+
+# -------------------------------------------------------------------------------------------------------- the document
+
+
+class Document(Mapping[str, Any]):
+    """What an expression sees of a request. `source` is Django's, or DRF's around it."""
+
+    def __init__(self, source: Any, user: Any) -> None:
+        self.source = source
+        self.http: HttpRequest = getattr(source, "_request", source)
+        self._user = user
+        self._body: list[Any] = []
+        #: Was the body asked for, and is it nothing that could be read by value?
+        self.unreadable = False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DOCUMENT)
+
+    def __len__(self) -> int:
+        return len(DOCUMENT)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in DOCUMENT:
+            raise KeyError(name)
+        return getattr(self, f"_get_{name}")()
+
+    def _get_method(self) -> str | None:
+        return self.http.method
+
+    def _get_path(self) -> str:
+        return self.http.path
+
+    def _get_headers(self) -> dict[str, str]:
+        return {name.lower(): value for name, value in self.http.headers.items()}
+
+    def _get_query(self) -> dict[str, Any]:
+        return _pairs(self.http.GET)
+
+    def _get_user(self) -> Any:
+        return self._user if getattr(self._user, "is_authenticated", False) else None
+
+    def _get_body(self) -> Any:
+        if not self._body:
+            self._body.append(self._parsed())
+        return self._body[0]
+
+    def _parsed(self) -> Any:
+        """Return JSON, with decimals for fractions, or the fields of a form; `None`, and `unreadable`, for all else."""
+        content_type = (self.http.content_type or "").lower()
+        try:
+            if content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http):
+                return _pairs(bodies.form(self.source, self.http))
+            if bodies.is_json(content_type) and bodies.fits(self.http) and len(self.http.body) <= MAX_CANONICAL:
+                return from_json(self.http.body)
+        except Unpackable:
+            pass
+        except RawPostDataException:  # a permission has read the data
+            data = bodies.read_already(self.source, self.http)
+            return _pairs(data) if isinstance(data, MultiValueDict) else data
+        self.unreadable = True
+        return None
+
+
+def _pairs(data: MultiValueDict[str, Any]) -> dict[str, Any]:
+    """Return a form's fields: a name that comes once has a text, another a list of them."""
+    return {
+        name: values[0] if len(values) == 1 else list(values)
+        for name, values in data.lists()
+        if name != bodies.CSRF_FIELD
+    }

@@ -1,0 +1,26 @@
+"""A lease refuses an open transaction: what it remembers would outlive a rollback."""
+
+from __future__ import annotations
+
+from asgiref.sync import AsyncToSync, sync_to_async
+from django.db import connections
+
+from .errors import LeaseInTransaction
+
+
+def refuse_open_transactions(*, but: str | None = None) -> None:
+    """Raise `LeaseInTransaction` inside a transaction that is no test's, as `atomic(durable=True)` would.
+
+    `but` names a database that takes the record along in its rollback.
+    """
+    for connection in connections.all(initialized_only=True):
+        for block in connection.atomic_blocks:
+            # What Django's own durable=True looks at.
+            if connection.alias != but and not getattr(block, "_from_testcase", False):
+                raise LeaseInTransaction
+
+
+async def arefuse_open_transactions(*, but: str | None = None) -> None:
+    """See refuse_open_transactions(). A transaction is its thread's: that of sync code which waits for us is asked there."""
+    if getattr(AsyncToSync.executors, "current", None) is not None:  # what sync_to_async() looks at
+        await sync_to_async(refuse_open_transactions)(but=but)

@@ -1,0 +1,101 @@
+"""What waits for a relay, and why. To be read; an operator may have messages tried again at once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from .. import redaction
+from .models import Message
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Message]
+else:
+    ModelAdmin = admin.ModelAdmin
+
+Messages = QuerySet[Message]
+
+#: Messages that are tried again together, and written to the log: after an outage all that wait may be ticked.
+TOGETHER = 1000
+
+
+class MessageChangeList(ChangeList):
+    def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Messages:
+        """Leave out what may be large, and is not shown in a list."""
+        return super().get_queryset(request, exclude_parameters).defer("payload", "headers")
+
+
+@admin.register(Message)
+class MessageAdmin(ModelAdmin):
+    list_display = ("topic", "key", "age", "attempts", "last_error", "not_before")
+    fields = (
+        *("message_id", "topic", "key", "created_at", "masked_headers", "masked_payload"),
+        *("attempts", "last_error", "not_before"),
+    )
+    readonly_fields = ("masked_headers", "masked_payload")
+    ordering = ("pk",)
+    actions = ("try_again",)
+    show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return MessageChangeList
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Allow none: ?payload__token__startswith= would tell what is masked."""
+        return False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Message | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Message | None = None) -> bool:
+        return False
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        permission = f"{self.opts.app_label}.retry_message"
+        return self.has_view_permission(request) and request.user.has_perm(permission)
+
+    @admin.display(description=_("age"), ordering="pk")
+    def age(self, message: Message) -> str:
+        return timesince(message.created_at)
+
+    @admin.display(description=_("headers"))
+    def masked_headers(self, message: Message) -> SafeString:
+        return masked(message.headers)
+
+    @admin.display(description=_("payload"))
+    def masked_payload(self, message: Message) -> SafeString:
+        return masked(message.payload)
+
+    @admin.action(permissions=["retry"], description=_("Try again now"))
+    def try_again(self, request: HttpRequest, queryset: Messages) -> None:
+        """End the back-off of what was ticked, and of what it waits for: the first of its key."""
+        ticked, count, user = list(queryset), 0, cast(Any, request.user)
+        for start in range(0, len(ticked), TOGETHER):
+            some = ticked[start : start + TOGETHER]
+            keys = {message.key for message in some if message.key}
+            waiting = Q(pk__in=[message.pk for message in some]) | Q(key__in=keys)
+            count += self.get_queryset(request).filter(waiting).exclude(not_before=None).update(not_before=None)
+            LogEntry.objects.log_actions(user.pk, some, CHANGE, "Tried again.")
+        self.message_user(
+            request, ngettext("%d message is tried again now.", "%d messages are tried again now.", count) % count
+        )
+
+
+def masked(value: Any) -> SafeString:
+    """Show JSON with its secrets masked, as a stored response is shown."""
+    return format_html("<pre>{}</pre>", redaction.json_text(json.dumps(value, cls=DjangoJSONEncoder)) or "")

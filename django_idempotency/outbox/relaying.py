@@ -1,0 +1,154 @@
+"""Take what is due, publish it, delete what was confirmed: one transaction a batch.
+
+When a message fails, what stands behind it waits with it. When a relay dies, its locks go, and what it had published since
+its last COMMIT is published again under the same ids.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections, transaction
+
+from .. import redaction
+from ..stores.base import utcnow
+from .models import Message
+from .publishing import AWAY, Publish, refuse_awaitable
+from .taking import Taker
+
+logger = logging.getLogger("django_idempotency")
+
+#: Seconds after which a batch publishes no further message: it holds locks, and a server may end idle transactions.
+#: Where a database has no row locks, all of its writers wait meanwhile.
+LONGEST, LONGEST_ALONE = 5.0, 0.2
+#: Seconds until a message that failed is tried again; doubled with each attempt, up to the second.
+BACK_OFF, LONGEST_BACK_OFF = 1, 300
+
+_USERINFO = re.compile(r"//[^/@\s]+@")
+
+
+@dataclass(slots=True)
+class Batch:
+    """What became of the messages that a relay took."""
+
+    published: list[int] = field(default_factory=list)
+    failed: list[Message] = field(default_factory=list)
+    #: Why the batch ended early: the broker was away.
+    away: Exception | None = None
+
+    def __bool__(self) -> bool:
+        """Was anything tried?"""
+        return bool(self.published or self.failed)
+
+    @property
+    def positions(self) -> list[int]:
+        """Those of all that was tried."""
+        return [*self.published, *(message.pk for message in self.failed)]
+
+
+class Relay:
+    """Publishes from the database `using`, up to `size` messages a batch, until `stopping` says so."""
+
+    def __init__(
+        self, publish: Publish, *, using: str, size: int = 100, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._publish = publish
+        self._using = using
+        self._stopping = stopping
+        self._taker = Taker(using=using, size=size)
+
+    def batch(self) -> Batch:
+        """Publish what is due, and forget what the broker has confirmed.
+
+        Five statements at most, however large; one more for each message that failed, and for each 1,000 that wait or
+        that others hold. Raises what the database raises; what was published then is published again.
+        """
+        if not self._taker.locks_rows and not self._taker.any_due():
+            return Batch()  # no lock for nothing
+        with transaction.atomic(using=self._using, durable=True):
+            batch = self._published(self._taker.take())
+            if batch.published:
+                self._taker.forget(batch.published)
+            for message in batch.failed:  # each by its position: see forget()
+                message.save(using=self._using, update_fields=["attempts", "last_error", "not_before"])
+        return batch
+
+    def _published(self, taken: Sequence[Message]) -> Batch:
+        batch, waiting = Batch(), set[str]()
+        until = time.monotonic() + (LONGEST if self._taker.locks_rows else LONGEST_ALONE)
+        for message in taken:
+            if self._stopping() or (batch and time.monotonic() > until):
+                break
+            if message.key in waiting:
+                continue
+            try:
+                self._publish_apart(message)
+            except Exception as error:  # noqa: BLE001 - a publisher of somebody else's
+                batch.failed.append(_note(message, error))
+                if isinstance(error, AWAY):
+                    batch.away = error
+                    break
+                if message.key:
+                    waiting.add(message.key)
+            else:
+                batch.published.append(message.pk)
+        return batch
+
+    def _publish_apart(self, message: Message) -> None:
+        """Publish. What a publisher that fails did to our transaction is undone: the other messages are in it, too."""
+        own = _Savepoint(self._using)
+        try:
+            with connections[self._using].execute_wrapper(own):
+                refuse_awaitable(self._publish(message))
+        except Exception:
+            own.roll_back()
+            raise
+
+
+class _Savepoint:
+    """Made before the first statement that somebody else runs on our connection."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._id: str | None = None
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self._id is None:
+            self._id = ""  # to make it is a statement, too
+            self._id = connections[self._using].savepoint()
+        return execute(sql, params, many, context)
+
+    def roll_back(self) -> None:
+        if self._id:
+            transaction.set_rollback(False, using=self._using)
+            connections[self._using].savepoint_rollback(self._id)
+
+
+def _note(message: Message, error: Exception) -> Message:
+    """Note on a message that it failed, and when to try again."""
+    message.attempts += 1
+    wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
+    message.not_before = utcnow() + timedelta(seconds=wait)
+    message.last_error = told(error)
+    logger.warning(
+        "Message %s to %s was not published, attempt %d: %s",
+        message.message_id,
+        message.topic,
+        message.attempts,
+        message.last_error,
+    )
+    return message
+
+
+def told(error: BaseException) -> str:
+    """Return what an error says, shortened, on one line and without secrets."""
+    said = _USERINFO.sub("//[redacted]@", redaction.text(" ".join(str(error).split())))
+    # PostgreSQL takes no U+0000, nobody takes half of a surrogate pair, and a note must not end the relay.
+    said = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
+    return f"{type(error).__name__}: {said}"[:255].removesuffix(": ")

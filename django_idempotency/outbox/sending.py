@@ -1,0 +1,60 @@
+"""Write a message into the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ..errors import OutsideTransaction
+from ..stores.base import utcnow
+
+#: The longest topic and the longest key.
+LONGEST = 255
+#: U+0000 as JSON writes it, which PostgreSQL refuses.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def send(
+    topic: str, payload: Any, *, key: str = "", headers: Mapping[str, Any] | None = None, using: str | None = None
+) -> UUID:
+    """Write a message that is published once the open transaction of the database `using` has committed.
+
+    `payload` and `headers` are JSON, and what Django's encoder makes JSON of: dates, `Decimal`, `UUID`. Messages of
+    one `key` are published in their order. Return the message's id, which stays the same however often the message
+    arrives. Raises `OutsideTransaction`; `ValueError` or `TypeError` for what is no message.
+    """
+    from .models import Message  # not above: loads the model
+
+    if not topic or len(topic) > LONGEST:
+        raise ValueError(f"A topic has 1 to {LONGEST} characters: {topic[:LONGEST]!r}.")
+    if len(key) > LONGEST or key.isspace():
+        raise ValueError(f"A key has up to {LONGEST} characters, not only spaces. Use a digest, or leave it out.")
+    alias = router.db_for_write(Message) if using is None else using
+    if not _in_transaction(connections[alias]):
+        raise OutsideTransaction
+    message = Message(topic=topic, payload=payload, key=key, headers=dict(headers or {}), created_at=utcnow())
+    _require_json(topic, key, message.payload, message.headers)
+    message.save(force_insert=True, using=alias)
+    return message.message_id
+
+
+def _require_json(*values: Any) -> None:
+    """Raise for what the database would refuse, while the transaction is still good."""
+    text = json.dumps(values, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
+    text.encode()  # raises for half of a surrogate pair
+    if _NUL.search(text):
+        raise ValueError("The character U+0000 is in the message, and PostgreSQL's JSON cannot hold it.")
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Is a transaction of the project's own open? That of a test case would hide that there is none in production."""
+    if connection.in_atomic_block:
+        return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+    return not connection.get_autocommit()

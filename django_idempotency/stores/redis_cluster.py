@@ -1,0 +1,45 @@
+"""Clients of a Redis Cluster, where a cache of django-redis names one. Each verb is on one key, so any node will do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def wanted(factory: Any) -> bool:
+    """Is a connection factory of django-redis told to make clients of a cluster?"""
+    from redis.cluster import RedisCluster
+
+    return isinstance(factory.redis_client_cls, type) and issubclass(factory.redis_client_cls, RedisCluster)
+
+
+def connect(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
+    """Return a client of the cluster that the servers are nodes of; further ones are asked when the first is away."""
+    from redis.cluster import ClusterNode
+    from redis.connection import parse_url
+
+    if min_replicas:
+        raise ImproperlyConfigured(
+            'RedisStore: "min_replicas" cannot be had in a cluster, whose client does not say which connection it wrote '
+            "on. Leave it out."
+        )
+    given = {**factory.make_connection_params(servers[0]), **factory.pool_cls_kwargs, **factory.redis_client_cls_kwargs}
+    for of_one_server in ("url", "parser_class"):
+        given.pop(of_one_server, None)
+    others = [parse_url(server) for server in servers[1:]]  # type: ignore[no-untyped-call]
+    nodes = [ClusterNode(other["host"], other.get("port", 6379)) for other in others]  # type: ignore[no-untyped-call]
+    return factory.redis_client_cls.from_url(servers[0], startup_nodes=nodes, **given)
+
+
+def node_of(client: Any, name: str) -> Any:
+    """Return which node of a cluster has a key, as far as the client knows; `None` where there is one server."""
+    from redis.cluster import RedisCluster
+    from redis.exceptions import RedisClusterException
+
+    if not isinstance(client, RedisCluster):
+        return None
+    try:
+        return client.get_node_from_key(name)  # type: ignore[no-untyped-call]
+    except RedisClusterException:  # nobody has it, as the client will say when it is asked
+        return None

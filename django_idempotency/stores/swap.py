@@ -1,0 +1,91 @@
+"""Half of a store of your own: all verbs, for a server that keeps a value under a key and can compare and swap it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ..core import rules
+from ..core.records import Guarantee, Record, Settlement, Ticket, changed
+from ..errors import LostRace
+from .base import BaseStore, utcnow
+from .memory import claimed, renewed, settled
+from .sealing import opened, sealed
+
+#: A swap that fails lets somebody else go ahead; nobody is overtaken so often.
+TRIES = 10
+
+
+class SwapStore(BaseStore):
+    """Keeps a record as one value, packed without pickle and signed. A subclass adds `load`, `swap` and `purge`.
+
+    Each verb loads and swaps: two trips, where a store that compares the owner in its own conditional write has one.
+    Deadlines are told and judged by `clock`, the host's unless a subclass asks the server: between hosts keep NTP on,
+    and LEASE far above what it leaves. Nothing here joins a transaction, so there is no `atomic`.
+    """
+
+    #: Returns the time, aware.
+    clock: Callable[[], datetime] = staticmethod(utcnow)
+
+    @abstractmethod
+    def load(self, record_id: UUID) -> tuple[bytes, Any] | None:
+        """Return the value under a key, and its version: what swap() knows it by. `None`: there is no value."""
+
+    @abstractmethod
+    def swap(self, record_id: UUID, value: bytes, *, version: Any, ends: datetime) -> bool:
+        """Write a value in one atomic step, if that version is still there, and say whether it was.
+
+        `version` is `None` where there must be no value. It may be deleted after `ends`, and not before.
+        """
+
+    def claim(self, ticket: Ticket) -> Record:
+        tried: Record | None = None
+        for _ in range(TRIES):
+            now, known, version = self._read(ticket.id)
+            if tried is not None and known is not None and rules.owned(known, ticket):
+                return changed(known, taken=tried.taken)  # ours since a swap whose answer a driver has lost
+            if known is not None and (ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket)):
+                return known
+            tried = claimed(ticket, known, now)
+            if self._write(tried, version):
+                return tried
+        raise LostRace
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        return self._changed(
+            ticket.id,
+            lambda known, now: settled(ticket, known, settlement, now) if known.owner == settlement.fence else None,
+        )
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        return {ticket.owner for ticket in tickets if self._renewed(ticket)}
+
+    def _renewed(self, ticket: Ticket) -> bool:
+        return self._changed(
+            ticket.id, lambda known, now: renewed(ticket, known, now) if rules.owned(known, ticket) else None
+        )
+
+    def look(self, record_id: UUID) -> Record | None:
+        return self._read(record_id)[1]
+
+    def _changed(self, record_id: UUID, change: Callable[[Record, datetime], Record | None]) -> bool:
+        """Write what `change` makes of the record; nothing, and say so, where there is none or it makes none."""
+        for _ in range(TRIES):
+            now, known, version = self._read(record_id)
+            wanted = None if known is None else change(known, now)
+            if wanted is None:
+                return False
+            if self._write(wanted, version):
+                return True
+        raise LostRace
+
+    def _read(self, record_id: UUID) -> tuple[datetime, Record | None, Any]:
+        now = self.clock()  # before we ask: what comes back is judged a little early, never late
+        value, version = self.load(record_id) or (None, None)
+        return now, None if value is None else opened(value, record_id, now), version
+
+    def _write(self, record: Record, version: Any) -> bool:
+        return self.swap(record.id, sealed(record), version=version, ends=rules.ends(record))

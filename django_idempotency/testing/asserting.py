@@ -1,0 +1,186 @@
+"""assert_idempotent(): twenty at once, one run, one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.db import connections
+from django.http import HttpRequest
+
+from .. import conf, switch
+from ..core.records import Guarantee
+from ..registry import stores
+from .calling import EVENTS, Answer, Call, gathered, listening, one_by_one, together
+from .carrying import carried
+
+_Raises = type[Exception] | tuple[type[Exception], ...]
+
+
+def assert_idempotent(
+    act: Callable[[], Any] | HttpRequest,
+    *,
+    times: int = 20,
+    effects: Callable[[], int] | None = None,
+    raises: _Raises = (),
+    concurrent: bool = True,
+    timeout: float = 30.0,
+) -> Any:
+    """Call `act` so many times at once and then once more: its work runs once, and every call gets the same answer.
+
+    `act` is a function without arguments, or a request of RequestFactory's, which goes through the project's handler,
+    middleware included, each time as a fresh copy. Functions are called in threads, coroutine functions (and the
+    requests of AsyncRequestFactory) in tasks. A call that is told "busy" is made again, for up to `timeout` seconds.
+    `effects` returns a number that must have risen by one, such as `Charge.objects.count`. An exception of `raises`
+    is an answer like another. `concurrent=False` calls one after the other, in this thread.
+
+    Returns what the calls returned, or the exception that was their answer. Raises `AssertionError`, which says what ran
+    and how the answers differ, and `RuntimeError` where calls at once could not see what the test has written.
+    """
+    _refuse_event_loop()
+    act = carried(act) if isinstance(act, HttpRequest) else act
+    make: Callable[[Any, list[Call], float], None]
+    if iscoroutinefunction(act) or iscoroutinefunction(type(act).__call__):
+        make = gathered
+    else:
+        concurrent = concurrent and not _must_stay_in_this_thread()
+        make = together if concurrent else one_by_one
+    calls = [Call(number) for number in range(1, times + 2)]
+    before = effects() if effects is not None else 0
+    deadline = time.monotonic() + timeout
+    with listening():
+        for group in (calls[:-1], calls[-1:]) if concurrent else ([call] for call in calls):
+            make(act, group, deadline)
+            if any(call.busy for call in group):
+                break
+    problems = list(_problems(calls, raises, timeout))
+    if effects is not None and (risen := effects() - before) != 1:
+        problems.append(f"effects() rose by {risen}, not by 1.")
+    if problems:
+        raise AssertionError(_report(calls, problems, raises)) from next(_errors(calls, raises), None)
+    last = calls[-1]
+    return last.result if last.error is None else last.error
+
+
+# ----------------------------------------------------------------------------------------------------- where to call
+
+
+def _refuse_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("An event loop runs here. Type await sync_to_async(assert_idempotent)(…).")
+
+
+def _must_stay_in_this_thread() -> bool:
+    """Would threads not see what the test has written? Raises `RuntimeError` where they would wait for its records."""
+    inside = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    if not inside:
+        return False
+    if any(getattr(stores[alias], "using", None) is not None for alias in conf.get("STORES")):
+        raise RuntimeError(
+            f"This test runs in a transaction on {', '.join(map(repr, inside))}, into which other threads cannot look. "
+            "Type @pytest.mark.django_db(transaction=True), or make the class a TransactionTestCase. "
+            "Or type concurrent=False, to call one after the other."
+        )
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------- what was wrong
+
+
+def _errors(calls: list[Call], raises: _Raises) -> Iterator[BaseException]:
+    for call in calls:
+        if call.error is not None and not call.busy and not isinstance(call.error, raises):
+            yield call.error
+
+
+def _problems(calls: list[Call], raises: _Raises, timeout: float) -> Iterator[str]:
+    if silent := [call for call in calls if call.busy]:
+        yield f"{len(silent)} of {len(calls)} calls had no answer within {timeout:g} s."
+    for error, count in Counter(map(repr, _errors(calls, raises))).most_common():
+        yield f"{_calls(count)} raised: {error[:200]}"
+    yield from _wrong_runs([call for call in calls if call.events or not call.busy])
+    yield from _wrong_answers(calls, raises)
+
+
+def _wrong_runs(calls: list[Call]) -> Iterator[str]:
+    """Say what did not run once. A call's own keys are those of all calls: nested ones come up in the first run only."""
+    records = [{event.record for event in call.events} for call in calls]
+    guarded = [seen for seen in records if seen]
+    if not guarded:
+        if not any(call.answer is not None and call.answer.replayed for call in calls):  # by a server elsewhere
+            off = "" if switch.enabled() else "idempotency is off. "
+            yield f"Nothing was guarded: {off}Is there a guard, and does the call bring a key that belongs to somebody?"
+        return
+    if len(guarded) < len(calls):
+        yield f"{_calls(len(calls) - len(guarded))} ran without a guard."
+    common = set.intersection(*guarded)
+    if not common:
+        yield f"The calls came under {len(set.union(*guarded))} different keys. A retry must bring the key of the first."
+    for record in common:
+        if (runs := [call.number for call in calls for _ in range(_runs(call, record))]) != runs[:1] or not runs:
+            where = f", in the calls {', '.join(map(str, runs))}" if runs else ": its key was known before"
+            yield f"The work ran {len(runs)} times, not once{where}."
+    if strays := [call.number for call in calls if common and _begun(call) and not _begun(call) & common]:
+        numbers = ", ".join(map(str, strays))
+        yield f"Beside what ran once, the calls {numbers} did work under keys that the first call had not."
+
+
+def _begun(call: Call) -> set[Any]:
+    """Return what a call has begun. Where the call's own work was known, nothing nested in it came up."""
+    return {event.record for event in call.events if event.name in ("claimed", "taken_over")}
+
+
+def _runs(call: Call, record: Any) -> int:
+    """Count how often a call did the work. What an `atomic` guard has lost was rolled back."""
+    own = [event for event in call.events if event.record == record]
+    begun = sum(event.name in ("claimed", "taken_over") for event in own)
+    return begun - sum(event.name == "lost" and event.guarantee is Guarantee.ATOMIC for event in own)
+
+
+def _wrong_answers(calls: list[Call], raises: _Raises) -> Iterator[str]:
+    if (kinds := len(_answers(calls, raises))) > 1:
+        yield f"There are {kinds} different answers."
+    http = [call.answer for call in calls if call.answer is not None and call.answer.status is not None]
+    if http and (fresh := sum(not answer.replayed for answer in http)) != 1:
+        yield f"{fresh} of {len(http)} responses have no Idempotency-Replayed, and one should be the first."
+
+
+def _answers(calls: list[Call], raises: _Raises) -> list[tuple[Answer, list[int]]]:
+    """Return each answer, and the numbers of those calls that got it. Answers need not be hashable."""
+    given: list[tuple[Answer, list[int]]] = []
+    for call in calls:
+        answer = Answer.raised(call.error) if isinstance(call.error, raises) else call.answer
+        if answer is None or call.busy:
+            continue
+        for known, numbers in given:
+            if known == answer:
+                numbers.append(call.number)
+                break
+        else:
+            given.append((answer, [call.number]))
+    return given
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
+
+
+def _report(calls: list[Call], problems: list[str], raises: _Raises) -> str:
+    lines = [f"Not idempotent, of {_calls(len(calls))}:", *problems]
+    lines += [f"{_calls(len(numbers))} got {answer}" for answer, numbers in _answers(calls, raises)]
+    said = Counter(event.name for call in calls for event in call.events)
+    if said:
+        lines.append(f"The guards said: {', '.join(f'{name} {said[name]}' for name in EVENTS if name in said)}.")
+    if "locked" in str([call.error for call in calls]) and any(
+        each.vendor == "sqlite" and each.is_in_memory_db()  # type: ignore[attr-defined]
+        for each in connections.all(initialized_only=True)
+    ):
+        lines.append('Threads cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.')
+    return "\n  ".join(lines)

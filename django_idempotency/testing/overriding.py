@@ -1,0 +1,89 @@
+"""Idempotency on or off for a test, whatever the environment says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+from unittest import TestCase
+
+from asgiref.sync import iscoroutinefunction
+
+from .. import switch
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+#: On a test class: what its tests want, and those of its subclasses that do not say otherwise.
+_WANTED = "_overridden_idempotency"
+
+
+class override_idempotency:  # noqa: N801 - beside override_settings
+    """Switch idempotency off, or on: a context manager, and a decorator of functions, coroutine functions and TestCases.
+
+    With `enabled=False` requests with a key and guarded functions run as if we were not there. It holds for the whole
+    process, the threads of a live server included. The innermost one counts, and goes before IDEMPOTENCY_DISABLED.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self._entered: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        entered = switch.overridden(enabled=self.enabled)
+        entered.__enter__()
+        self._entered.append(entered)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.pop().__exit__(kind, error, trace)  # another call's, perhaps: they are all alike
+
+    def __call__(self, decorated: Decorated) -> Decorated:
+        """Decorate. Raises `TypeError` for what would run outside: a generator, or a class that is no TestCase."""
+        name = getattr(decorated, "__qualname__", repr(decorated))
+        wrapper: Any
+        if inspect.isclass(decorated):
+            if not issubclass(decorated, TestCase):
+                raise TypeError(
+                    f"override_idempotency() on {name}, which is no TestCase. Put it on the methods, or type "
+                    '@pytest.mark.usefixtures("idempotency_disabled").'
+                )
+            _on_class(decorated, enabled=self.enabled)
+            return decorated
+        if inspect.isgeneratorfunction(decorated) or inspect.isasyncgenfunction(decorated):
+            raise TypeError(f"override_idempotency() on {name}, a generator. Open it inside, by `with`.")
+        if iscoroutinefunction(decorated):
+
+            @functools.wraps(decorated)
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return await decorated(*args, **kwargs)
+        else:
+
+            @functools.wraps(decorated)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return decorated(*args, **kwargs)
+
+        return wrapper  # type: ignore[no-any-return]
+
+
+def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
+    """Open an override before setUpClass(), so before setUpTestData(), and close it after the last test."""
+    setattr(cls, _WANTED, enabled)
+    own, decorated = vars(cls).get("setUpClass"), cls
+
+    def set_up_class(cls: type[TestCase]) -> None:
+        override = override_idempotency(enabled=getattr(cls, _WANTED))  # a base's setUpClass() asks its subclass
+        override.__enter__()
+        cls.addClassCleanup(override.__exit__, None, None, None)
+        if own is None:
+            above: Any = super(decorated, cls)  # a subclass may have other bases between us and ours
+            above.setUpClass()
+        else:
+            own.__get__(None, cls)()
+
+    cls.setUpClass = classmethod(set_up_class)  # type: ignore[assignment]

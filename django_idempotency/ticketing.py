@@ -1,0 +1,38 @@
+"""The ticket of one call: what its door found, its policy says, and only this call has."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from uuid import UUID
+
+from . import conf
+from .core.digest import record_id, uuid_of
+from .core.policy import Policy, seconds
+from .core.records import Guarantee, Ticket
+from .derivation import current_secret_id
+
+
+def issue(
+    policy: Policy, *, scope: str, key: str, digest: bytes, method: str, path: str, lease: float | None = None
+) -> Ticket:
+    """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""
+    return Ticket(
+        id=record_id(scope, key),
+        scope=scope,
+        key=key,
+        digest=digest,
+        owner=owner_token(),
+        now=datetime.now(timezone.utc),
+        lease=seconds(conf.lease_of(policy)) if lease is None else lease,
+        ttl=seconds(policy.ttl),
+        guarantee=Guarantee(policy.guarantee),
+        secret_id=current_secret_id(),
+        method=method,
+        path=path[:255],
+    )
+
+
+def owner_token() -> UUID:
+    """Return a token that no other call has. From the system, always: neither a fork nor a snapshot repeats it."""
+    return uuid_of(os.urandom(16), version=4)

@@ -1,0 +1,68 @@
+"""Publish the outbox to RabbitMQ: `manage.py relay_outbox --publisher testproject.payments.broker.RabbitMQ`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pika
+from pika.exceptions import AMQPError, NackError, ShortStringTooLong, UnroutableError, UnsupportedAMQPFieldException
+
+from django_idempotency.outbox import BrokerUnavailable
+from django_idempotency.outbox.models import Message
+
+#: Topics are its routing keys.
+EXCHANGE = "payments"
+#: These are about one message: refused, wanted by no queue, or no AMQP (a topic of over 255 bytes, a float in a header).
+REFUSED = (NackError, UnroutableError, ShortStringTooLong, UnsupportedAMQPFieldException)
+
+
+class RabbitMQ:
+    """Publishes to an exchange. What was published is on the broker's disk, in a queue."""
+
+    def __init__(self) -> None:
+        self._connection: Any = None
+        self._connect()
+
+    def publish(self, message: Message) -> None:
+        """Return when the broker has confirmed. Raises `UnroutableError` where no queue wants the topic."""
+        if not self._is_alive():
+            self._connect()
+        try:
+            self._channel.basic_publish(
+                exchange=EXCHANGE,
+                routing_key=message.topic,
+                body=json.dumps(message.payload).encode(),
+                properties=pika.BasicProperties(
+                    message_id=str(message.message_id),
+                    headers=message.headers,
+                    content_type="application/json",
+                    delivery_mode=pika.DeliveryMode.Persistent,
+                ),
+                mandatory=True,
+            )
+        except REFUSED:
+            raise  # it waits, others go on
+        except AMQPError as error:
+            raise BrokerUnavailable(repr(error)) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _connect(self) -> None:
+        try:
+            self._connection = pika.BlockingConnection(pika.URLParameters(os.environ["RABBITMQ_URL"]))
+            self._channel = self._connection.channel()
+            self._channel.exchange_declare(EXCHANGE, "topic", durable=True)
+            self._channel.confirm_delivery()
+        except (AMQPError, OSError) as error:  # OSError: its name cannot be resolved
+            raise BrokerUnavailable(repr(error)) from error
+
+    def _is_alive(self) -> bool:
+        """Answer the broker's heartbeats. After a long silence it has hung up."""
+        try:
+            self._connection.process_data_events()
+        except AMQPError:
+            return False
+        return bool(self._connection.is_open)

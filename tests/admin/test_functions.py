@@ -1,0 +1,68 @@
+"""The records of functions, among those of requests."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils.html import escape
+
+from django_idempotency import idempotent_function
+from django_idempotency.core.digest import record_id
+from django_idempotency.core.kinds import Kind
+from django_idempotency.core.rules import Ending
+from django_idempotency.functions import Handle
+from tests.stores.acting import Call, atomic_ticket
+
+from .acting import LIST, page_of, staff
+
+pytestmark = pytest.mark.django_db
+
+
+class Declined(Exception):
+    pass
+
+
+@idempotent_function(key_prefix="shop.charge", key="order", keep_exceptions=Declined)
+def charge(order: str) -> dict[str, str]:
+    if order == "declined":
+        raise Declined(order)
+    return {"order": order, "token": "abc"}
+
+
+def held() -> Call:
+    """Store what on_takeover has held."""
+    key = charge.idempotency.key_for("held")
+    scope = charge.idempotency.scope
+    call = Call(atomic_ticket(id=record_id(scope, key), scope=scope, key=key, method="CALL", path="shop.charge"))
+    call.open()
+    call.operation.settle(Ending.KEPT, Kind.HELD.outcome())
+    return call
+
+
+def test_the_list_says_how_they_ended() -> None:
+    """In a word, where a request has a status; and they can be asked for by their method."""
+    charge("o-1")
+    with pytest.raises(Declined):
+        charge("declined")
+    held()
+    Call().run()
+    viewer = staff()
+    page = viewer.get(f"{LIST}?method=CALL").content.decode()
+    for kind in ("result", "error", "held"):
+        assert f'<td class="field-answer">{kind}</td>' in page
+    assert "Records 1 to 3" in page
+
+
+def test_the_page_shows_a_result() -> None:
+    """As JSON, its secrets masked."""
+    charge("o-1")
+    handle: Handle = charge.idempotency
+    ticket = atomic_ticket(id=record_id(handle.scope, handle.key_for("o-1")))
+    page = staff("view_response").get(page_of(ticket)).content.decode()
+    assert escape('"order": "o-1"') in page
+    assert "abc" not in page
+
+
+def test_the_page_of_a_held_call() -> None:
+    """Says what a person does."""
+    page = staff().get(page_of(held().ticket)).content.decode()
+    assert "raises HeldForPerson" in page

@@ -1,0 +1,54 @@
+"""Records, handlers that do what a record says, and how to read a report."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_idempotency import aprocess_batch, idempotent_function, process_batch
+from django_idempotency.batches import BatchReport
+
+Process = Any
+
+
+def guarded(work: Any, door: str, **terms: Any) -> Any:
+    """Guard a function of a record, sync or async."""
+    if door == "sync":
+
+        @idempotent_function(**terms)
+        def handle(record: Any) -> Any:
+            return work(record)
+
+        return handle
+
+    @idempotent_function(**terms)
+    async def ahandle(record: Any) -> Any:
+        await asyncio.sleep(0)
+        return work(record)
+
+    return ahandle
+
+
+def process(records: Any, handler: Any, door: str, **options: Any) -> BatchReport:
+    """Run a batch by either door."""
+    if door == "sync":
+        return process_batch(records, handler, **options)
+    return async_to_sync(aprocess_batch)(records, handler, **options)
+
+
+def outcomes(report: BatchReport) -> dict[str, list[Any]]:
+    """Return outcome → the places of the records that had it; without what nobody had."""
+    found = {
+        "succeeded": report.succeeded,
+        "replayed": report.replayed,
+        "busy": report.busy,
+        "failed": report.failed,
+        "not_started": report.not_started,
+    }
+    return {name: [item.index for item in items] for name, items in found.items() if items}
+
+
+both_doors = pytest.mark.parametrize("door", ["sync", "async"])

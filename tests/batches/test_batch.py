@@ -1,0 +1,584 @@
+"""A batch by either door: each record under its own key, and a report of every one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import json
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
+
+from django_idempotency import aprocess_batch, deadline, idempotent_function, process_batch
+from django_idempotency.batches import BatchReport
+from django_idempotency.errors import (
+    BatchFailed,
+    ConfigurationError,
+    DeadlinePassed,
+    InProgress,
+    RequestMismatch,
+    ResponseNotStored,
+    StoreUnavailable,
+)
+from django_idempotency.functions import deadlines
+from django_idempotency.registry import stores
+from tests.functions.acting import CardDeclined, NetworkDown, Runs
+
+from .acting import both_doors, guarded, outcomes, process
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+def act(record: Any) -> Any:
+    """Do what a record says: raise an exception, or return anything else."""
+    what = record["body"]
+    if isinstance(what, Exception):
+        raise what
+    return what
+
+
+def messages(*bodies: Any) -> list[dict[str, Any]]:
+    return [{"messageId": f"m{number}", "body": body} for number, body in enumerate(bodies)]
+
+
+def answer(*ids: str) -> dict[str, Any]:
+    return {"batchItemFailures": [{"itemIdentifier": name} for name in ids]}
+
+
+# ------------------------------------------------------------------------------------------------------------ outcomes
+
+
+@both_doors
+@pytest.mark.parametrize(
+    ("bodies", "expected"),
+    [
+        ([], {}),
+        ([1, 2], {"succeeded": [0, 1]}),
+        ([NetworkDown(), 1, NetworkDown(), 2], {"succeeded": [1, 3], "failed": [0, 2]}),  # goes on after failures
+        ([InProgress(), 1, RequestMismatch()], {"busy": [0], "succeeded": [1], "failed": [2]}),
+        ([1, DeadlinePassed(), 2], {"succeeded": [0, 2], "failed": [1]}),  # a call inside it: the record was started
+        ([StopIteration(1), StopAsyncIteration(), 1], {"failed": [0, 1], "succeeded": [2]}),
+    ],
+)
+def test_outcomes(door: str, bodies: list[Any], expected: dict[str, list[int]]) -> None:
+    """Every record is in one of the five, in the order of the batch."""
+    report = process(messages(*bodies), guarded(act, door, key="record.messageId"), door)
+    assert outcomes(report) == expected
+    assert report.total == len(bodies)
+    assert {name: count for name, count in report.counts.items() if count} == {n: len(i) for n, i in expected.items()}
+    assert [item.index for item in report.failures] == [
+        i for i, body in enumerate(bodies) if isinstance(body, Exception)
+    ]
+
+
+@both_doors
+@pytest.mark.parametrize("result", [None, 0, "", [], False, {"id": 1}], ids=repr)
+def test_results(door: str, result: Any) -> None:
+    """Those of the first run and of the replay are equal, type and value; a falsy one is no failure."""
+    handler = guarded(work := Runs(lambda _: result), door)
+    for outcome in ("succeeded", "replayed"):
+        report = process(messages(1), handler, door)
+        (item,) = getattr(report, outcome)
+        assert (item.result, type(item.result), item.error, item.id) == (result, type(result), None, "m0")
+        assert item.record == messages(1)[0]
+    assert work.count == 1
+
+
+@both_doors
+def test_a_second_run_replays_what_is_done(door: str) -> None:
+    """And runs what failed."""
+    broken = {"m1"}
+
+    def work(record: Any) -> str:
+        if record["messageId"] in broken:
+            raise NetworkDown
+        return str(record["messageId"])
+
+    handler = guarded(work, door)
+    assert outcomes(process(messages(1, 2, 3), handler, door)) == {"succeeded": [0, 2], "failed": [1]}
+    broken.clear()
+    report = process(messages(1, 2, 3), handler, door)
+    assert outcomes(report) == {"replayed": [0, 2], "succeeded": [1]}
+    assert [item.result for item in report.replayed] == ["m0", "m2"]
+
+
+def test_one_key_twice_in_a_batch() -> None:
+    """One after the other: the second is a replay."""
+    handler = guarded(work := Runs(lambda record: record["n"]), "sync", key="record.id")
+    report = process([{"id": 1, "n": 5}, {"id": 1, "n": 6}], handler, "sync")
+    assert outcomes(report) == {"succeeded": [0], "replayed": [1]}
+    assert report.replayed[0].result == 5
+    assert work.count == 1
+
+
+@both_doors
+def test_a_mismatch(door: str) -> None:
+    """It has failed, and can be told from what may pass."""
+    handler = guarded(Runs(), door, key="record.id", validate="record.amount")
+    batch = [{"id": 1, "amount": 5}, {"id": 1, "amount": 6}, {"id": 2, "amount": 5}]
+    report = process(batch, handler, door, concurrency=1) if door == "async" else process(batch, handler, door)
+    assert outcomes(report) == {"succeeded": [0, 2], "failed": [1]}
+    assert report.mismatched == report.failed
+
+
+@both_doors
+def test_a_kept_exception(door: str) -> None:
+    """It fails each time, and runs once."""
+    handler = guarded(work := Runs(lambda _: act({"body": CardDeclined("no", 51)})), door, keep_exceptions=CardDeclined)
+    for _ in range(2):
+        (item,) = process([1], handler, door).failed
+        assert isinstance(item.error, CardDeclined)
+    assert work.count == 1
+
+
+@both_doors
+def test_a_result_that_was_not_stored(door: str) -> None:
+    """The record is done: it counts as replayed, and says what it cannot say."""
+    handler = guarded(work := Runs(lambda _: threading.Lock()), door)
+    assert outcomes(process([1], handler, door)) == {"succeeded": [0]}
+    report = process([1], handler, door)
+    assert outcomes(report) == {"replayed": [0]}
+    assert isinstance(report.replayed[0].error, ResponseNotStored)
+    assert work.count == 1
+
+
+@both_doors
+@pytest.mark.parametrize("terms", [{}, {"key": "record.nothing"}], ids=["guarded", "without a key"])
+def test_a_result_that_was_not_stored_of_a_call_inside(door: str, terms: Any) -> None:
+    """That one says nothing of the record: it has failed."""
+    handler = guarded(Runs(lambda _: act({"body": ResponseNotStored()})), door, **terms)
+    for _ in range(2):
+        assert outcomes(process([1], handler, door)) == {"failed": [0]}
+
+
+@both_doors
+def test_a_record_without_a_key(door: str) -> None:
+    """It runs unguarded, as any call; with `required` it fails and the others go on."""
+    batch = [{"id": None}, {"id": 1}]
+    assert outcomes(process(batch, guarded(Runs(), door, key="record.id"), door)) == {"succeeded": [0, 1]}
+    required = guarded(Runs(), door, key="record.id", required=True)
+    assert outcomes(process(batch, required, door)) == {"failed": [0], "replayed": [1]}
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.sold: list[int] = []
+
+    @idempotent_function
+    def sell(self, order: int) -> int:
+        self.sold.append(order)
+        return order
+
+    @idempotent_function
+    async def asell(self, order: int) -> int:
+        self.sold.append(order)
+        return order
+
+    @idempotent_function
+    @classmethod
+    def make(cls, order: int) -> str:
+        return f"{cls.__name__} {order}"
+
+
+def test_methods() -> None:
+    """A bound one is a handler, too."""
+    shop = Shop()
+    report = process_batch([1, 2, 1], shop.sell)
+    assert [item.result for item in (*report.succeeded, *report.replayed)] == [1, 2, 1]
+    async_to_sync(aprocess_batch)([3], shop.asell)
+    assert shop.sold == [1, 2, 3]
+    assert [item.result for item in process_batch([1], Shop.make).succeeded] == ["Shop 1"]
+
+
+# -------------------------------------------------------------------------------------------------------------- reports
+
+
+def test_what_sqs_is_told() -> None:
+    """It redelivers the failures, in order, and deletes all others; nothing failed is an empty list."""
+    handler = guarded(act, "sync", key="record.messageId")
+    report = process_batch(messages(1, NetworkDown(), InProgress(), RequestMismatch()), handler)
+    assert report.batch_item_failures() == answer("m1", "m2", "m3")
+    assert report.batch_item_failures(handled=report.mismatched) == answer("m1", "m2")
+    assert process_batch(messages(1), handler).batch_item_failures() == answer()
+
+
+@pytest.mark.parametrize(
+    ("record", "item_id", "expected"),
+    [
+        ({"messageId": "a"}, None, "a"),  # AWS Lambda's event
+        ({"MessageId": "a"}, None, "a"),  # boto3
+        (SimpleNamespace(message_id="a"), None, "a"),  # wrappers
+        ({"kinesis": {"sequenceNumber": "7"}}, None, "7"),
+        ({"dynamodb": {"SequenceNumber": "7"}}, None, "7"),
+        ({"meta": {"id": 5}}, "meta.id", 5),
+        ({"id": 0}, "id", 0),  # a falsy id is an id
+        ({"id": 3}, lambda record: f"row-{record['id']}", "row-3"),
+    ],
+)
+def test_ids(record: Any, item_id: Any, expected: Any) -> None:
+    """By the usual spellings, or by what was said."""
+    handler = guarded(Runs(lambda _: act({"body": NetworkDown()})), "sync", key=lambda _: 1)
+    given = {} if item_id is None else {"item_id": item_id}
+    report = process_batch([record], handler, **given)
+    assert report.batch_item_failures() == answer(expected)
+
+
+@pytest.mark.parametrize("record", [{"n": 1}, {"messageId": None}, {"messageId": ""}, 1, "messageId", None])
+def test_a_failure_without_an_id(record: Any) -> None:
+    """SQS would take an answer without ids for a total failure or, worse, delete it: it is an error, in words."""
+    handler = guarded(Runs(lambda _: act({"body": NetworkDown()})), "sync", key=lambda _: 1)
+    report = process_batch([record], handler)
+    with pytest.raises(ConfigurationError, match="item_id="):
+        report.batch_item_failures()
+    assert report.batch_item_failures(handled=report.failed) == answer()
+
+
+@both_doors
+@pytest.mark.parametrize("option", ["item_id", "group_id"])
+def test_a_selector_that_fails(door: str, option: str) -> None:
+    """That record has failed, without being run; the others go on, and the cause is not hidden."""
+    handler = guarded(work := Runs(), door)
+    given = {option: lambda record: record["id"], **({"ordered": True} if option == "group_id" else {})}
+    report = process([{"id": 1}, {}, {"id": 2}], handler, door, **given)
+    assert outcomes(report) == {"succeeded": [0, 2], "failed": [1]}
+    assert work.count == 2
+    with pytest.raises(ConfigurationError) as caught:
+        report.batch_item_failures()
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@both_doors
+def test_a_group_that_is_none(door: str) -> None:
+    """A list cannot be told from another by a dict: that record has failed."""
+    handler = guarded(Runs(), door)
+    report = process([{"to": "a"}, {"to": ["a"]}], handler, door, ordered=True, group_id="to")
+    assert outcomes(report) == {"succeeded": [0], "failed": [1]}
+    assert isinstance(report.failed[0].error, TypeError)
+
+
+def test_raising_for_failures() -> None:
+    """With the report, the first error as the cause, and no record in the text."""
+    handler = guarded(act, "sync", key="record.messageId")
+    first = NetworkDown("secret")
+    report = process_batch(messages(1, first, InProgress(), NetworkDown()), handler)
+    with pytest.raises(BatchFailed) as caught:
+        report.raise_for_failures()
+    assert caught.value.report is report
+    assert caught.value.__cause__ is first
+    assert f"3 of 4 records of {handler.idempotency.name} are not done (2 NetworkDown, 1 InProgress)" in str(
+        caught.value
+    )
+    assert "secret" not in str(caught.value)
+    process_batch(messages(1), handler).raise_for_failures()
+
+
+def test_nothing_of_a_record_in_a_repr() -> None:
+    """Reports end in logs and error trackers."""
+    report = process_batch([{"card": "4242"}], guarded(lambda record: record, "sync"))
+    assert "4242" not in f"{report!r} {report} {report.succeeded!r}"
+    assert str(report) == "1 succeeded, 0 replayed, 0 busy, 0 failed, 0 not started"
+
+
+@both_doors
+def test_one_line_in_the_log(door: str, caplog: pytest.LogCaptureFixture) -> None:
+    """At the end, with what it counts."""
+    handler = guarded(act, door, key="record.messageId")
+    with caplog.at_level(logging.INFO, "django_idempotency"):
+        process(messages(1, 2, NetworkDown()), handler, door)
+    (line,) = (record for record in caplog.records if record.getMessage().startswith("A batch"))
+    assert line.levelno == logging.INFO
+    assert "2 succeeded, 0 replayed, 0 busy, 1 failed, 0 not started" in line.getMessage()
+    assert line.idempotency == {  # type: ignore[attr-defined]
+        "event": "batch",
+        "name": handler.idempotency.name,
+        "succeeded": 2,
+        "replayed": 0,
+        "busy": 0,
+        "failed": 1,
+        "not_started": 0,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------- order
+
+
+@both_doors
+def test_ordered(door: str) -> None:
+    """Nothing is started behind the first that is not done: SQS FIFO gets all of those back."""
+    handler = guarded(work := Runs(act), door, key="record.messageId")
+    first = NetworkDown()
+    report = process(messages(1, first, 2, 3), handler, door, ordered=True)
+    assert outcomes(report) == {"succeeded": [0], "failed": [1], "not_started": [2, 3]}
+    assert report.batch_item_failures() == answer("m1", "m2", "m3")
+    assert {item.error for item in report.not_started} == {first}
+    assert work.count == 2
+
+
+@both_doors
+@pytest.mark.parametrize("error", [InProgress(), RequestMismatch(), NetworkDown()], ids=repr)
+def test_ordered_groups(door: str, error: Exception) -> None:
+    """A busy one holds its group back, too; other groups go on."""
+    handler = guarded(act, door, key="record.messageId")
+    batch = messages(1, error, 2, 3, 4)
+    for record, group in zip(batch, "aabab", strict=True):
+        record["attributes"] = {"MessageGroupId": group}
+    report = process(batch, handler, door, ordered=True, group_id="attributes.MessageGroupId")
+    assert [item.index for item in report.succeeded] == [0, 2, 4]
+    assert [item.index for item in report.not_started] == [3]
+
+
+def test_groups_that_are_over_are_forgotten() -> None:
+    """A stream may have as many groups as records."""
+    kept: list[int] = []
+
+    def count(_done: int, _total: int | None) -> None:
+        kept.append(sum(type(thing) is asyncio.Lock for thing in gc.get_objects()))
+
+    handler = guarded(act, "async", key="record.messageId")
+    report = process(messages(*range(50)), handler, "async", ordered=True, group_id="messageId", progress=count)
+    assert len(report.succeeded) == 50
+    assert max(kept) - kept[0] < 20
+
+
+# ------------------------------------------------------------------------------------------------------------- deadline
+
+
+class Host:
+    """A host's clock, that goes on as records are handled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def work(self, seconds: float) -> float:
+        self.now += seconds
+        return seconds
+
+
+@both_doors
+@pytest.mark.parametrize(
+    ("options", "started"),
+    [
+        ({}, 3),  # 10, 7 and 4 seconds are left; then 1, which is no more than the margin
+        ({"margin": 0}, 4),
+        ({"margin": 4}, 2),
+        ({"margin": 3.9}, 3),
+        ({"margin": 600}, 0),
+    ],
+)
+def test_deadline(door: str, options: Any, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started within the margin; the rest is reported, so that SQS redelivers it."""
+    host = Host(monkeypatch)
+    options = {**options, **({"concurrency": 1} if door == "async" else {})}
+    handler = guarded(lambda record: host.work(3), door, key="record.messageId")
+    with deadline(10):
+        report = process(messages(*range(6)), handler, door, **options)
+    assert len(report.succeeded) == started
+    assert report.batch_item_failures() == answer(*(f"m{number}" for number in range(started, 6)))
+    assert {type(item.error) for item in report.not_started} == {DeadlinePassed}
+
+
+def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event of SQS, a duplicate and a mismatch in it, and less time than it takes: as the how-to says."""
+    host = Host(monkeypatch)
+    charged: list[int] = []
+
+    class Context:
+        def get_remaining_time_in_millis(self) -> int:
+            return 5000
+
+    @idempotent_function(key="from_json(message.body).order_id", validate="from_json(message.body).amount")
+    def charge(message: Any) -> None:
+        charged.append(json.loads(message["body"])["order_id"])
+        host.work(2)
+
+    orders = [(7, 100), (7, 100), (7, 999), (8, 100), (9, 100)]
+    event = {
+        "Records": [
+            {"messageId": f"m{number}", "body": json.dumps({"order_id": order, "amount": amount, "sent": number})}
+            for number, (order, amount) in enumerate(orders)
+        ]
+    }
+    with deadline(Context()):
+        report = process_batch(event["Records"], charge)
+    assert outcomes(report) == {"succeeded": [0, 3], "replayed": [1], "failed": [2], "not_started": [4]}
+    assert report.batch_item_failures(handled=report.mismatched) == answer("m4")
+    assert charged == [7, 8]
+
+
+# ---------------------------------------------------------------------------------------------------- what ends a batch
+
+
+@both_doors
+def test_without_a_store(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fails by itself; after three in a row the rest need not wait for it."""
+    gone = {2, 4, 5, 6}
+    asked: list[int] = []
+
+    def claim(ticket: Any) -> Any:
+        asked.append(len(asked))
+        if asked[-1] in gone:
+            raise StoreUnavailable
+        return really(ticket)
+
+    async def aclaim(ticket: Any) -> Any:
+        return claim(ticket)
+
+    store = stores["default"]
+    really = store.claim
+    monkeypatch.setattr(store, "claim", claim)
+    monkeypatch.setattr(store, "aclaim", aclaim)
+    options = {"concurrency": 1} if door == "async" else {}
+    report = process(range(9), guarded(Runs(), door), door, **options)
+    assert outcomes(report) == {"succeeded": [0, 1, 3], "failed": [2, 4, 5, 6], "not_started": [7, 8]}
+    assert isinstance(report.not_started[0].error, StoreUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("door", "cut"),
+    [("sync", KeyboardInterrupt), ("sync", SystemExit), ("sync", GeneratorExit), ("async", GeneratorExit)],
+)
+def test_what_is_no_exception(door: str, cut: type[BaseException]) -> None:
+    """It goes on upward; what is done is remembered."""
+    ends: list[type[BaseException]] = [cut]
+
+    def work(record: int) -> int:
+        if record == 2 and ends:
+            raise ends.pop()
+        return record
+
+    handler = guarded(work, door)
+    options = {"concurrency": 1} if door == "async" else {}
+    with pytest.raises(cut):
+        process([1, 2, 3], handler, door, **options)
+    assert outcomes(process([1, 3], handler, door)) == {"replayed": [0], "succeeded": [1]}
+
+
+@both_doors
+def test_records_that_cannot_be_read(door: str) -> None:
+    """What the iterable raises goes on upward."""
+
+    def rows() -> Any:
+        yield 1
+        raise UnicodeError
+
+    handler = guarded(Runs(), door)
+    with pytest.raises(UnicodeError):
+        process(rows(), handler, door)
+    assert outcomes(process([1], handler, door)) == {"replayed": [0]}
+
+
+# ------------------------------------------------------------------------------------------------------- what is wrong
+
+
+def handle(record: Any) -> None: ...
+
+
+@idempotent_function
+def sync_handler(record: Any) -> None: ...
+
+
+@idempotent_function
+async def async_handler(record: Any) -> None: ...
+
+
+@idempotent_function
+def with_two(record: Any, other: Any) -> None: ...
+
+
+@idempotent_function
+def by_name(*, record: Any) -> None: ...
+
+
+def around(function: Any) -> Any:
+    """Choose a tenant, say: as written everywhere."""
+
+    @functools.wraps(function)
+    def wrapped(*given: Any) -> Any:
+        raise AssertionError("it is never called")
+
+    return wrapped
+
+
+class Tenants:
+    @around
+    @idempotent_function
+    def sell(self, record: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("door", "handler", "says"),
+    [
+        ("sync", handle, "@idempotent_function"),
+        ("sync", None, "@idempotent_function"),
+        ("async", handle, "@idempotent_function"),
+        ("sync", async_handler, "await aprocess_batch"),
+        ("async", sync_handler, "process_batch"),
+        ("sync", with_two, "first argument"),
+        ("sync", by_name, "first argument"),
+        ("sync", Shop.sell, "first argument"),  # of no shop
+        ("sync", around(sync_handler), "another decorator"),
+        ("async", around(async_handler), "another decorator"),
+        ("sync", Tenants().sell, "another decorator"),
+    ],
+)
+def test_handlers_that_cannot_be_called(door: str, handler: Any, says: str) -> None:
+    """Found before the first record, with what to type."""
+    with pytest.raises(ImproperlyConfigured, match=says):
+        process([1], handler, door)
+
+
+@both_doors
+@pytest.mark.parametrize(
+    ("records", "options", "error"),
+    [
+        ({"Records": []}, {}, TypeError),  # the event, not its records
+        ("abc", {}, TypeError),
+        ([], {"item_id": "a.["}, ValueError),
+        ([], {"ordered": True, "group_id": "a.["}, ValueError),
+        ([], {"group_id": "a"}, ValueError),  # of no order
+        ([], {"margin": -1}, ValueError),
+    ],
+)
+def test_options_that_make_no_sense(door: str, records: Any, options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        process(records, sync_handler if door == "sync" else async_handler, door, **options)
+
+
+# ---------------------------------------------------------------------------------------------------- long, and watched
+
+
+class Row:
+    """One that can be watched."""
+
+    def __init__(self, number: int, alive: Any) -> None:
+        self.number = number
+        alive.add(self)
+
+
+@both_doors
+def test_a_long_stream(door: str) -> None:
+    """Read one by one; with `keep_successes=False` hardly more is held than is under way."""
+    from weakref import WeakSet
+
+    alive: WeakSet[Row] = WeakSet()
+    most = 0
+
+    def rows() -> Any:
+        nonlocal most
+        for number in range(1000):
+            yield Row(number, alive)
+            most = max(most, len(alive))
+
+    handler = guarded(lambda row: row.number, door, key="record.number")
+    for outcome in ("succeeded", "replayed"):
+        report: BatchReport = process(rows(), handler, door, keep_successes=False)
+        assert report.counts[outcome] == report.total == 1000
+        assert outcomes(report) == {}
+        assert most <= 50  # some are left to the garbage collector, more of them on Python 3.10

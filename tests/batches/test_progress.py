@@ -1,0 +1,112 @@
+"""How far a batch is, where somebody watches."""
+
+from __future__ import annotations
+
+import io
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_idempotency.batches import progress
+from tests.functions.acting import NetworkDown, Runs
+
+from .acting import both_doors, guarded, process
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let a second pass at each look at the clock; empty: none."""
+    passing = [1.0]
+    now = [0.0]
+
+    def monotonic() -> float:
+        now[0] += sum(passing)
+        return now[0]
+
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=monotonic))
+    return passing
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stderr: Any, door: str, records: Any, **options: Any) -> str:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    process(records, guarded(Runs(lambda record: record), door), door, **options)
+    return stderr.getvalue() if stderr is not None else ""
+
+
+@both_doors
+def test_a_terminal(door: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that is overwritten, and gone at the end."""
+    assert shown(monkeypatch, Terminal(), door, [1, 2]) == ("\r1 of 2 records\033[K\r2 of 2 records\033[K\r\033[K")
+    assert shown(monkeypatch, Terminal(), door, iter([1, 2])) == "\r1 records\033[K\r2 records\033[K\r\033[K"
+
+
+def test_not_too_often(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal is slower than a replay."""
+    seconds[:] = [0.001]
+    assert shown(monkeypatch, Terminal(), "sync", range(1000)).count("records") in (9, 10)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "asked", "expected"),
+    [
+        (Terminal, False, ""),
+        (io.StringIO, None, ""),
+        (io.StringIO, True, "5 of 7 records\n7 of 7 records\n"),  # every five seconds, and how far it came
+        (lambda: None, None, ""),  # a process without one
+    ],
+)
+def test_where_nobody_watches(
+    stderr: Any, asked: Any, expected: str, seconds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing, unless it was asked for."""
+    assert shown(monkeypatch, stderr(), "sync", range(7), progress=asked) == expected
+
+
+@both_doors
+def test_a_function(door: str) -> None:
+    """Told of each record, done or not; without a total where there is none."""
+    told: list[tuple[int, int | None]] = []
+
+    def work(record: int) -> None:
+        if record == 1:
+            raise NetworkDown
+
+    handler = guarded(work, door)
+    process([1, 2], handler, door, progress=lambda done, total: told.append((done, total)))
+    process(iter([1]), handler, door, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2), (1, None)]
+
+
+@both_doors
+def test_a_function_that_raises(door: str) -> None:
+    """It ends the batch; what is done is remembered."""
+
+    def enough(done: int, total: int | None) -> None:
+        raise NetworkDown
+
+    handler = guarded(Runs(), door)
+    with pytest.raises(NetworkDown):
+        process([1], handler, door, progress=enough)
+    assert len(process([1], handler, door).replayed) == 1
+
+
+def test_a_terminal_after_a_failure(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is gone, too."""
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+
+    def work(record: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        process([1], guarded(work, "sync"), "sync")
+    assert stderr.getvalue().endswith("\r\033[K")

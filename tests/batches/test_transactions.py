@@ -1,0 +1,108 @@
+"""Batches on the database: what each record costs, and each record's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, connection, reset_queries, transaction
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency import idempotent_function, process_batch
+from django_idempotency.errors import LeaseInTransaction
+from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Effect
+from tests.functions.acting import ORM
+from tests.stores.acting import committed
+
+from .acting import outcomes
+
+#: Statements a record, with BEGIN and COMMIT, over the handler's own.
+FIRST = {"postgresql": 5, "mysql": 5, "sqlite": 7}
+REPLAY = {"postgresql": 2, "mysql": 2, "sqlite": 1}
+
+
+@pytest.fixture(autouse=True)
+def records(db: None) -> Iterator[None]:
+    with override_settings(IDEMPOTENCY={"STORES": {"default": ORM}}):
+        yield
+    Effect.objects.all().delete()
+    User.objects.all().delete()
+
+
+@idempotent_function(key="record.id")
+def note(record: dict[str, Any]) -> int:
+    Effect.objects.create(label=str(record["id"]))
+    return int(record["id"])
+
+
+@idempotent_function
+def sign_up(name: str) -> str:
+    User.objects.create(username=name)
+    if name == "raises":
+        raise ValueError
+    return name
+
+
+@committed
+def test_a_thousand_records() -> None:
+    """As many statements as a thousand calls: the contract's for each, and none for the batch."""
+    batch = [{"id": number} for number in range(1000)]
+    note({"id": "-1"})  # a connection, and the statements built
+    for outcome, each in (("succeeded", FIRST[connection.vendor] + 1), ("replayed", REPLAY[connection.vendor])):
+        reset_queries()  # Django keeps the last 9,000
+        with CaptureQueriesContext(connection) as sent:
+            report = process_batch(batch, note)
+        assert len(sent) == 1000 * each
+        assert [item.result for item in getattr(report, outcome)] == list(range(1000))
+    assert Effect.objects.count() == 1001
+
+
+@committed
+def test_each_has_its_own_transaction() -> None:
+    """What a failing record wrote is rolled back, and nothing else."""
+    User.objects.create(username="taken")
+    report = process_batch(["one", "raises", "taken", "two"], sign_up)
+    assert outcomes(report) == {"succeeded": [0, 3], "failed": [1, 2]}
+    assert isinstance(report.failed[1].error, IntegrityError)
+    assert set(User.objects.values_list("username", flat=True)) == {"taken", "one", "two"}
+
+
+@committed
+def test_inside_an_open_transaction() -> None:
+    """A savepoint each: a statement that fails breaks neither the others nor the caller."""
+    with transaction.atomic():
+        User.objects.create(username="taken")
+        report = process_batch(["one", "raises", "taken", "two", "one"], sign_up)
+        User.objects.create(username="after")
+    assert outcomes(report) == {"succeeded": [0, 3], "replayed": [4], "failed": [1, 2]}
+    assert set(User.objects.values_list("username", flat=True)) == {"taken", "one", "two", "after"}
+    assert outcomes(process_batch(["one", "two"], sign_up)) == {"replayed": [0, 1]}
+
+
+@committed
+def test_a_rollback_of_the_caller() -> None:
+    """It forgets effects and records together."""
+
+    class Undone(Exception):
+        pass
+
+    with pytest.raises(Undone), transaction.atomic():  # noqa: PT012
+        process_batch(["one", "two"], sign_up)
+        raise Undone
+    assert (User.objects.count(), IdempotencyRecord.objects.count()) == (0, 0)
+
+
+@committed
+def test_a_lease_inside_an_open_transaction() -> None:
+    """Refused for each record, as for any call."""
+
+    @idempotent_function(guarantee="lease")
+    def send(record: int) -> None: ...
+
+    with transaction.atomic():
+        report = process_batch([1, 2], send)
+    assert {type(item.error) for item in report.failed} == {LeaseInTransaction}

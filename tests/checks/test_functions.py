@@ -1,0 +1,104 @@
+"""Guarded functions: what cannot have what it asks for is an error before it is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_idempotency import idempotent_function
+from django_idempotency.checks.functions import check_functions
+from django_idempotency.functions import terms
+
+from .conftest import Configure, hints
+
+OUTSIDE = "tests.checks.backends.OutsideStore"
+STORES = {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"}, "outside": {"BACKEND": OUTSIDE}}
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know the functions of this test only."""
+    monkeypatch.setattr(terms, "_DECLARED", set())
+
+
+def test_what_is_in_order(configure: Configure) -> None:
+    """Sync and atomic, async and lease."""
+    configure(STORES=STORES)
+
+    @idempotent_function(store="default")
+    def one() -> None: ...
+
+    @idempotent_function(guarantee="lease", store="outside")
+    async def two() -> None: ...
+
+    assert check_functions() == []
+    assert len(terms.declared()) == 2
+
+
+def test_async_by_default(configure: Configure) -> None:
+    """The settings say "atomic", and it does not say otherwise."""
+
+    @idempotent_function
+    async def one() -> None: ...
+
+    configure()
+    assert hints(check_functions()) == {"E047": 'Type @idempotent_function(guarantee="lease", …).'}
+    configure(GUARANTEE="lease")
+    assert check_functions() == []
+
+
+def test_a_store_that_is_not_there(configure: Configure) -> None:
+    """And which is meant."""
+
+    @idempotent_function(store="outsid")
+    def one() -> None: ...
+
+    configure(STORES=STORES)
+    assert hints(check_functions()) == {"E036": 'Type store="outside", or add the alias to "STORES".'}
+
+
+def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
+    """It joins no transaction."""
+
+    @idempotent_function(store="outside")
+    def one() -> None: ...
+
+    configure(STORES=STORES)
+    assert set(hints(check_functions())) == {"E037"}
+
+
+def test_what_contradicts_the_settings(configure: Configure) -> None:
+    """A lease that is longer than the retention."""
+
+    @idempotent_function(guarantee="lease", expires_after=60)
+    def one() -> None: ...
+
+    configure(LEASE=60)
+    assert set(hints(check_functions())) == {"E035"}
+
+
+def test_settings_come_first(configure: Configure) -> None:
+    """Where they are wrong, only that is said."""
+
+    @idempotent_function(store="nowhere")
+    def one() -> None: ...
+
+    configure(TTL=-1)
+    assert check_functions() == []
+
+
+def test_a_name_that_two_have(configure: Configure) -> None:
+    """One would be answered with the other's result. An own prefix tells them apart."""
+    configure()
+
+    def of(prefix: str | None) -> object:
+        @idempotent_function(key_prefix=prefix)
+        def charge() -> None: ...
+
+        return charge
+
+    made = [of(None), of("other")]
+    assert check_functions() == []
+    made.append(of(None))
+    (found,) = check_functions()
+    assert hints([found]).keys() == {"W064"}
+    assert "2 guarded functions are named tests.checks.test_functions." in found.msg

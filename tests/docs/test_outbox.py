@@ -1,0 +1,43 @@
+"""The pages of the outbox say what its command and its publisher are."""
+
+from __future__ import annotations
+
+import inspect
+
+from django.core.management import load_command_class
+
+from django_idempotency import outbox
+from django_idempotency.outbox.management.commands import relay_outbox
+from django_idempotency.outbox.models import Message
+
+from .pages import code, table, text
+from .test_reference import DJANGOS
+
+
+def test_every_option() -> None:
+    """With its default."""
+    parser = load_command_class("django_idempotency.outbox", "relay_outbox").create_parser("manage.py", "relay_outbox")
+    ours = {
+        action.option_strings[0]: action.default
+        for action in parser._actions
+        if action.option_strings and action.dest not in DJANGOS
+    }
+    rows = {code(option): default for option, default, _ in table("reference/commands.md", "## relay_outbox")}
+    assert list(rows) == list(ours)
+    assert rows["--batch"] == f"`{ours['--batch']}`"
+    assert rows["--poll"] == f"`{ours['--poll']:g}`"
+    assert f"every {relay_outbox.LONGEST_RECONNECT:g}" in text("reference/commands.md")
+
+
+def test_every_argument_of_send() -> None:
+    rows = [code(name) for name, _ in table("how-to/outbox.md", "## Send")]
+    assert rows == list(inspect.signature(outbox.send).parameters)
+
+
+def test_names() -> None:
+    """What the package exports, and what a publisher may read of a message."""
+    rows = table("reference/python.md", "## django_idempotency.outbox")
+    listed = " ".join(name for name, _ in rows)
+    assert all(f"`{name}" in listed for name in outbox.__all__)
+    shown = set(rows[-1][1].partition(":")[2].replace("`", "").replace(" ", "").split(","))
+    assert shown == {field.name for field in Message._meta.fields} - {"id", "last_error", "not_before"}

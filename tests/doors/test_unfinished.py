@@ -1,0 +1,156 @@
+"""The view has answered, its transactions are over, and yet there is no answer: one COMMIT failed, or the rendering did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, connection, connections
+from django.db.utils import ConnectionHandler
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.response import SimpleTemplateResponse
+from django.test import RequestFactory
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import Policy, idempotent
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Effect
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def write() -> None:
+    Effect.objects.create(label="written", idempotency_key="", attempt=0)
+
+
+def write_in_vain() -> None:
+    write()
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO child (parent) VALUES (4711)")  # refused at COMMIT
+
+
+class Broken(SimpleTemplateResponse):
+    def render(self) -> Any:
+        raise LookupError("a template")
+
+
+@idempotent(guarantee="lease")
+def leased(request: HttpRequest) -> HttpResponse:
+    write()
+    return Broken("x")
+
+
+@idempotent()
+def atomic(request: HttpRequest) -> HttpResponse:
+    write()
+    return Broken("x")
+
+
+@idempotent(guarantee="lease")
+def refused(request: HttpRequest) -> HttpResponse:
+    write_in_vain()
+    return JsonResponse({"id": 1}, status=201)
+
+
+class Leased(IdempotentViewMixin, APIView):
+    idempotency = Policy(guarantee="lease")
+
+    def post(self, request: Any) -> Response | None:
+        write()
+        return Response({"id": object()}, status=201)  # TypeError where DRF renders
+
+
+class Atomic(Leased):
+    idempotency = Policy()
+
+
+class Forgetful(Leased):
+    def post(self, request: Any) -> None:
+        write()  # and no `return`: DRF asserts one when it finishes the answer
+
+
+class Refused(Leased):
+    def post(self, request: Any) -> Response:
+        write_in_vain()
+        return Response({"id": 1}, status=201)
+
+
+def send(view: Any, user: User) -> Any:
+    """Return the answer, or what was raised in its place."""
+    headers = {"Idempotency-Key": "k" * 30}
+    request: Any = RequestFactory().post("/x/", {"a": "1"}, content_type="application/json", headers=headers)
+    request.user = request._force_auth_user = user
+    request._dont_enforce_csrf_checks = True
+    try:
+        return view(request)
+    except (LookupError, TypeError, AssertionError, IntegrityError) as error:
+        return error
+
+
+@pytest.fixture
+def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch, db: None) -> Iterator[Any]:
+    """Add a database with ATOMIC_REQUESTS, beside the one that holds the records."""
+    sqlite: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+    handler = ConnectionHandler({"default": sqlite, "other": {**sqlite, "ATOMIC_REQUESTS": True}})
+    monkeypatch.setitem(connections.settings, "other", handler.settings["other"])
+    made: Any = connections["other"]
+
+    def ensure_connection() -> None:  # pytest-django allows only those that it knows
+        if made.connection is None:
+            made.connect()
+
+    made.ensure_connection = ensure_connection
+    yield made
+    made._close()  # close() leaves a database in memory open
+    del connections["other"]
+
+
+@pytest.fixture
+def deferred(db: None) -> Iterator[None]:
+    """Make a constraint that only COMMIT looks at."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE parent (id integer PRIMARY KEY)")
+        cursor.execute(
+            "CREATE TABLE child (parent integer REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+        )
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE child")
+        cursor.execute("DROP TABLE parent")
+
+
+@pytest.mark.parametrize(
+    "view", [leased, Leased.as_view(), Forgetful.as_view()], ids=["decorator", "mixin", "no answer"]
+)
+def test_a_leased_answer_that_cannot_be_rendered(user: User, atomic_requests: None, view: Any) -> None:
+    """The key is free again."""
+    assert isinstance(error := send(view, user), Exception)
+    assert IdempotencyRecord.objects.get().status == Status.FREE, error
+
+
+@pytest.mark.parametrize("view", [atomic, Atomic.as_view()], ids=["decorator", "mixin"])
+def test_an_atomic_answer_that_cannot_be_rendered(user: User, other: Any, view: Any) -> None:
+    """The guard is over, also while somebody holds the exception, as a log record or Sentry does."""
+    error = send(view, user)
+    assert isinstance(error, Exception)
+    assert not connection.in_atomic_block
+    assert Effect.objects.count() == 0
+
+
+@pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL and MariaDB defer no constraint")
+@pytest.mark.parametrize("view", [refused, Refused.as_view()], ids=["decorator", "mixin"])
+def test_one_of_two_commits_fails(user: User, atomic_requests: None, other: Any, deferred: None, view: Any) -> None:
+    """The answer of a view whose writes were refused is not remembered, although another database has committed."""
+    for _ in range(2):
+        assert isinstance(send(view, user), IntegrityError)
+        assert Effect.objects.count() == 0

@@ -1,0 +1,29 @@
+"""A batch in a process of its own, which a plan may kill. Prints what became of how many."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import django
+
+from django_idempotency import current_operation, idempotent_function, process_batch
+
+RECORDS = [{"id": number} for number in range(12)]
+
+
+# A name of its own: as a program, this module has another.
+@idempotent_function(key="record.id", key_prefix="tests.faults.batches")
+def charge(record: dict[str, Any]) -> int:
+    from testproject.payments.models import Effect
+
+    current = current_operation()
+    assert current is not None
+    Effect.objects.create(label="charge", idempotency_key=current.key, attempt=current.attempt)
+    return int(record["id"])
+
+
+if __name__ == "__main__":
+    django.setup()
+    json.dump(dict(process_batch(RECORDS, charge).counts), sys.stdout)

@@ -1,0 +1,750 @@
+"""A guarded function, sync and async: runs once, answers always."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import (
+    ConfigurationError,
+    DeadlinePassed,
+    InProgress,
+    KeyMissing,
+    NotDigestible,
+    RequestMismatch,
+    ResponseNotStored,
+    StoreUnavailable,
+)
+from django_idempotency.functions import current_operation, deadline
+from django_idempotency.registry import stores
+from django_idempotency.signals import unavailable
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.switch import overridden
+from django_idempotency.testing.recording import RecordingStore
+
+from .acting import LEASES, Clock, NetworkDown, Runs, of
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+@pytest.fixture(params=["sync", "async"])
+def guard(request: pytest.FixtureRequest) -> Any:
+    """Return a maker of guarded functions, whose calls are sync either way."""
+
+    def make(work: Any, **given: Any) -> Any:
+        if request.param == "sync":
+
+            @idempotent_function(**given)
+            def charge(order: Any = None, amount: Any = 0, **more: Any) -> Any:
+                return work(order, amount)
+
+            return charge
+
+        @idempotent_function(**given)
+        async def acharge(order: Any = None, amount: Any = 0, **more: Any) -> Any:
+            await asyncio.sleep(0)
+            return work(order, amount)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            return async_to_sync(acharge)(*args, **kwargs)
+
+        called.idempotency = acharge.idempotency  # type: ignore[attr-defined]
+        called.with_key = lambda key: async_to_sync(acharge.with_key(key))  # type: ignore[attr-defined]
+        return called
+
+    return make
+
+
+@pytest.mark.parametrize("result", [None, 0, "", [], False, b"", {}, 0.0, (), {"id": 1}, [1, (2, {3})]], ids=repr)
+def test_once(guard: Any, result: Any) -> None:
+    """The work runs once, and every call returns what it returned: type and value."""
+    work = Runs(lambda *_: result)
+    charge = guard(work)
+    answers = [charge(1) for _ in range(3)]
+    assert answers == [result] * 3
+    assert {type(answer) for answer in answers} == {type(result)}
+    assert work.count == 1
+
+
+def test_the_whole_payload_is_the_key(guard: Any) -> None:
+    """Without an expression, whatever differs is another call."""
+    work = Runs()
+    charge = guard(work)
+    for order, amount in ((1, 5), (1, 6), ("1", 5), (True, 5), (1, None), (None, None)):
+        charge(order, amount)
+        charge(amount=amount, order=order)
+    assert work.count == 6
+
+
+def test_a_selected_key(guard: Any) -> None:
+    """What is not selected may change."""
+    work = Runs(lambda order, amount: amount)
+    charge = guard(work, key="order.id")
+    assert [charge({"id": 1, "at": 1}, 5), charge({"id": 1, "at": 2}, 6), charge({"id": 2}, 7)] == [5, 5, 7]
+
+
+def test_a_callable_key_and_the_one_argument(guard: Any) -> None:
+    """A callable gets the payload: the arguments by name, or the one that is named."""
+    work = Runs()
+    guarded = guard(work, key=lambda payload: payload["order"] + 1)
+    guarded(1, 5)
+    guarded(1, 6)
+    guarded = guard(work, key=lambda order: order["id"], data_keyword_argument="order")
+    guarded({"id": 1, "x": 1})
+    guarded(order={"id": 1, "x": 2})
+    assert work.calls == [(1, 5), ({"id": 1, "x": 1}, 0)]
+
+
+def test_what_must_not_change(guard: Any) -> None:
+    """Another amount for a known key is refused, also while the first call runs; the first one is still replayed."""
+    refused: list[int] = []
+
+    def work(order: Any, amount: int) -> int:
+        with pytest.raises(RequestMismatch):
+            charge(1, 9)
+        refused.append(amount)
+        return amount
+
+    # An async function cannot be called from within its own loop by a sync one.
+    charge = idempotent_function(key="order", validate="amount")(work)
+    assert charge(1, 5) == 5
+    assert refused == [5]
+
+    later = guard(Runs(lambda order, amount: amount), key="order", validate="amount")
+    assert later(1, 5) == 5
+    with pytest.raises(RequestMismatch):
+        later(1, 6)
+    assert later(1, 5) == 5
+
+
+def test_two_functions_do_not_mix(guard: Any) -> None:
+    """Their names are part of the key; a prefix stands instead of the name, so functions can be renamed."""
+    one, two, three = Runs(lambda *_: 1), Runs(lambda *_: 2), Runs(lambda *_: 3)
+    assert guard(one, key_prefix="one")(1) == 1
+    assert guard(two, key_prefix="two")(1) == 2
+    assert guard(three, key_prefix="one")(1) == 1
+
+
+@pytest.mark.parametrize("order", [None, {}, {"id": None}, {"id": ""}, {"id": []}, {"id": 1, "part": None}])
+def test_a_missing_key(guard: Any, order: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Missing or partly missing: unguarded, one warning a call, and the store is not asked."""
+    stores._built["default"] = recording = RecordingStore(stores["default"])
+    work = Runs(lambda *_: None)
+    key = "order.[id, part]" if order and "part" in order else "order.id"
+    charge = guard(work, key=key)
+    with caplog.at_level(logging.WARNING, "django_idempotency"):
+        charge(order)
+        charge(order)
+    assert work.count == 2
+    assert work.attempts == []
+    assert recording.verbs == []
+    assert [record.getMessage().count("unguarded") for record in caplog.records] == [1, 1]
+    with pytest.raises(KeyMissing):
+        guard(work, key=key, required=True)(order)
+    assert work.count == 2
+
+
+@pytest.mark.parametrize("order", [0, 0.0, False])
+def test_falsy_keys_are_keys(guard: Any, order: Any) -> None:
+    """Zero is an order's number, too."""
+    work = Runs()
+    charge = guard(work, key="order")
+    charge(order)
+    charge(order)
+    assert work.count == 1
+
+
+def test_what_cannot_be_hashed(guard: Any) -> None:
+    """It says what it is, and nothing has run."""
+    work = Runs()
+    with pytest.raises(NotDigestible, match="order"):
+        guard(work)(object())
+    assert work.count == 0
+
+
+def test_trips(guard: Any) -> None:
+    """Two for the first call, one for a replay."""
+    stores._built["default"] = recording = RecordingStore(stores["default"])
+    charge = guard(Runs())
+    charge(1)
+    assert [verb for verb in recording.verbs if verb != "guard"] == ["claim", "settle"]
+    recording.verbs.clear()
+    charge(1)
+    assert recording.verbs == ["claim"]
+
+
+def test_expiry(guard: Any, clock: Clock) -> None:
+    """After `expires_after` the same key is a new call."""
+    work = Runs()
+    charge = guard(work, expires_after=60, lease=10)
+    charge(1)
+    clock.go(59)
+    charge(1)
+    assert work.count == 1
+    clock.go(1)
+    charge(1)
+    assert (work.count, work.attempts) == (2, [1, 1])
+
+
+def test_a_ttl_of_its_own(guard: Any, clock: Clock) -> None:
+    """A call may say how long its result is remembered."""
+
+    def briefly(*_: Any) -> None:
+        current = current_operation()
+        assert current is not None
+        current.ttl = 5
+
+    work = Runs(briefly)
+    charge = guard(work)
+    charge(1)
+    clock.go(6)
+    charge(1)
+    assert work.count == 2
+
+
+def test_the_current_operation(guard: Any) -> None:
+    """Inside: key, attempt and derived keys. Outside: nothing."""
+    seen = []
+
+    def work(*_: Any) -> None:
+        current = current_operation()
+        assert current is not None
+        seen.append((current.key, current.attempt, current.derive("charge"), current.lost))
+        if len(seen) == 1:
+            raise NetworkDown
+
+    charge = guard(work)
+    with pytest.raises(NetworkDown):
+        charge(1)
+    charge(1)
+    key = charge.idempotency.key_for(1)
+    derived = seen[0][2]
+    assert seen == [(key, 1, derived, False), (key, 2, derived, False)]
+    assert current_operation() is None
+
+
+def test_nested_calls(guard: Any) -> None:
+    """Each is its own operation; the outer one is current again."""
+    keys: list[str] = []
+
+    @idempotent_function
+    def inner(order: int) -> None:
+        current = current_operation()
+        assert current is not None
+        keys.append(current.key)
+
+    def work(order: int, *_: Any) -> None:
+        for _attempt in range(2):
+            inner(order)
+            current = current_operation()
+            assert current is not None
+            keys.append(current.key)
+
+    outer = guard(work)
+    outer(1)
+    mine = outer.idempotency.key_for(1)
+    assert keys == [inner.idempotency.key_for(1), mine, mine]
+
+
+def test_an_unguarded_call_inside_another(guard: Any) -> None:
+    """It has no keys to derive: two of them would send those of the call around them to the provider."""
+    seen: list[Any] = []
+    inner = guard(lambda *_: seen.append(current_operation()), key="order")
+
+    @idempotent_function(key="order")
+    def outer(order: int) -> None:
+        inner(None)
+        seen.append(current_operation())
+
+    outer(1)
+    assert seen[0] is None
+    assert seen[1] is not None
+
+
+def test_a_call_inside_itself_is_busy() -> None:
+    """It would wait for itself; nobody waits, whatever `on_busy` says."""
+
+    @idempotent_function(on_busy="wait", wait=60)
+    def charge(order: int) -> None:
+        with pytest.raises(InProgress) as caught:
+            charge(order)
+        assert caught.value.retry_in == 30
+
+    charge(1)
+
+
+def test_threads(guard: Any) -> None:
+    """Ten at once: one runs for each order; the others are told to come again, and then get its result."""
+    runs = Runs(lambda order, _: f"receipt {order}")
+    charge = guard(runs)
+
+    def insist(order: int) -> Any:
+        while True:
+            with suppress(InProgress):
+                return charge(order)
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(insist, [1, 2] * 20))
+    assert answers == ["receipt 1", "receipt 2"] * 20
+    assert runs.count == 2
+
+
+def test_one_thread_waits_for_another(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a process that has hardly any: a consumer has one."""
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    runs = Runs(lambda order: order)
+    running, asked = threading.Event(), threading.Event()
+
+    @idempotent_function(on_busy="wait", wait=20)
+    def charge(order: int) -> Any:
+        running.set()
+        assert asked.wait(20)
+        return runs(order)
+
+    class Watched(RecordingStore):
+        def wait(self, ticket: Any, *, seconds: float) -> None:
+            asked.set()
+
+    stores._built["default"] = Watched(memory)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(charge, 1)
+        assert running.wait(20)
+        assert charge(1) == first.result() == 1
+    assert runs.count == 1
+
+
+def test_tasks() -> None:
+    """The same among tasks of one loop, and nobody holds a thread."""
+
+    async def main() -> None:
+        runs = 0
+
+        @idempotent_function(on_busy="wait", wait=20)
+        async def charge(order: int) -> int:
+            nonlocal runs
+            runs += 1
+            await asyncio.sleep(0.05)
+            return order
+
+        assert await asyncio.gather(*(charge(n % 3) for n in range(30))) == [n % 3 for n in range(30)]
+        assert runs == 3
+
+    async_to_sync(main)()
+
+
+def test_a_busy_call_says_when_to_ask_again(guard: Any, clock: Clock) -> None:
+    """The lease of whoever runs."""
+    charge = guard(Runs(), lease=20)
+    ticketed = charge.idempotency.key_for(1)
+    _claimed_elsewhere(charge, ticketed, lease=20)
+    clock.go(5)
+    with pytest.raises(InProgress) as caught:
+        charge(1)
+    assert caught.value.retry_in == 15
+
+
+def _claimed_elsewhere(charge: Any, key: str, *, lease: float) -> None:
+    from django_idempotency.core.digest import record_id, request_digest
+    from django_idempotency.testing.tickets import make_ticket
+
+    scope = charge.idempotency.scope
+    stores["default"].claim(
+        make_ticket(
+            id=record_id(scope, key), scope=scope, key=key, digest=request_digest(b"call"), lease=lease, ttl=86400
+        )
+    )
+
+
+def test_a_result_that_cannot_be_stored(guard: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The caller gets it; retries get a typed error; the work is never run again for that reason."""
+    work = Runs(lambda *_: threading.Lock())
+    charge = guard(work)
+    with caplog.at_level(logging.WARNING, "django_idempotency"):
+        assert isinstance(charge(1), type(threading.Lock()))
+    assert "not stored" in caplog.text
+    for _ in range(2):
+        with pytest.raises(ResponseNotStored):
+            charge(1)
+    assert work.count == 1
+
+
+def test_a_log_filter_that_fails(guard: Any) -> None:
+    """It does not make the work run again."""
+
+    def broken(record: logging.LogRecord) -> bool:
+        raise ValueError
+
+    work = Runs(lambda *_: object())
+    charge = guard(work)
+    logger = logging.getLogger("django_idempotency")
+    logger.addFilter(broken)
+    try:
+        charge(1)
+    finally:
+        logger.removeFilter(broken)
+    with pytest.raises(ResponseNotStored):
+        charge(1)
+    assert work.count == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), ZeroDivisionError()])
+def test_a_serializer_that_fails(guard: Any, error: Exception) -> None:
+    """The work is done: its result is returned, and it is not done again."""
+
+    def dump(value: Any) -> Any:
+        raise error
+
+    work = Runs(lambda *_: 1)
+    charge = guard(work, serializer=(dump, dump))
+    assert charge(1) == 1
+    with pytest.raises(ResponseNotStored):
+        charge(1)
+    assert work.count == 1
+
+
+def test_a_result_that_is_too_long(guard: Any) -> None:
+    """`max_body` bounds what is stored."""
+    work = Runs(lambda *_: "x" * 200)
+    charge = guard(work, max_body=100)
+    assert charge(1) == "x" * 200
+    with pytest.raises(ResponseNotStored):
+        charge(1)
+    assert work.count == 1
+
+
+def test_serializers(guard: Any) -> None:
+    """A pair of functions, for what no annotation says."""
+    charge = guard(Runs(lambda *_: complex(1, 2)), serializer=(lambda z: [z.real, z.imag], lambda pair: complex(*pair)))
+    assert [charge(1), charge(1)] == [complex(1, 2)] * 2
+
+
+def test_on_replay(guard: Any) -> None:
+    """Asked for replays only, with result and record; what it returns is returned, and what it raises is raised."""
+    asked: list[Any] = []
+
+    def on_replay(result: Any, record: Any) -> Any:
+        asked.append((result, record.attempt))
+        return {"replayed": result}
+
+    charge = guard(Runs(lambda *_: None), on_replay=on_replay)
+    assert [charge(1), charge(1)] == [None, {"replayed": None}]
+    assert asked == [(None, 1)]
+
+
+def test_what_the_work_does_to_its_payload(guard: Any) -> None:
+    """The key is computed once, before."""
+    work = Runs(lambda order, _: order.clear())
+    charge = guard(work)
+    charge({"id": 1})
+    charge({"id": 1})
+    assert work.count == 1
+
+
+def test_what_a_caller_does_to_its_result(guard: Any) -> None:
+    """Each replay is a value of its own."""
+    charge = guard(Runs(lambda *_: {"items": [1]}))
+    for _ in range(3):
+        result = charge(1)
+        assert result == {"items": [1]}
+        result["items"].append(2)
+
+
+def test_disabled(guard: Any) -> None:
+    """Off: the function as it was written, and no store."""
+    stores._built["default"] = recording = RecordingStore(stores["default"])
+    work = Runs()
+    charge = guard(work, key="order", required=True)
+    with overridden(enabled=False):
+        charge(None)
+        charge(1)
+        charge(1)
+    assert (work.count, recording.verbs) == (3, [])
+    assert work.attempts == [1, 1, 1]
+
+
+def test_derived_keys_while_disabled(guard: Any) -> None:
+    """A function that derives does so off as on."""
+    derived = []
+
+    def work(*_: Any) -> None:
+        current = current_operation()
+        assert current is not None
+        derived.append((current.key, current.derive("stripe"), current.lost))
+
+    charge = guard(work, key="order")
+    charge(1)
+    with overridden(enabled=False):
+        charge(1)
+        charge(None)
+        charge(None)
+    assert derived[0] == derived[1]
+    assert len(set(derived)) == 3
+
+
+def test_a_deadline(guard: Any, clock: Clock) -> None:
+    """The lease lasts as long as the host; past it, no call begins."""
+    charge = guard(work := Runs(), lease=600)
+    with deadline(3), pytest.raises(RuntimeError):
+        guard(_raise_after_noting(clock), lease=600, on_failure="hold")(1)
+    with deadline(0), pytest.raises(DeadlinePassed):
+        charge(1)
+    assert work.count == 0
+
+
+def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call begins after it, and the key is free."""
+    stores._built["default"] = recording = RecordingStore(stores["default"])
+    monkeypatch.setattr("django_idempotency.functions.call.remaining", lambda: 0.0 if recording.verbs else 5.0)
+    charge = guard(work := Runs())
+    with pytest.raises(DeadlinePassed):
+        charge(1)
+    assert work.count == 0
+    assert charge.idempotency.lookup(1).state == "free"
+
+
+def _raise_after_noting(clock: Clock) -> Any:
+    def work(*_: Any) -> None:
+        (record,) = stores["default"]._records.values()  # type: ignore[attr-defined]
+        assert 2 < (record.lease_until - clock.now).total_seconds() <= 3
+        raise RuntimeError
+
+    return work
+
+
+@pytest.mark.parametrize("policy", ["closed", "open"])
+def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed: a typed error, and nothing has run. Open: it runs, as attempt 0."""
+
+    def unreachable(*_: Any) -> Any:
+        raise StoreUnavailable
+
+    async def aunreachable(*_: Any) -> Any:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(stores["default"], "claim", unreachable)
+    monkeypatch.setattr(stores["default"], "aclaim", aunreachable)
+    work = Runs(lambda *_: "done")
+    charge = guard(work, on_store_failure=policy)
+    if policy == "closed":
+        with pytest.raises(StoreUnavailable):
+            charge(1)
+        assert work.count == 0
+    else:
+        assert charge(1) == "done"
+        assert work.attempts == [0]
+
+
+def test_an_async_receiver_hears_that_the_store_is_gone(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And changes nothing."""
+
+    async def unreachable(*_: Any) -> Any:
+        raise StoreUnavailable
+
+    heard: list[str] = []
+
+    async def receiver(**named: Any) -> None:
+        heard.append(type(named["error"]).__name__)
+
+    monkeypatch.setattr(stores["default"], "claim", async_to_sync(unreachable))
+    monkeypatch.setattr(stores["default"], "aclaim", unreachable)
+    unavailable.connect(receiver)
+    try:
+        assert guard(lambda *_: "done", on_store_failure="open")(1) == "done"
+    finally:
+        unavailable.disconnect(receiver)
+    assert heard == ["StoreUnavailable"]
+
+
+def test_an_explicit_key(guard: Any) -> None:
+    """It stands instead of the selected one, also where that is missing."""
+    work = Runs(lambda order, _: order)
+    charge = guard(work, key="order.id")
+    assert [charge.with_key("k")(1), charge.with_key("k")(2), charge.with_key("l")(3)] == [1, 1, 3]
+
+
+# ---------------------------------------------------------------------------------------------- what fails at decoration
+
+
+def test_what_can_never_work() -> None:
+    """It is found when the decorator runs."""
+
+    def generator(order: int) -> Any:
+        yield order
+
+    async def agenerator(order: int) -> Any:
+        yield order
+
+    async def coroutine(order: int) -> None: ...
+
+    def function(order: int) -> None: ...
+
+    for wrong in (generator, agenerator):
+        with pytest.raises(ImproperlyConfigured, match="generator"):
+            idempotent_function(wrong)
+    with pytest.raises(ImproperlyConfigured, match="A lambda has no name"):
+        idempotent_function(lambda order: order)
+    with pytest.raises(ImproperlyConfigured, match="async"):
+        idempotent_function(guarantee="atomic")(coroutine)
+    for given in (
+        {"key": "order.["},
+        {"validate": "order.["},
+        {"key": "oder"},
+        {"key": "[order, amount.value]"},
+        {"validate": "amount"},
+        {"data_keyword_argument": "amount"},
+        {"hash_function": "md55"},
+        {"hash_function": "shake_128"},
+        {"expires_after": -1},
+        {"keep_exceptions": [BaseException]},
+        {"on_replay": 5},
+        {"on_replay": coroutine},
+        {"on_takeover": coroutine},
+        {"serializer": 5},
+        {"guarantee": "lease", "lease": 60, "expires_after": 60},
+    ):
+        with pytest.raises((ImproperlyConfigured, ValueError, TypeError)):
+            idempotent_function(**given)(function)
+    wrong_thing: Any = 5
+    with pytest.raises(ImproperlyConfigured, match="function"):
+        idempotent_function(wrong_thing)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"keep_exceptions": 5}, "keep_exceptions takes classes of exceptions"),
+        ({"keep_exceptions": None}, "keep_exceptions takes classes of exceptions"),
+        ({"key_prefix": 5}, "key_prefix is text"),
+        ({"key_prefix": b"charge"}, "key_prefix is text"),
+        ({"key": "order", "jmespath_functions": 5}, "JMESPath functions are a subclass"),
+        ({"key": "order", "jmespath_functions": object}, "JMESPath functions are a subclass"),
+    ],
+)
+def test_what_is_of_no_such_type_is_told_in_a_sentence(fields: dict[str, Any], sentence: str) -> None:
+    """Not by whatever happens to stumble over it."""
+    with pytest.raises(TypeError, match=sentence):
+
+        @idempotent_function(**fields)
+        def function(order: int) -> None: ...
+
+
+def test_what_only_turns_out_when_it_is_called() -> None:
+    """A wrapper hides a coroutine or a generator: it would run after the call, which must not count as done."""
+    ran: list[int] = []
+
+    async def coroutine(order: int) -> None:
+        ran.append(order)
+
+    def generator(order: int) -> Iterator[int]:
+        ran.append(order)
+        yield order
+
+    async def stream(order: int) -> AsyncIterator[int]:
+        ran.append(order)
+        yield order
+
+    for hidden in (coroutine, generator, stream):
+        charge = idempotent_function(key_prefix=hidden.__name__)(of(hidden))
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="which runs after the call"):
+                charge(1)
+        known = charge.idempotency.lookup(1)
+        assert known is not None
+        assert known.state == "free"
+    assert ran == []
+
+
+def test_a_default_that_an_async_function_cannot_have() -> None:
+    """Never a silent downgrade: it says what to type."""
+
+    @idempotent_function
+    async def charge(order: int) -> None: ...
+
+    atomic = override_settings(IDEMPOTENCY={**LEASES, "GUARANTEE": "atomic", "STORE": "orm"})
+    with atomic, pytest.raises(ConfigurationError, match='guarantee="lease"'):
+        async_to_sync(charge)(1)
+
+
+def test_a_store_that_cannot_be_atomic() -> None:
+    """The same for a store without transactions."""
+
+    @idempotent_function(guarantee="atomic")
+    def charge(order: int) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="atomic"):
+        charge(1)
+
+
+# ------------------------------------------------------------------------------------------------- what it looks like
+
+
+def test_it_is_a_plain_function() -> None:
+    """Celery and django.tasks ask for one; its name, docstring and signature stay."""
+    import inspect
+
+    @idempotent_function
+    def charge(order: int, *, amount: int = 5) -> None:
+        """Charge."""
+
+    @idempotent_function
+    async def acharge(order: int) -> None: ...
+
+    assert inspect.isfunction(charge)
+    assert charge.__doc__ == "Charge."
+    assert str(inspect.signature(charge)) == "(order: 'int', *, amount: 'int' = 5) -> 'None'"
+    assert iscoroutinefunction(acharge)
+    assert not iscoroutinefunction(charge)
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.sold: list[int] = []
+
+    @idempotent_function(key="order")
+    def sell(self, order: int) -> int:
+        self.sold.append(order)
+        return order
+
+    @staticmethod
+    @idempotent_function
+    def look(order: int) -> int:
+        return order
+
+    @idempotent_function
+    @staticmethod
+    def look_again(order: int) -> int:
+        return order
+
+    @classmethod
+    @idempotent_function
+    def make(cls, order: int) -> str:
+        return f"{cls.__name__} {order}"
+
+    @idempotent_function
+    @classmethod
+    def make_again(cls, order: int) -> str:
+        return f"{cls.__name__} {order}"
+
+
+def test_methods() -> None:
+    """`self` is no part of the key: two objects that speak for one shop share it. Either order of decorators works."""
+    one, two = Shop(), Shop()
+    assert [one.sell(1), two.sell(1), two.sell(order=2)] == [1, 1, 2]
+    assert (one.sold, two.sold) == ([1], [2])
+    assert [Shop.look(1), one.look(1), one.look_again(1)] == [1, 1, 1]
+    assert [Shop.make(1), one.make(1), one.make_again(1)] == ["Shop 1"] * 3
+    known = Shop.sell.idempotency.lookup(1)
+    assert known is not None
+    assert known.result() == 1
+    assert Shop.sell.with_key("k")(one, 9) == 9

@@ -1,0 +1,356 @@
+"""Exceptions: what frees the key, what is remembered, what leaves it to the lease."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import HeldForPerson, InProgress, ResponseNotStored
+from django_idempotency.functions import Takeover
+
+from .acting import CardDeclined, Clock, NetworkDown, Runs, of
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+class ThreeDSecureFailed(CardDeclined):
+    pass
+
+
+def failing(*errors: BaseException) -> Runs:
+    """Raise these one after the other, then return."""
+    left = list(errors)
+
+    def work(*_: Any) -> str:
+        if left:
+            raise left.pop(0)
+        return "done"
+
+    return Runs(work)
+
+
+def test_an_exception_frees_the_key() -> None:
+    """The next call runs, as the next attempt."""
+    work = failing(NetworkDown("network"))
+    charge = idempotent_function(of(work))
+    with pytest.raises(NetworkDown, match="network"):
+        charge(1)
+    assert [charge(1), charge(1)] == ["done", "done"]
+    assert work.attempts == [1, 2]
+
+
+def test_an_exception_that_is_held(clock: Clock) -> None:
+    """`on_failure="hold"`: busy until the lease ends."""
+    work = failing(NetworkDown())
+    charge = idempotent_function(on_failure="hold", lease=30)(of(work))
+    with pytest.raises(NetworkDown):
+        charge(1)
+    with pytest.raises(InProgress):
+        charge(1)
+    clock.go(30)
+    assert charge(1) == "done"
+
+
+def test_a_kept_exception() -> None:
+    """It is raised again, equal in type, arguments and attributes; the work is not run."""
+    work = failing(CardDeclined("no money", 51))
+    charge = idempotent_function(keep_exceptions=(CardDeclined,))(of(work))
+    for _ in range(3):
+        with pytest.raises(CardDeclined, match="declined: no money") as caught:
+            charge(1)
+        assert type(caught.value) is CardDeclined
+        assert (caught.value.reason, caught.value.code) == ("no money", 51)
+    assert work.count == 1
+
+
+def test_a_kept_exception_by_its_base() -> None:
+    """Only the class that was named is rebuilt."""
+    work = failing(ThreeDSecureFailed("frozen", 3))
+    charge = idempotent_function(keep_exceptions=CardDeclined)(of(work))
+    with pytest.raises(ThreeDSecureFailed):
+        charge(1)
+    with pytest.raises(CardDeclined) as caught:
+        charge(1)
+    assert type(caught.value) is CardDeclined
+    assert caught.value.code == 3
+
+
+def test_a_kept_exception_that_cannot_be_stored() -> None:
+    """The first caller gets it; the work is not run again."""
+    declined = CardDeclined("no", 1)
+    declined.socket = object()  # type: ignore[attr-defined]
+    work = failing(declined)
+    charge = idempotent_function(keep_exceptions=CardDeclined)(of(work))
+    with pytest.raises(CardDeclined):
+        charge(1)
+    with pytest.raises(ResponseNotStored):
+        charge(1)
+    assert work.count == 1
+
+
+@pytest.mark.parametrize("cut", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+def test_what_is_no_exception(cut: BaseException, clock: Clock) -> None:
+    """Nobody knows what still runs: never released; after the lease the next call takes over."""
+    work = failing(cut)
+    charge = idempotent_function(lease=30)(of(work))
+    with pytest.raises(type(cut)):
+        charge(1)
+    with pytest.raises(InProgress):
+        charge(1)
+    clock.go(30)
+    assert charge(1) == "done"
+    assert work.attempts == [1, 2]
+
+
+def test_cancellation(clock: Clock) -> None:
+    """A cancelled coroutine ends like that; its record is left to the lease."""
+
+    async def main() -> None:
+        started = asyncio.Event()
+        runs = []
+
+        @idempotent_function(lease=30)
+        async def charge(order: int) -> str:
+            runs.append(order)
+            started.set()
+            if len(runs) == 1:
+                await asyncio.sleep(60)
+            return "done"
+
+        task = asyncio.ensure_future(charge(1))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(InProgress):
+            await charge(1)
+        clock.go(30)
+        assert await charge(1) == "done"
+        assert await charge(1) == "done"
+        assert runs == [1, 1]
+
+    async_to_sync(main)()
+
+
+def test_cancellation_of_a_call_that_waits() -> None:
+    """It goes at once, and not when the wait is over."""
+
+    async def main() -> None:
+        started, end = asyncio.Event(), asyncio.Event()
+
+        @idempotent_function(on_busy="wait", wait=600)
+        async def charge(order: int) -> str:
+            started.set()
+            await end.wait()
+            return "done"
+
+        first = asyncio.ensure_future(charge(1))
+        await started.wait()
+        waiting = asyncio.ensure_future(charge(1))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        done, _ = await asyncio.wait([waiting], timeout=20)
+        end.set()
+        assert done
+        assert waiting.cancelled()
+        assert await first == "done"
+
+    async_to_sync(main)()
+
+
+def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is finished, and the key is free again; that of a crashed owner is left to be asked about."""
+    claim, claiming = memory.aclaim, asyncio.Event()
+
+    async def slow(ticket: Any) -> Any:
+        claiming.set()
+        await asyncio.sleep(0.01)
+        return await claim(ticket)
+
+    async def cancelled(charge: Any) -> None:
+        claiming.clear()
+        task = asyncio.ensure_future(charge(1))
+        await claiming.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(memory, "aclaim", slow)
+    work = Runs(lambda _: "done")
+
+    @idempotent_function(lease=30)
+    async def charge(order: int) -> Any:
+        return work(order)
+
+    async_to_sync(cancelled)(charge)
+    known = charge.idempotency.lookup(1)
+    assert known is not None
+    assert known.state == "free"
+    assert async_to_sync(charge)(1) == "done"
+    assert work.attempts == [2]
+
+
+def test_cancellation_of_a_takeover(memory: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody was asked about the owner that crashed: the next call asks."""
+
+    async def main() -> None:
+        claim, claiming = memory.aclaim, asyncio.Event()
+        asked = Runs(lambda takeover: takeover.found("it was done"))
+        work = failing(SystemExit())
+
+        @idempotent_function(lease=30, on_takeover=asked)
+        async def charge(order: int) -> Any:
+            return work(order)
+
+        with pytest.raises(SystemExit):
+            await charge(1)
+        clock.go(30)
+
+        async def slow(ticket: Any) -> Any:
+            claiming.set()
+            await asyncio.sleep(0.01)
+            return await claim(ticket)
+
+        monkeypatch.setattr(memory, "aclaim", slow)
+        task = asyncio.ensure_future(charge(1))
+        await claiming.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        clock.go(30)
+        assert await charge(1) == "it was done"
+        assert (asked.count, work.count) == (1, 1)
+
+    async_to_sync(main)()
+
+
+# ---------------------------------------------------------------------------------------------------------- takeovers
+
+
+def crashed(clock: Clock, **given: Any) -> tuple[Any, Runs]:
+    """Return a function whose first call crashed, and its runs."""
+    work = failing(SystemExit())
+    charge = idempotent_function(lease=30, **given)(of(work))
+    with pytest.raises(SystemExit):
+        charge(1)
+    clock.go(30)
+    return charge, work
+
+
+def test_on_takeover_finds_the_result(clock: Clock) -> None:
+    """What the provider knows is remembered and returned; nothing runs."""
+    asked: list[Any] = []
+
+    def ask(takeover: Takeover) -> Any:
+        asked.append((takeover.attempt, takeover.payload, takeover.derive("charge"), takeover.record.attempt))
+        return takeover.found({"id": "ch_1"})
+
+    charge, work = crashed(clock, on_takeover=ask)
+    assert [charge(1), charge(1)] == [{"id": "ch_1"}] * 2
+    assert work.count == 1
+    (said,) = asked
+    assert said[:2] == (2, {"order": 1})
+    assert len(said[2]) == 64
+
+
+def test_on_takeover_runs(clock: Clock) -> None:
+    """It is asked for takeovers only."""
+    asked = Runs(lambda takeover: takeover.run())
+    charge, work = crashed(clock, on_takeover=asked)
+    assert [charge(1), charge(1), charge(2)] == ["done"] * 3
+    assert (asked.count, work.attempts) == (1, [1, 2, 1])
+
+
+def test_on_takeover_holds(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody runs it, however long it takes, until a person has released the record."""
+    charge, work = crashed(clock, on_takeover=lambda takeover: takeover.hold())
+    for _ in range(3):
+        with pytest.raises(HeldForPerson):
+            charge(1)
+        clock.go(86400 * 30)
+    assert "waits for a person" in caplog.text
+    assert charge.idempotency.lookup(1).state == "held"
+    assert work.count == 1
+
+    from django_idempotency.registry import stores
+
+    known = charge.idempotency.lookup(1)
+    stores["default"].release(known.record.id, audit=lambda record: None)
+    assert charge(1) == "done"
+    assert work.count == 2
+
+
+@pytest.mark.parametrize("broken", [lambda takeover: None, lambda takeover: 1 / 0], ids=["nothing", "an error"])
+def test_on_takeover_that_does_not_know(clock: Clock, broken: Any) -> None:
+    """It failed: the call does not run, and the next one asks again when the lease is over."""
+    answers = [broken, lambda takeover: takeover.found("it was done")]
+    charge, work = crashed(
+        clock,
+        on_takeover=lambda takeover: answers.pop(0)(takeover),  # noqa: PLW0108 - another each time
+    )
+    with pytest.raises(Exception, match=r"on_takeover|division"):
+        charge(1)
+    with pytest.raises(InProgress):
+        charge(1)
+    clock.go(30)
+    assert charge(1) == "it was done"
+    assert work.count == 1
+
+
+def test_on_takeover_says_for_how_long(clock: Clock) -> None:
+    """What it sets as ttl counts for the result that it found, and not for a run's."""
+
+    def ask(takeover: Takeover) -> Any:
+        takeover.ttl = 5
+        return takeover.found("it was done") if takeover.payload == {"order": 1} else takeover.run()
+
+    charge, _ = crashed(clock, on_takeover=ask)
+    assert charge(1) == "it was done"
+    clock.go(5)
+    assert charge.idempotency.lookup(1) is None
+    work = failing(SystemExit())
+    charge = idempotent_function(lease=30, on_takeover=ask)(of(work))
+    with pytest.raises(SystemExit):
+        charge(2)
+    clock.go(30)
+    assert charge(2) == "done"
+    clock.go(5)
+    assert charge(2) == "done"
+    assert work.count == 2
+
+
+def test_on_takeover_finds_a_refusal(clock: Clock) -> None:
+    """A kept exception that it raises is remembered, as if the call had raised it."""
+
+    def ask(takeover: Takeover) -> Any:
+        raise CardDeclined("no money", 51)
+
+    charge, work = crashed(clock, on_takeover=ask, keep_exceptions=CardDeclined)
+    for _ in range(2):
+        with pytest.raises(CardDeclined):
+            charge(1)
+    assert work.count == 1
+
+
+def test_on_takeover_of_a_coroutine_function(clock: Clock) -> None:
+    """It may be one itself."""
+
+    async def ask(takeover: Takeover) -> Any:
+        await asyncio.sleep(0)
+        return takeover.found("it was done")
+
+    work = failing(SystemExit())
+
+    @idempotent_function(lease=30, on_takeover=ask)
+    async def charge(order: int) -> Any:
+        return work(order)
+
+    with pytest.raises(SystemExit):
+        async_to_sync(charge)(1)
+    clock.go(30)
+    assert async_to_sync(charge)(1) == "it was done"
+    assert work.count == 1

@@ -1,0 +1,144 @@
+"""What others may ask about a function's calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import InProgress, KeyMalformed, KeyMissing, NotDigestible, ResponseNotStored
+from django_idempotency.functions import derive_key
+
+from .acting import CardDeclined, Clock, NetworkDown, of
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+def make(work: Any = lambda order: {"order": order}, **given: Any) -> Any:
+    return idempotent_function(key_prefix="charge", key="order", **given)(of(work))
+
+
+def test_key_for() -> None:
+    """The key that a call would have; what identifies it must be there."""
+    charge = make()
+    assert charge.idempotency.key_for(1) == charge.idempotency.key_for(order=1)
+    assert len(charge.idempotency.key_for(1)) == 64
+    assert len(make(hash_function="sha512").idempotency.key_for(1)) == 128
+    with pytest.raises(KeyMissing):
+        charge.idempotency.key_for(None)
+
+
+def test_lookup(clock: Clock) -> None:
+    """Nothing, then what is known: state, attempt and result; nothing again after it has expired."""
+    charge = make(expires_after=60, lease=10)
+    assert charge.idempotency.lookup(1) is None
+    charge(1)
+    known = charge.idempotency.lookup(1)
+    assert (known.state, known.attempt, known.result()) == ("completed", 1, {"order": 1})
+    clock.go(60)
+    assert charge.idempotency.lookup(1) is None
+
+
+def test_lookup_while_it_runs(clock: Clock) -> None:
+    """Running until the lease is over; then nobody knows."""
+    states: list[str] = []
+
+    def work(order: int) -> None:
+        known = charge.idempotency.lookup(1)
+        states.append(known.state)
+        with pytest.raises(InProgress):
+            known.result()
+        with pytest.raises(InProgress):
+            charge.idempotency.forget(1)
+        clock.go(10)
+        states.append(charge.idempotency.lookup(1).state)
+
+    charge = make(work, lease=10)
+    charge(1)
+    assert states == ["running", "lapsed"]
+
+
+def test_lookup_of_what_failed() -> None:
+    """A kept exception is raised, as a call would; one that frees the key leaves no result."""
+
+    def work(order: int) -> None:
+        raise CardDeclined("no", 1) if order == 1 else NetworkDown
+
+    charge = make(work, keep_exceptions=CardDeclined)
+    for order, error in ((1, CardDeclined), (2, NetworkDown)):
+        with pytest.raises(error):
+            charge(order)
+    with pytest.raises(CardDeclined):
+        charge.idempotency.lookup(1).result()
+    assert charge.idempotency.lookup(2).state == "free"
+
+
+def test_lookup_of_what_was_not_stored() -> None:
+    """The same typed error as for a retry."""
+    charge = make(lambda order: object())
+    charge(1)
+    with pytest.raises(ResponseNotStored):
+        charge.idempotency.lookup(1).result()
+
+
+def test_forget() -> None:
+    """As if it had never been: another amount may come, and it is attempt 1."""
+
+    @idempotent_function(key="order", validate="amount")
+    def charge(order: int, amount: int) -> int:
+        return amount
+
+    assert charge(1, 5) == 5
+    assert charge.idempotency.forget(1, 5) is True
+    assert charge.idempotency.forget(1, 5) is False
+    assert charge(1, 6) == 6
+    known = charge.idempotency.lookup(1, 6)
+    assert known is not None
+    assert known.attempt == 1
+
+
+def test_explicit_keys() -> None:
+    """By key instead of by arguments; a key is printable text."""
+    charge = make()
+    assert charge.with_key("k")(1) == {"order": 1}
+    assert charge.idempotency.lookup_key("k").result() == {"order": 1}
+    assert charge.idempotency.forget_key("k") is True
+    for wrong in ("", "k" * 256, "a\n", "ü", 5):
+        with pytest.raises(KeyMalformed):
+            charge.with_key(wrong)
+
+
+def test_answers() -> None:
+    """Who needs to know whether an answer is an earlier one's asks for it."""
+    charge = make()
+    assert [charge.idempotency.answer(1).replayed for _ in range(2)] == [False, True]
+
+
+def test_async_handles() -> None:
+    """The same for coroutine functions; looking up does not block the loop."""
+
+    @idempotent_function(key="order")
+    async def charge(order: int) -> int:
+        return order
+
+    async def main() -> None:
+        handle = charge.idempotency
+        assert await handle.alookup(1) is None
+        assert [(await handle.aanswer(1)).replayed for _ in range(2)] == [False, True]
+        known = await handle.alookup(1)
+        assert known is not None
+        assert known.result() == 1
+        assert await handle.aforget(1) is True
+        assert await handle.alookup(1) is None
+
+    async_to_sync(main)()
+
+
+def test_derive_key() -> None:
+    """A key of values by type and meaning, the same for ever."""
+    assert derive_key("merchant", 17, 1) == derive_key("merchant", 17, 1)
+    assert len({derive_key("m", 1), derive_key("m", "1"), derive_key("m1"), derive_key("m", 1, 0)}) == 4
+    with pytest.raises(NotDigestible):
+        derive_key(object())

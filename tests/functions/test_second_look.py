@@ -1,0 +1,248 @@
+"""What a second look at guarded functions found: answers that were lost, and calls that met where they should not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Generic, TypeVar
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
+from django.core.exceptions import ImproperlyConfigured
+
+from django_idempotency import deadline, idempotent_function
+from django_idempotency.engine import Operation
+from django_idempotency.errors import ConfigurationError, ResponseNotStored
+from django_idempotency.messages import Acknowledge, disposition
+
+from .acting import Runs, of
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+T = TypeVar("T")
+
+
+# --------------------------------------------------------------------------------------------------------------- keys
+
+
+@pytest.mark.parametrize(
+    "key", ["[shop, order] || [shop, ref]", "shop && [shop, order]", "[shop, order] | @", "not_null([shop, order])"]
+)
+def test_a_part_that_is_missing(key: str) -> None:
+    """Is one in every form that puts a key together: two payments without it must not share a key."""
+
+    @idempotent_function(key=key, key_prefix=f"pay {key}")
+    def pay(shop: str, order: str | None = None, ref: str | None = None, amount: int = 0) -> int:
+        return amount
+
+    assert [pay("s", ref="r1", amount=1), pay("s", ref="r2", amount=2)] == [1, 2]
+
+
+@pytest.mark.parametrize("terms", [{"key": "event.id"}, {"data_keyword_argument": "event", "key": "id"}])
+def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
+    """No call has an argument of that name: every one would run unguarded."""
+
+    def on_event(**event: Any) -> None: ...
+
+    with pytest.raises(ImproperlyConfigured):
+        idempotent_function(**terms)(on_event)
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+@dataclass
+class Page(Generic[T]):
+    items: list[T]
+
+
+@dataclass
+class Line:
+    sku: str
+
+
+@idempotent_function(key="order", guarantee="lease")
+def listed(order: int) -> Page[Line]:
+    return Page[Line](items=[Line("a")])  # so called, typing leaves a note in the instance
+
+
+def test_a_generic_dataclass() -> None:
+    assert listed(1) == listed(1) == Page([Line("a")])
+
+
+class Slotted(Exception):
+    __slots__ = ("code",)
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def test_an_exception_with_slots() -> None:
+    @idempotent_function(keep_exceptions=Slotted, key_prefix="slots")
+    def charge(order: int) -> None:
+        raise Slotted("declined", 51)
+
+    for _ in range(2):
+        with pytest.raises(Slotted) as raised:
+            charge(1)
+        assert raised.value.code == 51
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_serializer_of_an_async_function_may_ask_the_orm() -> None:
+    """As that of a sync function does."""
+
+    @idempotent_function(key="name", serializer=(lambda group: group.pk, lambda pk: Group.objects.get(pk=pk)))
+    async def make(name: str) -> Group:
+        return await Group.objects.acreate(name=name)
+
+    async def twice() -> tuple[Group, Group]:
+        return await make("x"), await make("x")
+
+    first, second = async_to_sync(twice)()
+    assert first == second
+
+
+def test_aanswer_of_a_sync_function() -> None:
+    """It runs in a thread, once."""
+    work = Runs(lambda order: "done")
+    charge: Any = idempotent_function(of(work))
+
+    async def twice() -> list[Any]:
+        return [await charge.idempotency.aanswer(1) for _ in range(2)]
+
+    first, second = async_to_sync(twice)()
+    assert [(first.result, first.replayed), (second.result, second.replayed)] == [("done", False), ("done", True)]
+    assert work.count == 1
+
+
+def test_answer_of_an_async_function() -> None:
+    """It is refused before anything is claimed."""
+
+    @idempotent_function(key="order", guarantee="lease", key_prefix="async answer")
+    async def charge(order: int) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="aanswer"):
+        charge.idempotency.answer(1)
+    assert charge.idempotency.lookup(1) is None
+
+
+def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
+    """That call is done, and the handler is not: acknowledged, its message would be lost."""
+    effects: list[str] = []
+
+    @idempotent_function(key="order", guarantee="lease", key_prefix="reserve")
+    def reserve(order: str) -> Any:
+        return object()  # cannot be stored
+
+    @idempotent_function(key="message_id", guarantee="lease", key_prefix="handle")
+    def handle(message_id: str, order: str) -> None:
+        reserve(order)
+        effects.append(message_id)
+
+    reserve("17")
+    with pytest.raises(ResponseNotStored) as raised:
+        handle("m1", "17")
+    known = handle.idempotency.lookup("m1", "17")
+    assert (effects, known and known.state) == ([], "free")
+    assert disposition(raised.value) != Acknowledge()
+    with pytest.raises(ResponseNotStored) as raised:
+        reserve("17")
+    assert disposition(raised.value) == Acknowledge()
+
+
+# ---------------------------------------------------------------------------------------------------------------- life
+
+
+@pytest.mark.parametrize("on_busy", ["reject", "wait"])
+def test_a_chain_of_tasks(on_busy: str) -> None:
+    """A task that was started inside a call does not keep the calls before it alive, nor ask them all."""
+
+    def living() -> int:
+        gc.collect()
+        return sum(type(thing) is Operation for thing in gc.get_objects())
+
+    alive = [living()]
+
+    async def main() -> None:
+        over = asyncio.get_running_loop().create_future()
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None and not over.done():
+                over.set_exception(error)
+
+        @idempotent_function(key="n", key_prefix=f"chain-{on_busy}", on_busy=on_busy)
+        async def step(n: int) -> int:
+            if n == 1500:
+                alive.append(living())
+                over.set_result(None)
+            else:
+                asyncio.ensure_future(step(n + 1)).add_done_callback(ended)
+            return n
+
+        await step(1)
+        await over
+
+    asyncio.run(main())
+    assert alive[1] - alive[0] < 20
+
+
+def test_a_lease_that_was_waited_for_ends_with_the_deadline() -> None:
+    """What the host cuts off is taken over at once, also where the claim had to wait."""
+    go, began = threading.Event(), threading.Event()
+    found: list[datetime] = []
+
+    @idempotent_function(on_busy="wait", wait=5, key_prefix="waited")
+    def work(order: int) -> None:
+        if not began.is_set():
+            began.set()
+            go.wait(10)
+            raise ValueError
+        known = work.idempotency.lookup(1)
+        assert known is not None
+        found.append(known.record.lease_until)
+
+    def fail() -> None:
+        with suppress(ValueError):
+            work(1)
+
+    first = threading.Thread(target=fail)
+    first.start()
+    assert began.wait(10)
+    threading.Timer(1.5, go.set).start()
+    ends = datetime.now(timezone.utc) + timedelta(seconds=4)
+    with deadline(4):
+        work(1)
+    first.join()
+    assert found[0] <= ends + timedelta(seconds=0.3)
+
+
+def test_a_coroutine_that_is_closed() -> None:
+    """As by an event loop that goes away: busy until its lease ends, and no RuntimeError."""
+
+    async def close_in_the_middle() -> None:
+        began = asyncio.Event()
+
+        @idempotent_function(key="order", guarantee="lease", key_prefix="closed")
+        async def charge(order: int) -> None:
+            began.set()
+            await asyncio.sleep(10)
+
+        coroutine = charge(1)
+        task = asyncio.ensure_future(coroutine)
+        await began.wait()
+        coroutine.close()
+        known = charge.idempotency.lookup(1)
+        assert known is not None
+        assert known.state == "running"
+        task.cancel()
+        with suppress(asyncio.CancelledError, RuntimeError):
+            await task
+
+    asyncio.run(close_in_the_middle())

@@ -1,0 +1,280 @@
+"""`atomic` functions: the result is remembered and their writes are committed, or neither happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.test import override_settings
+
+from django_idempotency import idempotent_function
+from django_idempotency.core.records import Status
+from django_idempotency.errors import DurableInsideGuard, InProgress, LeaseInTransaction, StoreUnavailable
+from django_idempotency.functions import Known, current_operation
+from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Effect
+from tests.stores.acting import committed, elsewhere, not_sqlite
+
+from .acting import MEMORY, ORM, CardDeclined, NetworkDown
+
+
+@pytest.fixture(autouse=True)
+def records(db: None) -> Iterator[None]:
+    with override_settings(IDEMPOTENCY={"STORES": {"default": ORM, "memory": MEMORY}}):
+        yield
+    Effect.objects.all().delete()
+
+
+def effect(label: str = "charge") -> int:
+    current = current_operation()
+    assert current is not None
+    return Effect.objects.create(label=label, idempotency_key=current.key, attempt=current.attempt).attempt
+
+
+@idempotent_function(key="order", keep_exceptions=CardDeclined)
+def charge(order: int, error: Exception | None = None) -> int:
+    attempt = effect()
+    if error is not None:
+        raise error
+    return attempt
+
+
+@committed
+def test_result_and_writes_together() -> None:
+    """Both are there after the call, and once."""
+    assert [charge(1), charge(1)] == [1, 1]
+    assert Effect.objects.count() == 1
+
+
+@committed
+def test_an_exception_takes_the_writes_back() -> None:
+    """The key is free after the rollback."""
+    with pytest.raises(NetworkDown):
+        charge(1, NetworkDown())
+    assert Effect.objects.count() == 0
+    assert charge(1) == 2
+    assert Effect.objects.count() == 1
+
+
+@committed
+def test_a_kept_exception_takes_the_writes_back_too() -> None:
+    """The writes go, the refusal stays."""
+    for _ in range(2):
+        with pytest.raises(CardDeclined):
+            charge(1, CardDeclined("no money", 51))
+    with pytest.raises(CardDeclined):
+        charge(1)
+    assert Effect.objects.count() == 0
+    assert isinstance(charge.idempotency.lookup(1), Known)
+
+
+@committed
+@pytest.mark.parametrize("cut", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_is_no_exception(cut: type[BaseException]) -> None:
+    """Rolled back, not released; taken over once the claim's lease is over: nobody holds the row."""
+
+    @idempotent_function(key_prefix="cut", key="order")
+    def work(order: int, *, fails: bool) -> int:
+        attempt = effect()
+        if fails:
+            raise cut
+        return attempt
+
+    with pytest.raises(cut):
+        work(1, fails=True)
+    assert Effect.objects.count() == 0
+    IdempotencyRecord.objects.update(lease_until=IdempotencyRecord.objects.get().created_at)
+    assert work(1, fails=False) == 2
+
+
+@committed
+def test_inside_an_open_transaction() -> None:
+    """It joins: a rollback of the caller forgets effect and record together."""
+
+    class Undone(Exception):
+        pass
+
+    with pytest.raises(Undone), transaction.atomic():  # noqa: PT012
+        assert charge(1) == 1
+        assert charge(1) == 1
+        raise Undone
+    assert (Effect.objects.count(), IdempotencyRecord.objects.count()) == (0, 0)
+    with transaction.atomic():
+        assert charge(1) == 1
+    assert charge(1) == 1
+    assert Effect.objects.count() == 1
+
+
+@committed
+def test_a_kept_exception_inside_an_open_transaction() -> None:
+    """The call's own writes go, the caller's stay, and the caller goes on."""
+    with transaction.atomic():
+        Effect.objects.create(label="before")
+        with pytest.raises(CardDeclined):
+            charge(1, CardDeclined("no money", 51))
+        with pytest.raises(CardDeclined):
+            charge(1)
+        Effect.objects.create(label="after")
+    assert set(Effect.objects.values_list("label", flat=True)) == {"before", "after"}
+    with pytest.raises(CardDeclined):
+        charge(1)
+
+
+@committed
+@not_sqlite
+def test_a_duplicate_of_a_call_in_an_open_transaction() -> None:
+    """It waits for that transaction, but not for long."""
+    with transaction.atomic():
+        charge(1)
+        with pytest.raises(InProgress):
+            elsewhere(lambda: charge(1))
+
+
+@committed
+@pytest.mark.parametrize("store", ["default", "memory"])
+def test_a_lease_refuses_an_open_transaction(store: str) -> None:
+    """What it remembers would survive a rollback. A test's own transaction does not count."""
+
+    @idempotent_function(guarantee="lease", store=store)
+    def send(order: int) -> int:
+        return order
+
+    with transaction.atomic(), pytest.raises(LeaseInTransaction):
+        send(1)
+    assert send(1) == 1
+
+
+@committed
+@pytest.mark.parametrize("store", ["default", "memory"])
+def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None:
+    """It is open in another thread, which waits, and where the claim would join it."""
+
+    @idempotent_function(guarantee="lease", store=store)
+    async def send(order: int) -> int:
+        return order
+
+    async def task(order: int) -> int:
+        return await asyncio.ensure_future(send(order))
+
+    for called in (send, task):
+        with transaction.atomic(), pytest.raises(LeaseInTransaction):
+            async_to_sync(called)(1)
+        assert async_to_sync(called)(1) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("store", ["default", "memory"])
+def test_a_lease_in_a_tests_transaction(store: str) -> None:
+    """It works there, and still refuses one that the code under test has opened."""
+
+    @idempotent_function(guarantee="lease", store=store)
+    def send(order: int) -> int:
+        return order
+
+    assert connection.in_atomic_block
+    assert [send(1), send(1)] == [1, 1]
+    with transaction.atomic(), pytest.raises(LeaseInTransaction):
+        send(2)
+
+
+@committed
+def test_durable_inside() -> None:
+    """Django's error, and what to type instead."""
+
+    @idempotent_function
+    def work(order: int) -> None:
+        with transaction.atomic(durable=True):
+            pass
+
+    with pytest.raises(DurableInsideGuard):
+        work(1)
+
+
+@committed
+def test_a_transaction_that_was_given_up() -> None:
+    """A caught IntegrityError that was marked for rollback takes the writes; the result stays, as with a view."""
+
+    @idempotent_function(key_prefix="doomed")
+    def work(order: int) -> str:
+        effect()
+        transaction.set_rollback(True)
+        return "answered"
+
+    assert [work(1), work(1)] == ["answered", "answered"]
+    assert Effect.objects.count() == 0
+
+
+@committed
+def test_the_end_of_a_call_leaves_no_transaction_open() -> None:
+    """Whatever ended it: a serializer cut in the middle, too."""
+
+    def dump(value: Any) -> Any:
+        raise KeyboardInterrupt
+
+    @idempotent_function(serializer=(dump, dump))
+    def work(order: int) -> int:
+        return effect()
+
+    with pytest.raises(KeyboardInterrupt):
+        work(1)
+    assert not connection.in_atomic_block
+    assert Effect.objects.count() == 0
+
+
+@committed
+def test_an_interrupt_in_the_midst_of_our_own_lines() -> None:
+    """A signal's exception may come anywhere: here while a kept exception is taken apart."""
+
+    class Cut(Exception):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+    @idempotent_function(keep_exceptions=Cut)
+    def work(order: int) -> None:
+        effect()
+        raise Cut
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        work(1)
+    assert caught.value.__traceback__ is not None  # it holds our frames, so that nothing is collected yet
+    assert not connection.in_atomic_block
+    assert Effect.objects.count() == 0
+
+
+def fails_in_sql(charge: Any) -> Any:
+    """Dump by a statement that fails, as by a statement timeout."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT no_such_column FROM nowhere")
+
+
+def fails_in_save(charge: Any) -> Any:
+    Effect.objects.create(pk=Effect.objects.create(label="audit").pk, label="audit again")
+
+
+@committed
+@pytest.mark.parametrize(
+    "dump",
+    [
+        fails_in_save,
+        pytest.param(
+            fails_in_sql,
+            marks=pytest.mark.skipif("connection.vendor != 'postgresql'", reason="elsewhere the transaction goes on"),
+        ),
+    ],
+)
+def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
+    """The function did not give up its writes: its result is no success without them, and the key is free."""
+
+    @idempotent_function(key="order", serializer=(dump, dump))
+    def charge_in_full(order: int) -> object:
+        return effect()
+
+    for attempt in (1, 2):
+        with pytest.raises(StoreUnavailable):
+            charge_in_full(1)
+        record = IdempotencyRecord.objects.get()
+        assert (record.status, record.attempt, Effect.objects.count()) == (Status.FREE, attempt, 0)

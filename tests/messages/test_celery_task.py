@@ -1,0 +1,86 @@
+"""The task class of the recipe, without a broker: what a task decides for itself, and tasks that are called eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import Ignore, Reject, Retry, TaskPredicate
+from celery.worker.request import Context
+
+from django_idempotency.errors import InProgress, RequestMismatch
+from testproject.celery import MessageTask
+from testproject.payments.network import NetworkDown
+
+
+@pytest.fixture
+def app() -> Iterator[Celery]:
+    app = Celery("recipe", task_cls=MessageTask, broker="memory://", set_as_current=False)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch, app: Celery) -> list[Any]:
+    """Return the messages that are sent from now on."""
+    sent: list[Any] = []
+    monkeypatch.setattr(app.amqp, "send_task_message", lambda *args, **options: sent.append(args))
+    return sent
+
+
+def deliver(task: Any) -> type[Exception]:
+    """Let a worker take the task's message. Return what it raises."""
+    task.push_request(**vars(Context(id="1", called_directly=False, delivery_info={}, args=(), kwargs={})))
+    try:
+        with pytest.raises((TaskPredicate, NetworkDown)) as raised:
+            task()
+    finally:
+        task.pop_request()
+    return raised.type
+
+
+def test_autoretry_sends_one_message(app: Celery, sent: list[Any]) -> None:
+    """A task that puts itself off has decided: a second copy would be one more at every failure."""
+
+    @app.task(autoretry_for=(NetworkDown,), max_retries=3, retry_backoff=True)
+    def charge() -> None:
+        raise NetworkDown
+
+    assert deliver(charge) is Retry
+    assert len(sent) == 1
+
+
+def test_a_retry_by_hand_sends_one_message(app: Celery, sent: list[Any]) -> None:
+    @app.task(bind=True)
+    def charge(self: Any) -> None:
+        raise self.retry(countdown=60)
+
+    assert deliver(charge) is Retry
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize("decided", [Ignore, Reject])
+def test_what_a_task_decides_stands(app: Celery, sent: list[Any], decided: type[Exception]) -> None:
+    @app.task
+    def charge() -> None:
+        raise decided
+
+    assert deliver(charge) is decided
+    assert sent == []
+
+
+@pytest.mark.parametrize("error", [NetworkDown, InProgress, RequestMismatch])
+def test_an_eager_task_raises_what_it_raises(app: Celery, sent: list[Any], error: type[Exception]) -> None:
+    """Nobody waits, and nobody counts, where no message is: it would be called again at once, for ever."""
+    calls = []
+
+    @app.task
+    def charge() -> None:
+        calls.append(1)
+        raise error
+
+    result = charge.apply()
+    assert isinstance(result.result, error)
+    assert len(calls) == 1

@@ -1,0 +1,67 @@
+"""100,000 messages: every look and every lock goes by an index, whatever the keys are, and is soon over."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency.outbox.models import Message
+
+from .acting import Recorder
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="EXPLAIN is PostgreSQL's here"),
+]
+
+ROWS = 100_000
+#: SQL of the key of the n-th message, and whether it waits for its next attempt; statements of a batch.
+SHAPES = {
+    "no keys": ("''", "NULL", 3),
+    "a key each": ("'key-' || n", "NULL", 3),
+    "a thousand keys": ("'key-' || n % 1000", "NULL", 3),
+    "one key": ("'key'", "NULL", 4),
+    "half without": ("CASE n % 2 WHEN 0 THEN '' ELSE 'key-' || n % 1000 END", "NULL", 3),
+    "behind one that failed": (
+        f"CASE WHEN n <= {ROWS - 100} THEN 'bad' ELSE '' END",
+        "CASE n WHEN 1 THEN now() + interval '1 hour' END",
+        4,
+    ),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def statements(request: Any) -> int:
+    key, not_before, count = SHAPES[request.param]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            INSERT INTO {Message._meta.db_table}
+                (message_id, topic, key, payload, headers, created_at, attempts, last_error, not_before)
+            SELECT gen_random_uuid(), 'topic', {key}, '1', '{{}}', now(), 0, '', {not_before}
+            FROM generate_series(1, {ROWS}) AS n
+            """
+        )
+        cursor.execute(f"ANALYZE {Message._meta.db_table}")
+    return count
+
+
+def test_a_batch(statements: int) -> None:
+    """A few statements, by primary key, in a fraction of a second. What waits is passed over by the database alone."""
+    relay = Recorder().relay(size=100)
+    with CaptureQueriesContext(connection) as captured:
+        began = time.perf_counter()
+        published = len(relay.batch().published)
+        took = time.perf_counter() - began
+    asked = [query["sql"] for query in captured if query["sql"].split()[0] in ("SELECT", "DELETE", "UPDATE")]
+    assert (published, len(asked)) == (100, statements)
+    assert took < 1
+    with connection.cursor() as cursor:
+        for sql in asked:
+            cursor.execute(f"EXPLAIN {sql}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert f"Index Scan using {Message._meta.db_table}_pkey" in plan or "NOT" in sql

@@ -1,0 +1,184 @@
+"""What a second look at the outbox found: messages out of order, lost, or published again and again."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
+from django.test import Client
+from django.urls import reverse
+
+from django_idempotency import outbox
+from django_idempotency.outbox import taking
+from django_idempotency.outbox.models import Message
+from django_idempotency.outbox.relaying import Relay
+
+from .acting import Recorder, committed, numbers, sent, waiting
+
+server = pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time")
+
+
+def in_thread(act: Any) -> Any:
+    def run() -> None:
+        try:
+            act()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def slow_writer(key: str, number: int) -> Any:
+    """Send in another connection. Returned is what commits it, and waits until it has."""
+    has_sent, may_commit = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            outbox.send("topic", number, key=key)
+            has_sent.set()
+            assert may_commit.wait(10)
+
+    thread = in_thread(write)
+    assert has_sent.wait(10)
+
+    def commit() -> None:
+        may_commit.set()
+        thread.join()
+
+    return commit
+
+
+@committed
+@server
+def test_writers_one_at_a_time_are_in_order() -> None:
+    """The recipe of docs/how-to/outbox.md: the second writer of the key begins when the first has committed."""
+    recorder = Recorder()
+    relay = recorder.relay()
+    commit = slow_writer("account", 1)  # position 1
+    sent("other")  # position 2
+    relay.batch()  # a sweep: the first that is there is 2
+    commit()
+    with transaction.atomic():
+        outbox.send("topic", 2, key="account")  # position 3
+    relay.batch()  # no sweep
+    relay._taker._swept = float("-inf")  # five seconds later
+    relay.batch()
+    assert numbers(recorder.seen, "account") == [1, 2]
+
+
+@committed
+@server
+def test_writers_one_at_a_time_are_in_order_across_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same between two pages of one look: the first page is older than the second."""
+    monkeypatch.setattr(taking, "PAGE", 2)
+    recorder, real, pages = Recorder(), taking.sort, []
+    sent("bad")
+    commit = slow_writer("account", 1)
+    sent("bad")
+    Message.objects.update(not_before=datetime(2999, 1, 1, tzinfo=timezone.utc))
+
+    def sort(rows: Any, *, now: Any) -> Any:
+        pages.append(rows)
+        if len(pages) == 1:  # the first page has been read
+            commit()
+            thread = in_thread(lambda: sent("account"))
+            thread.join()
+            Message.objects.filter(key="account", payload=0).update(payload=2)
+        return real(rows, now=now)
+
+    monkeypatch.setattr(taking, "sort", sort)
+    for _ in range(4):
+        recorder.relay().batch()
+    assert numbers(recorder.seen, "account") == [1, 2]
+
+
+@committed
+@pytest.mark.parametrize(("bad", "good"), [("a", "A"), ("a", "á"), ("a", "a ")])
+def test_a_key_that_collates_alike_is_not_blocked(monkeypatch: pytest.MonkeyPatch, bad: str, good: str) -> None:
+    """For MariaDB's usual collations these are equal: what fails on the first page would hide the others for ever."""
+    monkeypatch.setattr(taking, "PAGE", 2)
+    sent(bad, bad, bad, good, bad)
+    Message.objects.filter(payload=0).update(not_before=datetime(2999, 1, 1, tzinfo=timezone.utc))
+    recorder = Recorder()
+    recorder.relay().batch()
+    assert recorder.seen == [(good, 3)]
+
+
+@committed
+@pytest.mark.parametrize("said", ["bad byte \x00 in reply", "file \udcff not found"], ids=["nul", "surrogate"])
+def test_what_a_publisher_says_kills_no_relay(said: str) -> None:
+    sent("", "bad", "")
+    recorder = Recorder()
+    recorder.bad, recorder.error = {"bad"}, ValueError(said)
+    recorder.relay().batch()
+    assert waiting() == [("bad", 1)]
+
+
+class AsyncPublisher:
+    async def publish(self, message: Any) -> None:
+        raise AssertionError("never even begun")
+
+
+async def async_publish(message: Any) -> None:
+    raise AssertionError("never even begun")
+
+
+@committed
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["AsyncPublisher", "async_publish"])
+def test_an_async_publisher_loses_nothing(name: str) -> None:
+    sent("", "")
+    with suppress(CommandError):
+        call_command("relay_outbox", "--once", f"--publisher=tests.outbox.test_second_look.{name}")
+    assert len(waiting()) == 2
+
+
+@committed
+def test_a_publisher_that_breaks_the_transaction() -> None:
+    """It writes a row of its own, such as an audit, and that fails: a failure of this message like any other."""
+    sent("a", "bad", "b")
+    taken, seen = Message.objects.all()[0].message_id, []
+
+    def publish(message: Any) -> None:
+        seen.append(message.payload)
+        if message.key == "bad":
+            Message(message_id=taken, topic="audit", payload=0, created_at=message.created_at).save(force_insert=True)
+
+    relay = Relay(publish, using=DEFAULT_DB_ALIAS)
+    for _ in range(3):
+        with suppress(Error):
+            relay.batch()
+    assert seen == [0, 1, 2]
+    assert waiting() == [("bad", 1)]
+
+
+@pytest.mark.django_db
+def test_all_of_many_pages_are_tried_again(admin_client: Client) -> None:
+    sent(*[""] * 150)
+    Message.objects.update(attempts=3, not_before="2999-01-01T00:00:00+00:00")
+    pks = list(Message.objects.order_by("pk").values_list("pk", flat=True))
+    url = reverse("admin:idempotency_outbox_message_changelist")
+    page = admin_client.get(url).content.decode()
+    assert "Select all 150 messages" in page
+    admin_client.post(url, {"action": "try_again", "select_across": "1", "_selected_action": pks[:100]})
+    assert Message.objects.filter(not_before=None).count() == 150
+
+
+@committed
+@pytest.mark.parametrize(
+    "bad", [("t", "\ud800", ""), ("t\x00", 1, ""), ("t", 1, "k\x00"), ("t\ud800", 1, ""), ("t", {"a\ud800": 1}, "")]
+)
+def test_what_no_database_holds_is_refused_while_the_transaction_is_good(bad: Any) -> None:
+    topic, payload, key = bad
+    with transaction.atomic():
+        outbox.send("t", 1)
+        with suppress(TypeError, ValueError):
+            outbox.send(topic, payload, key=key)
+        outbox.send("t", 2)

@@ -1,0 +1,126 @@
+"""Which messages a relay takes: a page sorted, and heads and what stands behind them locked."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from django.db import DEFAULT_DB_ALIAS, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_idempotency.outbox import taking
+from django_idempotency.outbox.models import Message
+from django_idempotency.outbox.taking import Lanes, Taker, sort
+
+from .acting import committed, sent, waiting
+
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+LATER = NOW + timedelta(seconds=1)
+
+#: What is shown as (key, back-off) in the order of positions 1, 2, 3; heads, what stands behind, which keys wait.
+PAGES = [
+    ([], [], {}, set()),
+    ([("", None), ("", None)], [1, 2], {}, set()),  # without a key each is its own
+    ([("", None), ("", LATER), ("", NOW)], [1, 3], {}, set()),  # due at its very instant
+    ([("a", None), ("b", None), ("a", None)], [1, 2], {"a": [3], "b": []}, set()),
+    ([("a", LATER), ("a", None), ("b", None)], [3], {"b": []}, {"a"}),  # behind one that waits
+    ([("a", NOW), ("a", LATER), ("a", None)], [1], {"a": [2, 3]}, set()),  # only its first says when a key is due
+    ([("a", None), ("", None), ("a", None), ("b", LATER), ("b", None)], [1, 2], {"a": [3]}, {"b"}),
+]
+
+
+@pytest.mark.parametrize(("rows", "heads", "behind", "waiting"), PAGES)
+def test_a_page(
+    rows: list[tuple[str, datetime | None]], heads: list[int], behind: dict[str, list[int]], waiting: set[str]
+) -> None:
+    page = [(position, *row) for position, row in enumerate(rows, start=1)]
+    assert sort(page, now=NOW) == Lanes(heads, behind, waiting)
+
+
+@committed
+class TestTaker:
+    def take(self, taker: Taker) -> list[tuple[str, Any]]:
+        with transaction.atomic():
+            return [(message.key, message.payload) for message in taker.take()]
+
+    def taker(self, size: int = 100) -> Taker:
+        return Taker(using=DEFAULT_DB_ALIAS, size=size)
+
+    def test_in_order(self) -> None:
+        sent("a", "", "b", "a", "", "b")
+        assert [number for _, number in self.take(self.taker())] == [0, 1, 2, 3, 4, 5]
+
+    def test_no_more_than_its_size(self) -> None:
+        """Heads first; what stands behind one only without a gap."""
+        sent("a", "a", "a", "b", "b", "")
+        assert self.take(self.taker(3)) == [("a", 0), ("b", 3), ("", 5)]
+        assert self.take(self.taker(4)) == [("a", 0), ("a", 1), ("b", 3), ("", 5)]
+        assert self.take(self.taker(1)) == [("a", 0)]
+
+    def test_page_by_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What waits on the first pages hides nothing on the last, and is not taken for a head there."""
+        monkeypatch.setattr(taking, "PAGE", 2)
+        sent("bad", "bad", "bad", "bad", "bad", "good", "bad", "good")
+        Message.objects.filter(payload=0).update(not_before=LATER + timedelta(days=3650))
+        assert self.take(self.taker()) == [("good", 5), ("good", 7)]
+
+    def test_gaps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What another holds for an instant ends a run: what stands behind that would overtake it."""
+        sent("a", "a", "a", "a")
+        real = Taker._locked
+
+        def locked(taker: Taker, positions: list[int], most: int) -> list[Message]:
+            return [message for message in real(taker, positions, most) if message.payload != 2]
+
+        monkeypatch.setattr(Taker, "_locked", locked)
+        assert self.take(self.taker()) == [("a", 0), ("a", 1)]
+
+    def test_tried_by_another_since_the_look(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A head that is not due any more when it is locked is left, with all behind it."""
+        sent("a", "a", "b")
+        real = Taker._locked
+
+        def locked(taker: Taker, positions: list[int], most: int) -> list[Message]:
+            Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(hours=1))
+            return real(taker, positions, most)
+
+        monkeypatch.setattr(Taker, "_locked", locked)
+        assert self.take(self.taker()) == [("b", 2)]
+
+    def test_looks_from_the_first_that_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What was deleted long ago is not walked over again, and what was committed late is found by the next sweep."""
+        taker = self.taker()
+        sent("", "", "")
+        late = Message.objects.order_by("pk")[0]
+        Message.objects.filter(pk=late.pk).delete()
+        assert len(self.take(taker)) == 2
+        late.save(force_insert=True)  # given before the look, committed after it
+        assert len(self.take(taker)) == 2
+        monkeypatch.setattr(taking, "SWEEP", 0)
+        assert len(self.take(taker)) == 3
+
+    def test_what_waits_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first that is there is the first, also when nothing before the next page is due."""
+        monkeypatch.setattr(taking, "PAGE", 2)
+        taker = self.taker()
+        sent("", "", "", "")
+        Message.objects.filter(payload__in=[0, 1]).update(not_before=datetime.now(timezone.utc) + timedelta(hours=1))
+        assert self.take(taker) == [("", 2), ("", 3)]
+        Message.objects.update(not_before=None)
+        assert self.take(taker) == [("", 0), ("", 1)]
+
+    def test_forgetting_looks_at_no_other_row(self) -> None:
+        """Not even where the table is so small that MariaDB would rather read all of it, and wait for others' locks."""
+        sent(*[""] * 8)
+        *positions, _, _ = Message.objects.order_by("pk").values_list("pk", flat=True)
+        with CaptureQueriesContext(connection) as captured:
+            self.taker().forget(positions)
+        assert [number for _, number in waiting()] == [6, 7]
+        if connection.vendor == "mysql":
+            sent(*[""] * 8)
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN {captured[-1]['sql']}")
+                names = [column[0] for column in cursor.description]
+                _mine, messages = (dict(zip(names, row, strict=True)) for row in cursor.fetchall())
+            assert (messages["table"], messages["type"], messages["key"]) == ("m", "eq_ref", "PRIMARY")

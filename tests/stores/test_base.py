@@ -1,0 +1,61 @@
+"""What every store inherits: an operator's changes, written down also where nobody knows whether they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_idempotency.core.records import Outcome, Record, Settlement, Status, Ticket
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.base import Intervention
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing.tickets import make_ticket
+
+
+def crashed(store: MemoryStore, ticket: Ticket) -> None:
+    store.claim(ticket)
+
+
+def completed(store: MemoryStore, ticket: Ticket) -> None:
+    store.claim(ticket)
+    outcome = Outcome(status=201)
+    store.settle(
+        ticket, Settlement(status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=b"", outcome=outcome)
+    )
+
+
+@pytest.mark.parametrize("ended", [crashed, completed])
+@pytest.mark.parametrize("verb", ["release", "expire"])
+def test_an_answer_that_is_lost(
+    monkeypatch: pytest.MonkeyPatch, verb: str, ended: Callable[[MemoryStore, Ticket], None]
+) -> None:
+    """It was done, and nobody says so: there is an audit all the same."""
+    store, ticket, audited = MemoryStore(), make_ticket(lease=0), list[Record]()
+    ended(store, ticket)
+    before = store.look(ticket.id)
+    settle = store.settle
+
+    def silent(*arguments: Any) -> bool:
+        settle(*arguments)
+        raise StoreUnavailable
+
+    monkeypatch.setattr(store, "settle", silent)
+    with pytest.raises(StoreUnavailable):
+        getattr(store, verb)(ticket.id, audit=audited.append)
+    assert [(each.owner, each.status) for each in audited] == [(ticket.owner, before and before.status)]
+    assert getattr(store, verb)(ticket.id, audit=audited.append) is Intervention.ALREADY
+
+
+def test_nobody_answers_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was tried, and nothing is written down."""
+    store, audited = MemoryStore(), list[Record]()
+
+    def silent(*_: Any) -> None:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(store, "look", silent)
+    with pytest.raises(StoreUnavailable):
+        store.release(make_ticket().id, audit=audited.append)
+    assert audited == []

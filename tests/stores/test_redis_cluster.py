@@ -1,0 +1,142 @@
+"""The Redis store in a cluster: the contract on two nodes with half of the keys each, over redis-py's own clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from pytest_django import Settings
+from redis.cluster import RedisCluster
+
+from django_idempotency.core.records import Status, Ticket
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.redis import RedisStore
+from django_idempotency.testing import StoreContract
+from django_idempotency.testing.tickets import make_ticket
+
+from ..services import needs_redis
+from ..store_servers import RedisNode, running
+from .elsewhere import redis_store
+from .test_redis import settled_by, shift
+
+pytestmark = needs_redis
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisNode]]:
+    one, other = (RedisNode(tmp_path_factory.mktemp("node")) for _ in range(2))
+    with running(one), running(other):
+        one.join([other])
+        yield [one, other]
+
+
+@pytest.fixture
+def cluster(nodes: list[RedisNode], settings: Settings) -> list[RedisNode]:
+    settings.CACHES = {
+        "cluster": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": [node.url for node in nodes],
+            "OPTIONS": {"REDIS_CLIENT_CLASS": "redis.cluster.RedisCluster"},
+        }
+    }
+    return nodes
+
+
+@pytest.fixture
+def store(cluster: list[RedisNode]) -> RedisStore:
+    return RedisStore(cache="cluster", prefix=f"test-{uuid4()}", timeout=5)
+
+
+class TestRedisCluster(StoreContract):
+    def elapse(self, store: RedisStore, seconds: float) -> None:
+        client = store._client._sync
+        for name in client.scan_iter(f"*{store.prefix}:*", count=1000):
+            client.set(name, shift(client.get(name), seconds), keepttl=True)
+
+    def vanish(self, store: RedisStore, ticket: Ticket) -> None:
+        store._client._sync.delete(store._name(ticket.id))
+
+    def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
+        return partial(redis_store, settings.CACHES, {"cache": "cluster", "prefix": store.prefix, "timeout": 5})
+
+
+def test_keys_are_everywhere(store: RedisStore, cluster: list[RedisNode]) -> None:
+    """All nodes have a part of the records, whichever is named, and one call renews them all."""
+    tickets = [make_ticket(key=str(number)) for number in range(40)]
+    for ticket in tickets:
+        store.claim(ticket)
+    held = []
+    for node in cluster:
+        with RedisCluster.from_url(node.url) as client:
+            held.append(client.dbsize(target_nodes=client.get_node("127.0.0.1", node.port)))
+    assert min(held) > 0
+    assert store.renew(tickets) == {ticket.owner for ticket in tickets}
+    assert store.about()["redis_version"]
+
+
+def test_async(store: RedisStore) -> None:
+    """A thread asks."""
+
+    async def live(key: str) -> tuple[int, bool, Status]:
+        ticket = make_ticket(key=key)
+        record = await store.aclaim(ticket)
+        settled = await store.asettle(ticket, settled_by(ticket))
+        return record.attempt, settled, (await store.aclaim(make_ticket(key=key))).status
+
+    async def lives() -> list[tuple[int, bool, Status]]:
+        return await asyncio.gather(*(live(str(number)) for number in range(20)))
+
+    assert asyncio.run(lives()) == [(1, True, Status.COMPLETED)] * 20
+
+
+def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
+    """Another one names the nodes. Without any there is no store."""
+    cache = settings.CACHES["cluster"]
+    settings.CACHES = {"cluster": {**cache, "LOCATION": ["redis://127.0.0.1:1/0", *cache["LOCATION"]]}}
+    one = RedisStore(cache="cluster", prefix=store.prefix)
+    for verb in (one.claim, async_to_sync(one.aclaim)):
+        assert verb(make_ticket(key="away")).status is Status.RUNNING
+    settings.CACHES = {"cluster": {**cache, "LOCATION": "redis://127.0.0.1:1/0"}}
+    none = RedisStore(cache="cluster")
+    for verb in (none.claim, async_to_sync(none.aclaim)):
+        with pytest.raises(StoreUnavailable):
+            verb(make_ticket())
+
+
+def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: Settings) -> None:
+    """Their records are renewed, and `renewed` says so: the heartbeat would take them for lost, and others take them."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    one, other = RedisNode(tmp_path / "one"), RedisNode(tmp_path / "other")
+    tickets = [make_ticket(key=str(number)) for number in range(12)]
+    with running(one):
+        with running(other):
+            one.join([other])
+            options = {"REDIS_CLIENT_CLASS": "redis.cluster.RedisCluster"}
+            cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": [one.url, other.url], "OPTIONS": options}
+            settings.CACHES = {"cluster": cache}
+            store = RedisStore(cache="cluster")
+            for ticket in tickets:
+                store.claim(ticket)
+            client = store._client._sync
+            there = {t.owner for t in tickets if client.get_node_from_key(store._name(t.id)).port == one.port}
+        assert 0 < len(there) < len(tickets)
+        with pytest.raises(StoreUnavailable) as raised:
+            store.renew(tickets)
+        assert raised.value.renewed == there
+
+
+def test_replicas_cannot_be_waited_for(cluster: list[RedisNode]) -> None:
+    """It is said, at the first use."""
+    store = RedisStore(cache="cluster", min_replicas=1)
+    for verb in (store.claim, async_to_sync(store.aclaim)):
+        with pytest.raises(ImproperlyConfigured, match="min_replicas"):
+            verb(make_ticket())

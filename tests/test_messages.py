@@ -1,0 +1,92 @@
+"""What becomes of a message: the table, row by row, and the page that shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_idempotency import errors
+from django_idempotency.errors import IdempotencyError
+from django_idempotency.messages import LIMIT, Acknowledge, DeadLetter, Disposition, Redeliver, disposition
+from tests.docs.pages import checked, code
+
+
+class CardDeclined(Exception):
+    """A refusal that is remembered."""
+
+
+class NetworkDown(Exception):
+    """A failure that may pass."""
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (None, Acknowledge()),  # it returned: the first time, or as a duplicate
+        (errors.ResponseNotStored(), Acknowledge()),  # done; nobody waits for the result
+        (errors.InProgress(headers={"Retry-After": "7"}), Redeliver(after=7)),  # when the record says
+        (errors.InProgress(), Redeliver(after=1)),
+        (errors.OwnershipLost(), Redeliver(after=1)),
+        (errors.LeaseLost(), Redeliver(after=1)),  # the new owner's answer is the one that counts
+        (errors.StoreUnavailable(), Redeliver(after=1)),
+        (errors.OutcomeUnknown(), Redeliver(after=1)),
+        (errors.DeadlinePassed(), Redeliver(after=1)),  # to another host
+        (errors.RequestMismatch(), DeadLetter()),
+        (errors.KeyMissing(), DeadLetter()),
+        (errors.KeyMalformed(), DeadLetter()),
+        (errors.NotDigestible(), DeadLetter()),
+        (errors.NotSelectable(), DeadLetter()),
+        (errors.HeldForPerson(), DeadLetter()),
+        (NetworkDown(), Redeliver(after=1, failures=1)),
+        (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may put it right
+        (errors.SecretUnknown(), Redeliver(after=1, failures=1)),
+    ],
+    ids=repr,
+)
+def test_the_table(error: Exception | None, becomes: Disposition) -> None:
+    """Each way in which a call ends."""
+    assert disposition(error) == becomes
+
+
+def test_failures_wait_longer_and_longer() -> None:
+    """1, 2, 4 and 8 seconds; then it is a dead letter."""
+    failures, pauses = 0, []
+    while isinstance(found := disposition(NetworkDown(), failures=failures), Redeliver):
+        failures = found.failures
+        pauses.append(found.after)
+    assert pauses == [1, 2, 4, 8]
+    assert failures == LIMIT - 1
+    assert found == DeadLetter()
+
+
+def test_no_pause_is_longer_than_a_minute() -> None:
+    """However often it may fail."""
+    assert disposition(NetworkDown(), failures=50, limit=100) == Redeliver(after=60, failures=51)
+
+
+def test_a_limit_of_one() -> None:
+    """The first failure is the last."""
+    assert disposition(NetworkDown(), limit=1) == DeadLetter()
+
+
+@pytest.mark.parametrize("error", [errors.InProgress(), errors.StoreUnavailable()], ids=repr)
+def test_waiting_is_no_failure(error: Exception) -> None:
+    """A message whose turn has not come is never a dead letter for it."""
+    assert disposition(error, failures=LIMIT - 1) == Redeliver(after=1, failures=LIMIT - 1)
+
+
+@pytest.mark.parametrize("answers", [CardDeclined, (CardDeclined,)], ids=["class", "tuple"])
+def test_a_kept_exception_is_an_answer(answers: type[Exception] | tuple[type[Exception], ...]) -> None:
+    """Another delivery would hear the same."""
+    assert disposition(CardDeclined(), answers=answers) == Acknowledge()
+    assert isinstance(disposition(NetworkDown(), answers=answers), Redeliver)
+
+
+def test_the_page_has_every_error() -> None:
+    """Each of ours, with what becomes of its message; errors that share a row share a base."""
+    shown = {
+        code(error): code(becomes) for error, becomes, _ in checked("how-to/tasks-and-messages.md", "dispositions")
+    }
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, IdempotencyError):
+            row = next((base.__name__ for base in error.__mro__ if base.__name__ in shown), "")
+            assert type(disposition(error())).__name__ == shown[row], error.__name__

@@ -1,0 +1,54 @@
+"""A ticket has what its door found, what the policy says, and a token of its own."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from django.test import override_settings
+
+from django_idempotency import conf
+from django_idempotency.core.digest import record_id
+from django_idempotency.core.policy import Policy
+from django_idempotency.core.records import Guarantee, Ticket
+from django_idempotency.ticketing import issue, owner_token
+
+
+def ticket(policy: Policy | None = None, **given: Any) -> Ticket:
+    found = {"scope": "user:1", "key": "k", "digest": b"d", "method": "CALL", "path": "shop.pay"}
+    return issue(conf.resolve(policy or Policy()), **{**found, **given})
+
+
+def test_what_the_policy_says() -> None:
+    """Durations in seconds; in `atomic` the lease is the claim's."""
+    made = ticket(Policy(guarantee="lease", lease=timedelta(minutes=1), ttl=timedelta(hours=1)))
+    assert (made.id, made.guarantee, made.lease, made.ttl) == (record_id("user:1", "k"), Guarantee.LEASE, 60, 3600)
+    with override_settings(IDEMPOTENCY={"CLAIM_LEASE": 3}):
+        assert ticket(Policy(guarantee="atomic")).lease == 3
+
+
+def test_a_lease_may_be_given() -> None:
+    """By a host's limit."""
+    assert ticket(Policy(guarantee="lease"), lease=0.5).lease == 0.5
+
+
+def test_a_path_fits_its_column() -> None:
+    """The longest that there is room for."""
+    assert ticket(path="p" * 300).path == "p" * 255
+
+
+def test_a_token_is_nobody_elses() -> None:
+    """Also not in a process that was forked, whatever the parent has drawn."""
+    tokens = {owner_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert {token.version for token in tokens} == {4}
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        os.write(writing, owner_token().bytes)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 16) != owner_token().bytes
+    os.close(reading)
+    os.close(writing)

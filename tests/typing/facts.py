@@ -1,0 +1,29 @@
+"""Facts are frozen, and made by name. At run time nobody asks (see `core.records.fact`)."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from django_idempotency.core.records import Record, Ticket, changed
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, read
+
+
+def test_frozen(ticket: Ticket) -> None:
+    ticket.lease = 1.0  # type: ignore[misc]
+
+
+def test_by_name() -> None:
+    Busy(1)  # type: ignore[call-arg]
+    Busy(retry_after=1)
+
+
+def test_complete() -> None:
+    Busy()  # type: ignore[call-arg]
+
+
+def test_changed(ticket: Ticket) -> None:
+    assert_type(changed(ticket, lease=1.0), Ticket)
+
+
+def test_a_verdict_is_one_of_four(record: Record, ticket: Ticket) -> None:
+    assert_type(read(record, ticket), Execute | Replay | Busy | Mismatch)
