@@ -80,7 +80,7 @@ def memory(settings: Settings) -> BaseStore:
 def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Iterator[BaseStore]:
     """Each store in turn, as "default"."""
     prefix = f"test-{uuid4()}"
-    redis = {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", "prefix": prefix}}
+    redis = {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", "prefix": prefix, "timeout": 5}}
     settings.CACHES = {
         "default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
         "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS},

@@ -568,7 +568,7 @@ def redis(settings: Settings) -> Iterator[RedisStore]:
         "default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
         "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS},
     }
-    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}")
+    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)
     yield store
     with Redis.from_url(REDIS) as server:
         for name in server.scan_iter(f"*{store.prefix}:*"):

@@ -76,7 +76,7 @@ def cache(settings: Settings) -> None:
 @pytest.fixture
 def store(cache: None, server: Redis) -> Iterator[RedisStore]:
     """A store of its own, so that tests may run side by side."""
-    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}")
+    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)  # a busy machine is no outage
     yield store
     for name in names(store, server):
         server.delete(name)
@@ -178,7 +178,7 @@ def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
     """A restart, a failover or SCRIPT FLUSH costs one trip, and no error."""
     with running(RedisServer(tmp_path)) as server, Redis(port=server.port) as client:  # others count trips on ours
         settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
-        store, ticket = RedisStore(cache="redis"), make_ticket()
+        store, ticket = RedisStore(cache="redis", timeout=5), make_ticket()
         store.claim(ticket)
         client.script_flush()
         assert store.settle(ticket, settled_by(ticket)) is True
@@ -342,7 +342,7 @@ def test_a_takeover_without_replicas_is_one_again(
     store: RedisStore, *, crashed: bool, again: bool, asynchronous: bool
 ) -> None:
     """Its owner crashed before, and whoever comes next must be told. `again`: an earlier try's answer was lost."""
-    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1)
+    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=2)
     first, second = make_ticket(lease=0), make_ticket()
     store.claim(first)
     if not crashed:
@@ -367,7 +367,7 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
     store.settle(ticket, settled_by(ticket))
     record = store.look(ticket.id)
     assert record is not None
-    other = RedisStore(cache="redis", prefix=store.prefix + ":other")
+    other = RedisStore(cache="redis", prefix=store.prefix + ":other", timeout=5)
     other.put(record, seconds=5)
     (name,) = (name for name in names(store, server) if b":other" in name)
     assert 4_000 < server.pttl(name) <= 5_000
@@ -420,9 +420,9 @@ def test_another_cache_is_refused(settings: Settings) -> None:
         RedisStore(cache="default").claim(make_ticket())
 
 
-def test_the_caches_own_timeouts_stay(store: RedisStore) -> None:
+def test_the_caches_own_timeouts_stay() -> None:
     """Ours are on connections of our own: the project's cache keeps its pool."""
-    store.claim(make_ticket())
+    store = RedisStore(cache="redis")
     theirs = get_redis_connection("redis").connection_pool
     ours = store._client._sync.connection_pool
     assert ours is not theirs
@@ -444,7 +444,7 @@ def test_pools(store: RedisStore, settings: Settings, pool: str) -> None:
             },
         }
     }
-    pooled = RedisStore(cache="pooled", prefix=store.prefix)
+    pooled = RedisStore(cache="pooled", prefix=store.prefix, timeout=5)
     assert pooled.claim(make_ticket()).attempt == 1
     assert pooled._client._sync.connection_pool.max_connections == 3
     assert pooled._client.name("k") == "mine:1:k"

@@ -101,7 +101,7 @@ def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
     """Another one names the nodes. Without any there is no store."""
     cache = settings.CACHES["cluster"]
     settings.CACHES = {"cluster": {**cache, "LOCATION": ["redis://127.0.0.1:1/0", *cache["LOCATION"]]}}
-    one = RedisStore(cache="cluster", prefix=store.prefix)
+    one = RedisStore(cache="cluster", prefix=store.prefix, timeout=5)
     for verb in (one.claim, async_to_sync(one.aclaim)):
         assert verb(make_ticket(key="away")).status is Status.RUNNING
     settings.CACHES = {"cluster": {**cache, "LOCATION": "redis://127.0.0.1:1/0"}}
@@ -123,7 +123,7 @@ def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: 
             options = {"REDIS_CLIENT_CLASS": "redis.cluster.RedisCluster"}
             cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": [one.url, other.url], "OPTIONS": options}
             settings.CACHES = {"cluster": cache}
-            store = RedisStore(cache="cluster")
+            store = RedisStore(cache="cluster", timeout=5)
             for ticket in tickets:
                 store.claim(ticket)
             client = store._client._sync

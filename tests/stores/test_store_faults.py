@@ -203,7 +203,7 @@ def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> No
 def assert_answered_all_the_same() -> None:
     """What is read needs no replica: only what is written waits for one."""
     done = make_ticket(key="done")
-    alone, safe = RedisStore(cache="redis"), RedisStore(cache="redis", min_replicas=1)
+    alone, safe = RedisStore(cache="redis", timeout=5), RedisStore(cache="redis", min_replicas=1, timeout=5)
     alone.claim(done)
     settled = Settlement(
         status=Status.COMPLETED, fence=done.owner, attempt=1, digest=done.digest, outcome=Outcome(status=201)
@@ -216,7 +216,7 @@ def assert_answered_all_the_same() -> None:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_primary_that_became_a_replica(redis: RedisServer, *, asynchronous: bool) -> None:
     """Its connections are dropped: behind the same address there may be a new primary."""
-    store = RedisStore(cache="redis")
+    store = RedisStore(cache="redis", timeout=5)
 
     async def claim(key: str) -> None:
         ticket = make_ticket(key=key)
@@ -260,7 +260,7 @@ def test_silent_sentinels(settings: Settings) -> None:
 
 def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
     """A claim that no replica has is undone, also one whose answer was lost; a settle is remembered meanwhile."""
-    alone, first, second = RedisStore(cache="redis"), make_ticket(key="mine"), make_ticket(key="mine")
+    alone, first, second = RedisStore(cache="redis", timeout=5), make_ticket(key="mine"), make_ticket(key="mine")
     alone.claim(first)
     with pytest.raises(StoreUnavailable):
         safe.claim(first)
@@ -276,12 +276,12 @@ def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
 
 def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> None:
     """With `min_replicas` a claim that no replica has is refused, and leaves the key free."""
-    store = RedisStore(cache="redis", min_replicas=1)
+    store = RedisStore(cache="redis", min_replicas=1, timeout=2)  # a busy machine is no outage
     for verb in (store.claim, async_to_sync(store.aclaim)):
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             verb(make_ticket())
     assert_answered_all_the_same()
-    left = RedisStore(cache="redis").look(make_ticket().id)
+    left = RedisStore(cache="redis", timeout=5).look(make_ticket().id)
     assert left is not None
     assert left.status is Status.FREE
     written = assert_written_all_the_same(store)
@@ -293,9 +293,9 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
             assert time.monotonic() < deadline, "the replica does not connect"
             with suppress(StoreUnavailable):
                 record = store.claim(make_ticket())
-        patient = RedisStore(cache="redis", min_replicas=1, timeout=10)  # a busy machine is no replica that is away
+        patient = RedisStore(cache="redis", min_replicas=1, timeout=10)
         assert patient.settle(*written) is True
         settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}}
-        there = RedisStore(cache="redis").look(record.id)
+        there = RedisStore(cache="redis", timeout=5).look(record.id)
         assert there is not None
         assert (there.owner, there.status) == (record.owner, Status.RUNNING)
