@@ -94,11 +94,11 @@ def assert_busy(answer: httpx.Response) -> None:
 
 
 def assert_busy_at_once(customer: Customer, server: Server, path: str, key: str) -> None:
-    """Assert that duplicates hear so in under a second, should the machine stumble over one of them or two."""
+    """Assert that duplicates hear so at once, and not when the work ends, should the machine stumble over one of them or two."""
     answers = [customer.post(server, path, key) for _ in range(5)]
     for answer in answers:
         assert_busy(answer)
-    assert median(answer.elapsed.total_seconds() for answer in answers) < 1
+    assert median(answer.elapsed.total_seconds() for answer in answers) < 3
 
 
 def assert_first(answer: httpx.Response) -> None:

@@ -1,8 +1,7 @@
-"""100,000 messages: every look and every lock goes by an index, whatever the keys are, and is soon over."""
+"""100,000 messages: every look and every lock goes by an index, whatever the keys are."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -51,15 +50,12 @@ def statements(request: Any) -> int:
 
 
 def test_a_batch(statements: int) -> None:
-    """A few statements, by primary key, in a fraction of a second. What waits is passed over by the database alone."""
+    """A few statements, by primary key. What waits is passed over by the database alone."""
     relay = Recorder().relay(size=100)
     with CaptureQueriesContext(connection) as captured:
-        began = time.perf_counter()
         published = len(relay.batch().published)
-        took = time.perf_counter() - began
     asked = [query["sql"] for query in captured if query["sql"].split()[0] in ("SELECT", "DELETE", "UPDATE")]
     assert (published, len(asked)) == (100, statements)
-    assert took < 1
     with connection.cursor() as cursor:
         for sql in asked:
             cursor.execute(f"EXPLAIN {sql}")

@@ -58,7 +58,7 @@ def test_others_do_not_wait_for_the_caller(make: type) -> None:
         assert Call(make()).run() == Execute(attempt=1)
         started = monotonic()
         assert elsewhere(lambda: Call(make()).run()) == Busy(retry_after=1)
-        assert monotonic() - started < 1.5
+        assert monotonic() - started < 4
     assert elsewhere(lambda: Call(make()).run()) == Replay(outcome=OUTCOME, attempt=1)
 
 

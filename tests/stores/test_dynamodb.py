@@ -514,7 +514,7 @@ def test_no_pause_is_long(status: int) -> None:
             begun = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 store.look(uuid4())
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 5
         store.client.boto.close()
 
 
@@ -623,7 +623,7 @@ def test_a_frozen_server() -> None:
             begun = time.monotonic()
             with pytest.raises(StoreUnavailable):
                 store.claim(make_ticket())
-            assert 0.9 < time.monotonic() - begun < 2
+            assert 0.9 < time.monotonic() - begun < 5
         assert requests == ["PutItem", "PutItem"]
         store.client.boto.close()
 

@@ -60,7 +60,7 @@ def test_a_living_owner_is_never_overtaken(attempt: str, ttl: int) -> None:
     call.work()
     started = monotonic()
     assert elsewhere(lambda: Call(atomic_ticket(ttl=ttl)).run()) == Busy(retry_after=1)
-    assert monotonic() - started < 1
+    assert monotonic() - started < 4
     call.settle()
     assert (effects(), call.listener.events[-1]) == (1, "completed")
 
