@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from io import StringIO
@@ -47,7 +46,7 @@ def relay(*arguments: str, publisher: str | None = f"{HERE}.Publisher", **option
 
 
 def terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
 
 
 # ---------------------------------------------------------------------------------------------------------------- once
@@ -165,7 +164,7 @@ def test_once_and_the_broker_leaves() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_current_message_end(number: signal.Signals) -> None:
     sent("", "", "")
-    Broker.plan = {1: lambda: os.kill(os.getpid(), number)}
+    Broker.plan = {1: lambda: signal.raise_signal(number)}
     assert relay() == "2 messages published.\n"
     assert waiting() == [("", 2)]
     assert Broker.journal[-1] == "closed"
@@ -176,8 +175,8 @@ def test_a_second_signal_does_not_wait() -> None:
     sent("", "", "")
 
     def interrupt_twice() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)  # to this thread: two that are still under way to another are one
 
     Broker.plan = {1: interrupt_twice}
     with pytest.raises(CommandError, match=r"Interrupted in the middle of a message\. 1 message published") as caught:
