@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
-from .core.policy import DOCUMENT, FIELD_NAMES, Policy
+from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
 from .core.records import MISSING, Guarantee
 
 NAME = "IDEMPOTENCY"
@@ -96,24 +96,28 @@ def concerns_keyless(policy: Policy) -> bool:
     return bool(required) or key is not None
 
 
-def resolve(policy: Policy) -> Policy:
+def resolve(policy: Policy) -> Resolved:
     """Fill what a policy leaves out from the settings. Raises `ValueError` when the two together make no sense.
 
     The settings are read each time; what came of equal ones is kept, beside them, on the policy.
     """
     found = declared()
-    known: tuple[Mapping[str, Any], Policy] | None = policy.__dict__.get(_RESOLVED)
+    known: tuple[Mapping[str, Any], Resolved] | None = policy.__dict__.get(_RESOLVED)
     if known is not None and known[0] == found:
         return known[1]
     base = {name: imported(name.upper()) for name in FIELD_NAMES}
-    resolved = Policy(**{**base, **policy.given()})
+    terms = Policy(**{**base, **policy.given()})
+    guarantee = Guarantee(terms.guarantee)
+    resolved = Resolved(
+        **{
+            **terms.given(),
+            "guarantee": guarantee,
+            **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
+            "claim_lease": seconds(get("CLAIM_LEASE") if guarantee is Guarantee.ATOMIC else terms.lease),
+        }
+    )
     policy.__dict__[_RESOLVED] = (dict(found), resolved)
     return resolved
-
-
-def lease_of(policy: Policy) -> Any:
-    """Return the lease of a resolved policy's claim: in `atomic` it only covers the way from claim to lock."""
-    return get("CLAIM_LEASE") if policy.guarantee == Guarantee.ATOMIC else policy.lease
 
 
 def derive_secrets() -> list[bytes]:
@@ -124,7 +128,11 @@ def derive_secrets() -> list[bytes]:
 
 def derive_secret() -> bytes:
     """Return the secret of new operations."""
-    return _bytes(declared().get("DERIVE_SECRET") or django_settings.SECRET_KEY)
+    return _bytes(
+        declared().get("DERIVE_SECRET")
+        or _unwrapped(django_settings, "__dict__").get("SECRET_KEY")
+        or django_settings.SECRET_KEY
+    )
 
 
 def _bytes(secret: str | bytes) -> bytes:

@@ -27,6 +27,8 @@ SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 ROUNDS = 2
 #: Seconds: a lease is never none, or the host's deadline would be read as a crash.
 LEAST_LEASE = 0.001
+#: Before a guard, and where there is none.
+NOTHING_HELD = Hold()
 
 
 class Observer(Protocol):
@@ -66,7 +68,7 @@ class Operation:
         self._renews = renews
         #: Seconds until the host stops, and with it the lease.
         self._left = left
-        self._hold = Hold()
+        self._hold = NOTHING_HELD
         #: Why the record is no longer ours although the work still runs; `lease` only.
         self.lost: Exception | None = None
         #: The guard, while it is open.
@@ -157,7 +159,7 @@ class Operation:
                 self.record = await self.store.aclaim(self.ticket)
                 verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
                 if isinstance(verdict, Execute):
-                    self._begin(verdict)  # now, since who is cancelled hears of no verdict
+                    self.run, self._opened_at = verdict, time.monotonic()  # now, since who is cancelled hears of no verdict
                 return verdict
         return Busy(retry_after=1)
 
@@ -183,15 +185,11 @@ class Operation:
     def _opened(self, verdict: Verdict) -> str:
         """Take note of a verdict, and say which event it is. A claim that no other thread sees is not renewed by one."""
         if isinstance(verdict, Execute):
-            self._begin(verdict)
+            self.run, self._opened_at = verdict, time.monotonic()
             if self._renews and not self._hold.joins and self.record is not None and not self.record.joined:
                 heartbeat.watch(self)
             return "taken_over" if verdict.takeover else "claimed"
         return _EVENT_OF_VERDICT[type(verdict)]
-
-    def _begin(self, run: Execute) -> None:
-        self.run = run
-        self._opened_at = time.monotonic()
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -219,7 +217,8 @@ class Operation:
 
     def close(self) -> None:
         """Roll back and end a guard that was left open, as by an interrupt between two lines. After settle() there is none."""
-        self._end_guard(giving_up=True)
+        if self._guard is not None:
+            self._end_guard(giving_up=True)
 
     def doomed(self) -> bool:
         """Will what the work has written be rolled back, whatever it answers?"""
@@ -310,7 +309,10 @@ class Operation:
         began = time.monotonic()
         while True:
             try:
-                settled = self._settle_guarded(settlement)
+                if self.ticket.guarantee is Guarantee.ATOMIC:
+                    settled = self._settle_guarded(settlement)
+                else:
+                    settled = self.store.settle(self.ticket, settlement)
             except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
                 if _too_late(began):
                     self._told(None, None if isinstance(error, LostRace) else error)
@@ -321,8 +323,6 @@ class Operation:
                 return
 
     def _settle_guarded(self, settlement: Settlement) -> bool:
-        if self.ticket.guarantee is not Guarantee.ATOMIC:
-            return self.store.settle(self.ticket, settlement)
         with self.store.guard(self.ticket) as hold:
             return self._still_ours(hold) and self.store.settle(self.ticket, settlement)
 

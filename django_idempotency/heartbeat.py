@@ -44,11 +44,6 @@ class _Lease(NamedTuple):
     ends: float
     due: float
 
-    @classmethod
-    def begun(cls, operation: Operation, now: float) -> _Lease:
-        lease = operation.ticket.lease
-        return cls(ref(operation), now + lease, now + lease / PART)
-
 
 class Heartbeat:
     """Renews what it is told to watch, until it is told to forget it. Thread safe.
@@ -73,13 +68,14 @@ class Heartbeat:
 
     def watch(self, operation: Operation) -> None:
         """Renew an operation's lease from now on."""
-        lease = _Lease.begun(operation, self._clock())
+        now, lease = self._clock(), operation.ticket.lease
+        due = now + lease / PART
         with self._lock:
-            self._watched[id(operation)] = lease
-            if self._thread is None or not self._thread.is_alive():
+            self._watched[id(operation)] = _Lease(ref(operation), now + lease, due)
+            if self._thread is None:
                 self._start()
-            elif lease.due < self._wakes:  # waking it for every call costs each more than its claim (measured: 60 µs)
-                self._wakes = lease.due
+            elif due < self._wakes:  # waking it for every call costs each more than its claim (measured: 60 µs)
+                self._wakes = due
                 self._changed.notify()
 
     def forget(self, operation: Operation) -> None:
@@ -134,7 +130,8 @@ class Heartbeat:
         with self._lock:
             for operation in operations:
                 if id(operation) in self._watched:
-                    self._watched[id(operation)] = _Lease.begun(operation, now)
+                    lease = operation.ticket.lease
+                    self._watched[id(operation)] = _Lease(ref(operation), now + lease, now + lease / PART)
 
     def _missed(self, operations: list[Operation], now: float, error: Exception) -> None:
         """Nobody answered. Try again soon, until a lease has surely ended."""
@@ -172,8 +169,13 @@ class Heartbeat:
         self._thread = thread
 
     def _run(self) -> None:
-        while self._sleep():
-            self.beat(self._clock())
+        try:
+            while self._sleep():
+                self.beat(self._clock())
+        finally:
+            with self._lock:
+                if self._thread is threading.current_thread():  # it is cut short: the next operation starts another
+                    self._thread = None
 
     def _sleep(self) -> bool:
         """Sleep until a lease may be due. `False`: there was nothing to do for so long that the thread ends.

@@ -6,15 +6,14 @@ import os
 from datetime import datetime, timezone
 from uuid import UUID
 
-from . import conf
 from .core.digest import record_id, uuid_of
-from .core.policy import Policy, seconds
-from .core.records import Guarantee, Ticket
+from .core.policy import Resolved
+from .core.records import Ticket
 from .derivation import current_secret_id
 
 
 def issue(
-    policy: Policy, *, scope: str, key: str, digest: bytes, method: str, path: str, lease: float | None = None
+    policy: Resolved, *, scope: str, key: str, digest: bytes, method: str, path: str, lease: float | None = None
 ) -> Ticket:
     """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""
     return Ticket(
@@ -24,9 +23,9 @@ def issue(
         digest=digest,
         owner=owner_token(),
         now=datetime.now(timezone.utc),
-        lease=seconds(conf.lease_of(policy)) if lease is None else lease,
-        ttl=seconds(policy.ttl),
-        guarantee=Guarantee(policy.guarantee),
+        lease=policy.claim_lease if lease is None else lease,
+        ttl=policy.ttl,
+        guarantee=policy.guarantee,
         secret_id=current_secret_id(),
         method=method,
         path=path[:255],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import Policy, seconds
+from ..core.policy import Policy
 from ..core.records import Guarantee
 from .catalogue import closest, finding
 from .stores import built
@@ -24,11 +24,11 @@ def misfits(name: str, policy: Policy, *, coroutine: str | None) -> Iterator[Che
     except ValueError as error:
         yield finding("E035", view=name, error=error)
         return
-    lease = conf.lease_of(terms)
-    if seconds(lease) >= seconds(terms.ttl):
-        yield finding("E035", view=name, error=f'make "CLAIM_LEASE" ({lease!r}) shorter than ttl ({terms.ttl!r}).')
-    if terms.guarantee != Guarantee.ATOMIC:
+    if terms.guarantee is not Guarantee.ATOMIC:
         return
+    if terms.claim_lease >= terms.ttl:
+        lease = conf.get("CLAIM_LEASE")
+        yield finding("E035", view=name, error=f'make "CLAIM_LEASE" ({lease!r}) shorter than ttl ({terms.ttl:g}).')
     if coroutine is not None:
         yield finding(coroutine, view=name)
     if (store := built(alias)) and not store.supports_atomic:

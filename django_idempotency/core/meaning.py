@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from .pen import Pen
@@ -42,6 +42,8 @@ __all__ = ["TooDeep", "Undigestible", "digest", "hasher", "is_missing", "meaning
 
 def meaning(value: object) -> bytes:
     """Return the canonical bytes of a value. Raises `Undigestible`. Copies and changes nothing of it."""
+    if type(value) is str:  # what a key mostly is
+        return f"s{len(value)}:{value}".encode("utf-8", "surrogatepass")
     pen = Pen()
     pen.write(value)
     return "".join(pen.parts).encode("utf-8", "surrogatepass")
@@ -53,26 +55,23 @@ def digest(value: object, algorithm: str = "sha256") -> str:
     return digits
 
 
+@lru_cache(maxsize=32)
 def hasher(algorithm: str) -> Callable[[bytes], Any]:
     """Return the constructor of a hash by its name in hashlib.
 
     Raises `ValueError` where there is none, or none with a digest of fixed size.
     """
-    known = _HASHERS.get(algorithm)
-    if known is None:
-        try:
-            known = partial(hashlib.new, algorithm, usedforsecurity=False)
-            size = known(b"").digest_size
-        except (TypeError, ValueError):
-            size = 0
-        if known is None or size < 16:
-            usable = ", ".join(sorted(hashlib.algorithms_guaranteed - {"shake_128", "shake_256"}))
-            raise ValueError(f"{algorithm!r} names no hash with a digest of 16 bytes or more. Type one of {usable}.")
-        _HASHERS[algorithm] = known
-    return known
-
-
-_HASHERS: dict[str, Callable[[bytes], Any]] = {"sha256": hashlib.sha256}
+    if algorithm == "sha256":
+        return hashlib.sha256
+    made = partial(hashlib.new, algorithm, usedforsecurity=False)
+    try:
+        size = made(b"").digest_size
+    except (TypeError, ValueError):
+        size = 0
+    if size < 16:
+        usable = ", ".join(sorted(hashlib.algorithms_guaranteed - {"shake_128", "shake_256"}))
+        raise ValueError(f"{algorithm!r} names no hash with a digest of 16 bytes or more. Type one of {usable}.")
+    return made
 
 
 def is_missing(value: object, *, parts: bool = True) -> bool:
@@ -81,13 +80,13 @@ def is_missing(value: object, *, parts: bool = True) -> bool:
     Missing are `None`, `""`, `b""` and an empty container; `0`, `0.0` and `False` are keys. Deeper nothing is asked,
     and of the members nothing where the value was not put together from parts.
     """
+    if not isinstance(value, _SIZED):
+        return value is None
+    if len(value) == 0:
+        return True
     if parts and isinstance(value, (list, tuple, dict)):
-        return not value or any(map(_absent, value.values() if isinstance(value, dict) else value))
-    return _absent(value)
-
-
-def _absent(value: object) -> bool:
-    return value is None or (isinstance(value, _SIZED) and len(value) == 0)
+        return any(is_missing(part, parts=False) for part in (value.values() if isinstance(value, dict) else value))
+    return False
 
 
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)

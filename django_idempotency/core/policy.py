@@ -103,6 +103,18 @@ class Policy:
 FIELD_NAMES = tuple(field.name for field in fields(Policy))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Resolved(Policy):
+    """A policy without gaps, its durations in seconds."""
+
+    ttl: float
+    lease: float
+    wait: float
+    guarantee: Guarantee
+    #: How long a claim alone is its owner's: in `atomic` it only covers the way from claim to lock.
+    claim_lease: float
+
+
 def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 

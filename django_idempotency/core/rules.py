@@ -199,6 +199,7 @@ class Ending(Enum):
     DROPPED = "dropped"  # a refusal that the client may correct and send again under the same key
     FAILED = "failed"  # 5xx, or an exception that leaves the work
     CUT = "cut"  # cancellation, SystemExit: the work may still be running somewhere
+    __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 
 #: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can be corrected, 401
@@ -222,6 +223,7 @@ class Leave(Enum):
     FREE = "free"  # released; another body may come
     BOUND = "bound"  # released; the same body must come again
     HELD = "held"  # not touched: the lease ends by itself
+    __hash__ = object.__hash__
 
 
 @fact

@@ -8,7 +8,6 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
 from ..core.kinds import METHOD, Kind, kind_of
-from ..core.policy import seconds
 from ..core.records import Guarantee, Outcome, shortened
 from ..core.results import Unreadable, Unstorable, dump_error, load_error
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
@@ -65,7 +64,7 @@ class Call:
         self.terms = terms
         self.policy = policy = terms.resolved()
         self.payload = payload
-        store, leases = store_of(policy), policy.guarantee == Guarantee.LEASE
+        store, leases = store_of(policy), policy.guarantee is Guarantee.LEASE
         if leases:
             refuse_open_transactions()
         left = remaining()
@@ -81,11 +80,14 @@ class Call:
             path=terms.name,
             lease=until_then,
         )
+        #: Does the host have a deadline?
+        self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
         self.operation = Operation(
             store, ticket, self.observer, hold_failures=hold_failures, renews=until_then is None, left=remaining
         )
-        self._outer = living(current_operation())
+        outer = current_operation()
+        self._outer = None if outer is None else living(outer)
         self.current = CurrentOperation(self.operation, self._outer)
 
     @property
@@ -93,17 +95,17 @@ class Call:
         """Seconds to wait for a busy record: none for one that waits for us."""
         if self.policy.on_busy != "wait" or (self._outer is not None and self._outer.holds(self.operation)):
             return 0.0
-        wait, left = seconds(self.policy.wait), remaining()
+        wait, left = self.policy.wait, remaining()
         return wait if left is None else min(wait, left)
 
     def is_late(self) -> bool:
         """Has the host's deadline passed? It may have while the call waited."""
-        return remaining() == 0
+        return self.hurries and remaining() == 0
 
     def takeover(self) -> Takeover | None:
         """Return what `on_takeover` is to be asked about, if it is."""
         run = self.operation.run
-        if self.terms.on_takeover is None or run is None or not run.takeover:
+        if run is None or not run.takeover:
             return None
         self.current = takeover = Takeover(self.operation, self.payload, self._outer)
         return takeover
@@ -151,12 +153,13 @@ class Call:
                 f"{self.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
                 "Guard the function that makes it, or return a list."
             )
-        given_up = self.operation.doomed()
+        joins = self.policy.guarantee is Guarantee.ATOMIC
+        given_up = joins and self.operation.doomed()
         try:
             outcome = self._outcome(Kind.RESULT, self.terms.results.dump(result))
         except Exception as error:  # noqa: BLE001 - a serializer's, too: the work is done
             outcome = self._unstored(Kind.RESULT, error)
-        if self.operation.doomed() and not given_up:  # not by the work: a statement of the serializer failed
+        if joins and not given_up and self.operation.doomed():  # not by the work: a statement of the serializer failed
             return End(ending=Ending.FAILED, raised=StoreUnavailable())
         return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 

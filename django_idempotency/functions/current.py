@@ -21,13 +21,14 @@ class CurrentOperation(Handle):
     _outer: CurrentOperation | None = None
 
     def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
-        super().__init__(operation)
+        self._operation = operation
         self._outer = outer
 
     def _end(self) -> None:
         """Let go of the calls around it that are over, too: a chain of tasks must not hold them all."""
         self._over = True
-        self._outer = living(self._outer)
+        if self._outer is not None:
+            self._outer = living(self._outer)
 
     @property
     def lost(self) -> bool:

@@ -75,7 +75,9 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer
     if call.is_late():
         call.operation.abandon()
         raise DeadlinePassed
-    end = _decide(call) or _work(call, args, kwargs)
+    end = None if call.terms.on_takeover is None else _decide(call)
+    if end is None:
+        end = _work(call, args, kwargs)
     call.settle(end)
     return Answer(end.result())
 
@@ -127,7 +129,9 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *
     if call.is_late():
         await to_the_end(call.operation.aabandon())
         raise DeadlinePassed
-    end = await _adecide(call) or await _awork(call, args, kwargs)
+    end = None if call.terms.on_takeover is None else await _adecide(call)
+    if end is None:
+        end = await _awork(call, args, kwargs)
     await call.asettle(end)
     return Answer(end.result())
 

@@ -13,7 +13,7 @@ from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
-from ..core.policy import Policy
+from ..core.policy import Policy, Resolved
 from ..core.records import MISSING, Guarantee, Record
 from ..core.results import FunctionResults
 from ..errors import ConfigurationError
@@ -77,11 +77,13 @@ class Terms:
         """Does code of the project make what a replay returns?"""
         return self.results.serialized or self.on_replay is not None
 
-    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a call is about, as it was made: on an instance or a class, if it is a method."""
-        return self.arguments.payload(args[self.arguments.leading :], kwargs)
+    @cached_property
+    def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
+        """`payload(args, kwargs)` is what a call is about, as it was made: on an instance or a class, if it is a method."""
+        leading, payload = self.arguments.leading, self.arguments.payload
+        return (lambda args, kwargs: payload(args[leading:], kwargs)) if leading else payload
 
-    def resolved(self) -> Policy:
+    def resolved(self) -> Resolved:
         """Return the policy with all its fields. Raises `ConfigurationError` when they and the settings contradict."""
         try:
             return conf.resolve(self.policy)

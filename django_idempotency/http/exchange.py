@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from django.utils.encoding import escape_uri_path
 
 from .. import conf, switch
-from ..core.policy import SAFE_METHODS, Policy, seconds
+from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import Guarantee, Outcome
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
 from ..engine import Operation
@@ -83,7 +83,7 @@ def may_have_key(request: HttpRequest, policy: Policy) -> bool:
     return carries_key(request) or conf.field(policy, "key") is not None
 
 
-def terms_of(policy: Policy) -> Policy:
+def terms_of(policy: Policy) -> Resolved:
     """Return a policy with all its fields. Raises `ConfigurationError` when they and the settings contradict."""
     try:
         return conf.resolve(policy)
@@ -111,7 +111,7 @@ class Exchange:
     def __init__(
         self,
         request: HttpRequest,
-        policy: Policy,
+        policy: Resolved,
         *,
         key: str,
         scope: str,
@@ -126,7 +126,6 @@ class Exchange:
         self.degraded = False
         #: Set by a door that sees an exception only after it has become a response.
         self.raised: Exception | None = None
-        guarantee = Guarantee(policy.guarantee)
         store = store_of(policy)
         ticket = issue(
             policy,
@@ -140,7 +139,7 @@ class Exchange:
             store,
             ticket,
             self._observer,
-            hold_failures=guarantee is Guarantee.LEASE and policy.on_failure == "hold",
+            hold_failures=policy.guarantee is Guarantee.LEASE and policy.on_failure == "hold",
         )
         self.handle = RequestIdempotency(self.operation)
 
@@ -148,7 +147,7 @@ class Exchange:
     def of(
         cls,
         request: HttpRequest,
-        policy: Policy,
+        policy: Resolved,
         *,
         key: Key,
         user: Any,
@@ -230,7 +229,7 @@ class Exchange:
 
     @property
     def _patience(self) -> float:
-        return seconds(self.policy.wait) if self.policy.on_busy == "wait" else 0.0
+        return self.policy.wait if self.policy.on_busy == "wait" else 0.0
 
     def _answer(self, verdict: Verdict) -> HttpResponseBase | None:
         match verdict:

@@ -22,7 +22,7 @@ class Selector:
     `functions` (an instance of a subclass of jmespath's `Functions`) are known beside ours.
     """
 
-    __slots__ = ("_find", "expression", "in_parts", "roots")
+    __slots__ = ("_find", "expression", "in_parts", "is_missing", "roots")
 
     def __init__(self, expression: str | Callable[[Any], Any], *, functions: Any = None) -> None:
         #: As it was declared.
@@ -36,7 +36,7 @@ class Selector:
             tree, interpreter = _compiled(expression, functions)
             self.in_parts = _in_parts(tree)
             self.roots = frozenset(_roots(tree))
-            self._find = partial(interpreter.visit, tree)
+            self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
             if any(inflates(call["value"]) for call in _calls(tree)):
                 self._find = inflating_once(self._find)
         elif callable(expression):
@@ -45,6 +45,8 @@ class Selector:
             raise ValueError(  # noqa: TRY004 - as for any other field that makes no sense
                 f"{expression!r} selects nothing: type a JMESPath expression, or a function of the payload."
             )
+        #: Is what was selected missing, or one of the parts that it was put together from?
+        self.is_missing: Callable[[Any], bool] = partial(is_missing, parts=self.in_parts)
 
     def __repr__(self) -> str:
         return f"Selector({self.expression!r})"
@@ -57,10 +59,6 @@ class Selector:
             return self._find(payload)
         except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise NotSelectable(f"{self.expression!r} cannot be applied: {_reason(error)}") from error
-
-    def is_missing(self, value: Any) -> bool:
-        """Is what was selected missing, or one of the parts that it was put together from?"""
-        return is_missing(value, parts=self.in_parts)
 
 
 @lru_cache(maxsize=512)

@@ -31,7 +31,7 @@ class Unfenced(MemoryStore):
     """A late owner settles what another owns."""
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        known = self._records.get(ticket.id)
+        known = self._records.get(ticket.id.int)
         return known is not None and super().settle(ticket, replace(settlement, fence=known.owner))
 
 
@@ -39,9 +39,9 @@ class Greedy(MemoryStore):
     """Takes a lease that has a moment to go."""
 
     def claim(self, ticket: Ticket) -> Record:
-        known = self._records.get(ticket.id)
+        known = self._records.get(ticket.id.int)
         if known is not None and known.status is Status.RUNNING:
-            self._records[ticket.id] = replace(known, lease_until=known.lease_until - timedelta(milliseconds=1))
+            self._records[ticket.id.int] = replace(known, lease_until=known.lease_until - timedelta(milliseconds=1))
         return super().claim(ticket)
 
 
@@ -74,10 +74,10 @@ class Racing(MemoryStore):
     """Looks first and writes later, without a lock."""
 
     def claim(self, ticket: Ticket) -> Record:
-        known = self._records.pop(ticket.id, None)
+        known = self._records.pop(ticket.id.int, None)
         record = super().claim(ticket)
         if known is not None:
-            self._records[ticket.id] = known
+            self._records[ticket.id.int] = known
         return record
 
 

@@ -33,4 +33,4 @@ class TestMemoryStore(StoreContract):
         store._clock.now += timedelta(seconds=seconds)
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
-        store._records.pop(ticket.id, None)
+        store._records.pop(ticket.id.int, None)

@@ -90,7 +90,7 @@ class Pair:
 
     def vanish(self, ticket: Ticket) -> None:
         self.contract.vanish(self.store, ticket)
-        self.model._records.pop(ticket.id, None)  # noqa: SLF001 - behind its back
+        self.model._records.pop(ticket.id.int, None)  # noqa: SLF001 - behind its back
 
     def bury(self) -> None:
         """Delete what was written when it had expired already: a server that deletes by itself may do so at any moment."""
