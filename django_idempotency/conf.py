@@ -120,23 +120,19 @@ def resolve(policy: Policy) -> Resolved:
     return resolved
 
 
-def derive_secrets() -> list[bytes]:
+def derive_secrets() -> list[str | bytes]:
     """Return the secret of new operations, then those of earlier ones."""
     earlier = [*get("DERIVE_SECRET_FALLBACKS"), django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
-    return [derive_secret(), *map(_bytes, earlier)]
+    return [derive_secret(), *earlier]
 
 
-def derive_secret() -> bytes:
-    """Return the secret of new operations."""
-    return _bytes(
+def derive_secret() -> Any:
+    """Return the secret of new operations, text or bytes."""
+    return (
         declared().get("DERIVE_SECRET")
-        or _unwrapped(django_settings, "__dict__").get("SECRET_KEY")
+        or _unwrapped(django_settings, "__dict__").get("SECRET_KEY")  # what LazySettings remembers
         or django_settings.SECRET_KEY
     )
-
-
-def _bytes(secret: str | bytes) -> bytes:
-    return secret.encode() if isinstance(secret, str) else bytes(secret)
 
 
 def imported(name: str) -> Any:

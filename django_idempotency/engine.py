@@ -159,7 +159,10 @@ class Operation:
                 self.record = await self.store.aclaim(self.ticket)
                 verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
                 if isinstance(verdict, Execute):
-                    self.run, self._opened_at = verdict, time.monotonic()  # now, since who is cancelled hears of no verdict
+                    self.run, self._opened_at = (
+                        verdict,
+                        time.monotonic(),
+                    )  # now, since who is cancelled hears of no verdict
                 return verdict
         return Busy(retry_after=1)
 
@@ -217,8 +220,7 @@ class Operation:
 
     def close(self) -> None:
         """Roll back and end a guard that was left open, as by an interrupt between two lines. After settle() there is none."""
-        if self._guard is not None:
-            self._end_guard(giving_up=True)
+        self._end_guard(giving_up=True)
 
     def doomed(self) -> bool:
         """Will what the work has written be rolled back, whatever it answers?"""
@@ -319,7 +321,8 @@ class Operation:
                     return
                 time.sleep(SETTLE_PAUSE)
             else:
-                self._told(leave if settled else None)
+                if settled or self.lost is None:  # otherwise the heartbeat has told
+                    self._tell(_EVENT_OF[leave if settled else None], self)
                 return
 
     def _settle_guarded(self, settlement: Settlement) -> bool:

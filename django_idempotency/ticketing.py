@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timezone
-from uuid import UUID
 
 from .core.digest import record_id, uuid_of
 from .core.policy import Resolved
@@ -21,7 +20,7 @@ def issue(
         scope=scope,
         key=key,
         digest=digest,
-        owner=owner_token(),
+        owner=uuid_of(os.urandom(16), version=4),  # the system's, always: neither a fork nor a snapshot repeats it
         now=datetime.now(timezone.utc),
         lease=policy.claim_lease if lease is None else lease,
         ttl=policy.ttl,
@@ -30,8 +29,3 @@ def issue(
         method=method,
         path=path[:255],
     )
-
-
-def owner_token() -> UUID:
-    """Return a token that no other call has. From the system, always: neither a fork nor a snapshot repeats it."""
-    return uuid_of(os.urandom(16), version=4)

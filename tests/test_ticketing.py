@@ -12,7 +12,7 @@ from django_idempotency import conf
 from django_idempotency.core.digest import record_id
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Guarantee, Ticket
-from django_idempotency.ticketing import issue, owner_token
+from django_idempotency.ticketing import issue
 
 
 def ticket(policy: Policy | None = None, **given: Any) -> Ticket:
@@ -40,15 +40,15 @@ def test_a_path_fits_its_column() -> None:
 
 def test_a_token_is_nobody_elses() -> None:
     """Also not in a process that was forked, whatever the parent has drawn."""
-    tokens = {owner_token() for _ in range(100)}
+    tokens = {ticket().owner for _ in range(100)}
     assert len(tokens) == 100
     assert {token.version for token in tokens} == {4}
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover
-        os.write(writing, owner_token().bytes)
+        os.write(writing, ticket().owner.bytes)
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(reading, 16) != owner_token().bytes
+    assert os.read(reading, 16) != ticket().owner.bytes
     os.close(reading)
     os.close(writing)

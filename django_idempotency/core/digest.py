@@ -54,16 +54,21 @@ def request_digest(*parts: bytes) -> bytes:
     return hashlib.sha256(framed((b"v1", *parts))).digest()
 
 
-def derived_key(secret: bytes, scope: str, key: str, label: str) -> str:
+def octets(secret: str | bytes) -> bytes:
+    """Return a secret as bytes; a setting may be either."""
+    return secret.encode() if isinstance(secret, str) else secret
+
+
+def derived_key(secret: str | bytes, scope: str, key: str, label: str) -> str:
     """Derive the stable downstream key of a label: 64 hex digits, no guess at `key` possible without the secret."""
     message = framed((b"derive", scope.encode(), key.encode(), label.encode()))
-    return hmac.new(secret, message, hashlib.sha256).hexdigest()
+    return hmac.new(octets(secret), message, hashlib.sha256).hexdigest()
 
 
 @lru_cache(maxsize=8)
-def secret_id(secret: bytes) -> str:
+def secret_id(secret: str | bytes) -> str:
     """Name a secret without telling it: 8 hex digits, kept in the row of attempt 1."""
-    return hmac.new(secret, b"django-idempotency secret id", hashlib.sha256).hexdigest()[:8]
+    return hmac.new(octets(secret), b"django-idempotency secret id", hashlib.sha256).hexdigest()[:8]
 
 
 def canonical_json(body: bytes) -> bytes | None:

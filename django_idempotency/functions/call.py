@@ -46,13 +46,8 @@ class End(NamedTuple):
     outcome: Outcome | None = None
     ttl: float | None = None
     returned: Any = None
+    #: What stands in the place of a result.
     raised: Exception | None = None
-
-    def result(self) -> Any:
-        """Return the result, or raise what stands in its place."""
-        if self.raised is not None:
-            raise self.raised
-        return self.returned
 
 
 class Call:
@@ -80,7 +75,7 @@ class Call:
             path=terms.name,
             lease=until_then,
         )
-        #: Does the host have a deadline?
+        #: Has the host a deadline?
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
         self.operation = Operation(
@@ -100,7 +95,7 @@ class Call:
 
     def is_late(self) -> bool:
         """Has the host's deadline passed? It may have while the call waited."""
-        return self.hurries and remaining() == 0
+        return remaining() == 0
 
     def takeover(self) -> Takeover | None:
         """Return what `on_takeover` is to be asked about, if it is."""

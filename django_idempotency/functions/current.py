@@ -24,12 +24,6 @@ class CurrentOperation(Handle):
         self._operation = operation
         self._outer = outer
 
-    def _end(self) -> None:
-        """Let go of the calls around it that are over, too: a chain of tasks must not hold them all."""
-        self._over = True
-        if self._outer is not None:
-            self._outer = living(self._outer)
-
     @property
     def lost(self) -> bool:
         """Has a `lease` ended under this call, or the host's deadline passed? Stop where that is still of use."""
@@ -81,8 +75,10 @@ class running:  # noqa: N801 - read as `with running(call)`; a generator costs t
         except ValueError:  # a coroutine that is closed by another task has left its own context
             if not isinstance(error, GeneratorExit):
                 raise
-        if self._current is not None:
-            self._current._end()  # noqa: SLF001
+        if (current := self._current) is not None:
+            current._over = True  # noqa: SLF001
+            if current._outer is not None:  # noqa: SLF001
+                current._outer = living(current._outer)  # noqa: SLF001 - or a chain of tasks would hold them all
         if isinstance(error, ResponseNotStored):
             error.inside = True  # another call's: this one is not done
 

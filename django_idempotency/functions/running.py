@@ -59,8 +59,9 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, key: 
             return Answer(terms.function(*args, **kwargs))
     try:
         return _run(call, args, kwargs)
-    finally:
+    except BaseException:
         call.operation.close()
+        raise
 
 
 def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer:
@@ -72,14 +73,16 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer
             return Answer(call.terms.function(*args, **kwargs))
     if not isinstance(verdict, Execute):
         return Answer(call.replayed(verdict), replayed=True)
-    if call.is_late():
+    if call.hurries and call.is_late():
         call.operation.abandon()
         raise DeadlinePassed
     end = None if call.terms.on_takeover is None else _decide(call)
     if end is None:
         end = _work(call, args, kwargs)
     call.settle(end)
-    return Answer(end.result())
+    if end.raised is not None:
+        raise end.raised
+    return Answer(end.returned)
 
 
 def _decide(call: Call) -> End | None:
@@ -126,14 +129,16 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *
         if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
             return Answer(await sync_to_async(call.replayed)(verdict), replayed=True)
         return Answer(call.replayed(verdict), replayed=True)
-    if call.is_late():
+    if call.hurries and call.is_late():
         await to_the_end(call.operation.aabandon())
         raise DeadlinePassed
     end = None if call.terms.on_takeover is None else await _adecide(call)
     if end is None:
         end = await _awork(call, args, kwargs)
     await call.asettle(end)
-    return Answer(end.result())
+    if end.raised is not None:
+        raise end.raised
+    return Answer(end.returned)
 
 
 async def _adecide(call: Call) -> End | None:
