@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.decorators import method_decorator
 from jmespath.functions import Functions
 
 from ..core.meaning import hasher
@@ -117,8 +118,14 @@ def idempotent_function(
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
             return type(undecorated)(decorate(undecorated.__func__))
-        if not callable(undecorated) or not hasattr(undecorated, "__qualname__") or isinstance(undecorated, type):
+        # A partial that shows a name has it from what it wraps, and its signature, too: the arguments would be misread.
+        unnamed = not callable(undecorated) or not hasattr(undecorated, "__qualname__")
+        if unnamed or isinstance(undecorated, (type, functools.partial)):
             raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
+        if undecorated.__module__ == method_decorator.__module__:  # its stand-in for the method
+            raise ImproperlyConfigured(
+                "method_decorator() would decorate anew at each call. Put @idempotent_function on the method itself."
+            )
         if key_prefix is None and undecorated.__name__ == "<lambda>":
             raise ImproperlyConfigured(
                 'A lambda has no name, so all of a module would share their keys: type key_prefix="…".'

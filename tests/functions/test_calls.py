@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +16,7 @@ import pytest
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
+from django.utils.decorators import method_decorator
 
 from django_idempotency import idempotent_function
 from django_idempotency.errors import (
@@ -618,6 +621,42 @@ def test_what_can_never_work() -> None:
     wrong_thing: Any = 5
     with pytest.raises(ImproperlyConfigured, match="function"):
         idempotent_function(wrong_thing)
+
+
+def test_a_decorator_that_binds_self_is_refused() -> None:
+    """Its arguments are not those that its signature shows: by amount, two orders would be one call."""
+
+    def sell(order: int, amount: int = 0) -> int:
+        return order
+
+    with pytest.raises(ImproperlyConfigured, match="on the method itself"):
+
+        @method_decorator(idempotent_function(key="order"), name="sell")
+        class Shop:
+            def sell(self, order: int, amount: int = 0) -> int:
+                return order
+
+    partial: Any = functools.update_wrapper(functools.partial(sell, 1), sell)
+    with pytest.raises(ImproperlyConfigured, match="needs a function"):
+        idempotent_function(key="amount")(partial)
+
+
+def test_a_decorator_that_takes_other_arguments_says_so() -> None:
+    """By the `__signature__` that `inspect` asks for: what its wrapped function takes is not what a call gives."""
+
+    def sell(gateway: str, order: int, amount: int = 0) -> int:
+        return order
+
+    @functools.wraps(sell)
+    def injected(*args: Any, **kwargs: Any) -> int:
+        return sell("gateway", *args, **kwargs)
+
+    signature = inspect.signature(sell)
+    injected.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    guarded = idempotent_function(key="order")(injected)
+    assert [guarded(1, 100), guarded(2, 100)] == [1, 2]
 
 
 @pytest.mark.parametrize(
