@@ -26,6 +26,8 @@ R_co = TypeVar("R_co", covariant=True)
 Selecting = str | Callable[[Any], Any]
 
 _FROM_SETTINGS: Any = MISSING
+#: What every module is called that is run as a program, and in the processes that `multiprocessing` spawns for it.
+_PROGRAMS = ("__main__", "__mp_main__")
 
 
 class Guarded(Protocol[P, R_co]):
@@ -112,7 +114,7 @@ def idempotent_function(
     Raises `ImproperlyConfigured` or `ValueError` here for what can never work; a call raises what `functions.run` says.
     """
     hasher(hash_function)  # raises ValueError for a name that is none
-    if not isinstance(key_prefix, str | None):
+    if key_prefix == "" or not isinstance(key_prefix, str | None):
         raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')
 
     def decorate(undecorated: Any) -> Any:
@@ -129,6 +131,11 @@ def idempotent_function(
         if key_prefix is None and undecorated.__name__ == "<lambda>":
             raise ImproperlyConfigured(
                 'A lambda has no name, so all of a module would share their keys: type key_prefix="…".'
+            )
+        if key_prefix is None and undecorated.__module__ in _PROGRAMS:
+            raise ImproperlyConfigured(
+                "A program has no name of its own, so functions of two of them would share their keys, and its child "
+                'processes would not: type key_prefix="…".'
             )
         return guarded(
             Terms(

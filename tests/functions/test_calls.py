@@ -641,6 +641,16 @@ def test_a_decorator_that_binds_self_is_refused() -> None:
         idempotent_function(key="amount")(partial)
 
 
+@pytest.mark.parametrize("module", ["__main__", "__mp_main__"])
+def test_a_function_of_a_program_needs_a_name(module: str) -> None:
+    """Two programs would share one name, and a program's spawned processes have another than itself."""
+    program: dict[str, Any] = {"__name__": module}
+    exec("def charge(order): ...", program)
+    with pytest.raises(ImproperlyConfigured, match="key_prefix"):
+        idempotent_function(program["charge"])
+    assert idempotent_function(key_prefix="charge")(program["charge"]).idempotency.name == "charge"
+
+
 def test_a_decorator_that_takes_other_arguments_says_so() -> None:
     """By the `__signature__` that `inspect` asks for: what its wrapped function takes is not what a call gives."""
 
@@ -666,6 +676,7 @@ def test_a_decorator_that_takes_other_arguments_says_so() -> None:
         ({"keep_exceptions": None}, "keep_exceptions takes classes of exceptions"),
         ({"key_prefix": 5}, "key_prefix is text"),
         ({"key_prefix": b"charge"}, "key_prefix is text"),
+        ({"key_prefix": ""}, "key_prefix is text"),
         ({"key": "order", "jmespath_functions": 5}, "JMESPath functions are a subclass"),
         ({"key": "order", "jmespath_functions": object}, "JMESPath functions are a subclass"),
     ],
