@@ -24,6 +24,8 @@ from django_idempotency.errors import NotSelectable
 from django_idempotency.selecting import Functions, Selector
 from testproject.payments.models import Charge
 
+from .naming import shown
+
 ID = UUID(int=7)
 
 
@@ -341,10 +343,13 @@ def test_a_wrong_expression_fails_at_once(expression: str, said: str) -> None:
         Selector(expression)
 
 
-@pytest.mark.parametrize("wrong", [None, 5, b"a", ["a"]], ids=repr)
+async def aselect(payload: Any) -> Any: ...
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"a", ["a"], aselect], ids=shown)
 def test_what_is_no_selector(wrong: Any) -> None:
-    """Neither text nor callable."""
-    with pytest.raises(ValueError, match="type a JMESPath expression, or a function"):
+    """Neither text nor callable, or one whose answer nobody awaits."""
+    with pytest.raises(ValueError, match="type a JMESPath expression, or a sync function"):
         Selector(wrong)
 
 

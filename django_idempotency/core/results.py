@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
+from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -100,14 +101,18 @@ def results_for(
     """
     for cls in classes:
         allowed_shape(cls)
+    pair: tuple[Any, ...] = ()
     if isinstance(serializer, (tuple, list)):
-        if len(serializer) != 2 or not all(map(callable, serializer)):
+        pair = tuple(serializer)
+        if len(pair) != 2 or not all(map(callable, pair)):
             raise ValueError("serializer takes two callables: (dump, load).")
-        serializer = _Pair(*serializer)
+        serializer = _Pair(*pair)
     elif serializer is not None:
         pair = getattr(serializer, "dump", None), getattr(serializer, "load", None)
         if isinstance(serializer, ModuleType) or not all(map(callable, pair)):
             raise ValueError("serializer takes (dump, load), such as (json.dumps, json.loads), or an object with both.")
+    if any(map(iscoroutinefunction, pair)):
+        raise ValueError("serializer takes two sync functions, (dump, load), of an async function, too.")
     return FunctionResults(function, serializer, tuple(classes))  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from inspect import iscoroutinefunction
 from typing import Any
 
 import jmespath
@@ -39,12 +40,16 @@ class Selector:
             self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
             if any(inflates(call["value"]) for call in _calls(tree)):
                 self._find = inflating_once(self._find)
-        elif callable(expression):
-            self._find = expression
-        else:
-            raise ValueError(  # noqa: TRY004 - as for any other field that makes no sense
-                f"{expression!r} selects nothing: type a JMESPath expression, or a function of the payload."
+        elif iscoroutinefunction(expression) or not callable(expression):
+            raise ValueError(
+                f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of the payload."
             )
+        elif iscoroutinefunction(expression) or not callable(expression):
+            raise ValueError(
+                f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of the payload."
+            )
+        else:
+            self._find = expression
         #: Is what was selected missing, or one of the parts that it was put together from?
         self.is_missing: Callable[[Any], bool] = partial(is_missing, parts=self.in_parts)
 

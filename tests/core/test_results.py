@@ -22,6 +22,9 @@ KEPT = (of.Declined, of.Fielded, of.Slotted, LookupError)
 def bare(): ...
 
 
+async def acoroutine(value): ...
+
+
 @pytest.mark.parametrize("value", [None, 0, "", [], False, {}, (), b"", 0.0], ids=shown)
 @pytest.mark.parametrize("serializer", [None, (lambda value: [value], list.pop)], ids=["none", "a list"])
 def test_nothing_is_an_answer(value: Any, serializer: Any) -> None:
@@ -117,7 +120,14 @@ def test_a_serializer_that_fails() -> None:
         results_for(bare, (lambda value: object(), id)).dump(1)
 
 
-@pytest.mark.parametrize("serializer", [1, "json", (), (id,), (id, id, id), (id, None), json, object()], ids=shown)
+@pytest.mark.parametrize(
+    "serializer",
+    [
+        *(1, "json", (), (id,), (id, id, id), (id, None), json, object()),
+        *((acoroutine, id), (id, acoroutine)),
+    ],
+    ids=shown,
+)
 def test_wrong_serializers(serializer: Any) -> None:
     """They are refused when the function is decorated."""
     with pytest.raises(ValueError, match="serializer takes"):
