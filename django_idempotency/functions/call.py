@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from concurrent.futures import Future
 from contextlib import suppress
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
 from ..core.kinds import METHOD, Kind, kind_of
@@ -35,8 +36,8 @@ logger = logging.getLogger("django_idempotency")
 
 #: How long a record waits for a person (seconds): the longest that there is.
 HELD_FOR = 3650 * 86400.0
-#: What a function behind a wrapper may turn out to be: no decorator can tell.
-UNRUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
+#: What a function may turn out to return, as behind a wrapper: no decorator can tell.
+UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
 class End(NamedTuple):
@@ -142,7 +143,7 @@ class Call:
         Raises `ConfigurationError` for what has only been made, and would run when this call is over.
         """
         if isinstance(result, UNRUN):
-            if not isinstance(result, AsyncGeneratorType):
+            if isinstance(result, (Coroutine, Generator)):
                 result.close()  # nobody will await it
             raise ConfigurationError(
                 f"{self.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "

@@ -8,7 +8,7 @@ import inspect
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -704,7 +704,20 @@ def test_what_only_turns_out_when_it_is_called() -> None:
         ran.append(order)
         yield order
 
-    for hidden in (coroutine, generator, stream):
+    class Request:
+        """As of a client library: sent when it is awaited."""
+
+        def __init__(self, order: int) -> None:
+            self.order = order
+
+        def __await__(self) -> Iterator[None]:
+            ran.append(self.order)
+            yield
+
+    def task(order: int) -> Future[None]:
+        return Future()  # as of `executor.submit`
+
+    for hidden in (coroutine, generator, stream, Request, task):
         charge = idempotent_function(key_prefix=hidden.__name__)(of(hidden))
         for _ in range(2):
             with pytest.raises(ConfigurationError, match="which runs after the call"):
