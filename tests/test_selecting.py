@@ -160,6 +160,7 @@ PAYLOAD = {
         ("type(amount)", "number"),
         ("type(id)", "unknown"),
         ("to_string(amount)", "1.0"),
+        ("to_string(id)", '"00000000-0000-0000-0000-000000000007"'),
         ("to_string(`[1, 2]`)", "[1,2]"),
         ("to_number('0.10000000000000000555')", Decimal("0.10000000000000000555")),
         ("to_number('12')", 12),
@@ -267,6 +268,9 @@ def test_whole_numbers() -> None:
         ("keys(@)", "secret", "keys() takes object, not string."),
         ("avg(@)", [Decimal(1), 1.5], "TypeError in one of its functions."),
         ("a < b", {"a": 1, "b": "secret"}, "TypeError in one of its functions."),
+        # In the next process its text would be another one, and so would the key.
+        ("to_string(@)", {"ids": {1, 2}}, "to_string() takes a value that has a text, not set."),
+        ("to_string(@)", Functions(), "to_string() takes a value that has a text, not Functions."),
     ],
     ids=lambda value: ascii(value)[:30] if not isinstance(value, str) or value.startswith(("[[", "11")) else None,
 )

@@ -179,7 +179,15 @@ def _json(value: Any) -> str:
         return "{" + ",".join(f"{name}:{item}" for name, item in pairs) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(map(_json, value)) + "]"
-    return json.dumps(value, default=str)
+    return json.dumps(value, default=_said)
+
+
+def _said(value: Any) -> str:
+    """Return what a value says as text. The repr of a set or of an object is another one in the next process."""
+    kind: Any = type(value)
+    if kind.__str__ is object.__str__:
+        raise Unpackable(f"to_string() takes a value that has a text, not {kind.__name__}.")
+    return str(value)
 
 
 def _refuse(name: str) -> Any:
