@@ -23,7 +23,7 @@ def shape_of(cls: type) -> Shape | None:
         return _enum(cls)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _named_tuple(cls)
-    if issubclass(cls, (*BUILTINS, BaseException)):  # it holds more than its fields say
+    if issubclass(cls, (str, list, *BUILTINS, BaseException)):  # it holds more than its fields say
         return None
     if hasattr(cls, "model_fields") and hasattr(cls, "__pydantic_fields_set__"):
         return _pydantic(cls)

@@ -321,6 +321,9 @@ class Kept(str):
 class TwoInOne(of.Line, dict): ...
 
 
+class ListedLine(of.Line, list): ...
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -341,6 +344,7 @@ class TwoInOne(of.Line, dict): ...
         (iter([]), "list_iterator, which"),
         (memoryview(b""), "memoryview, which"),
         (TwoInOne("a", Decimal(1)), "TwoInOne, which"),
+        (ListedLine("a", Decimal(1)), "ListedLine, which"),  # nor would it come back: object.__new__ makes no list
     ],
     ids=shown,
 )
