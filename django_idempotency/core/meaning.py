@@ -81,7 +81,7 @@ def is_missing(value: object, *, parts: bool = True) -> bool:
     and of the members nothing where the value was not put together from parts.
     """
     if not isinstance(value, _SIZED):
-        return value is None
+        return isinstance(value, _NOTHING)  # a lazy object shows the class of what it stands for
     if len(value) == 0:
         return True
     if parts and isinstance(value, (list, tuple, dict)):
@@ -89,4 +89,5 @@ def is_missing(value: object, *, parts: bool = True) -> bool:
     return False
 
 
+_NOTHING = type(None)
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)

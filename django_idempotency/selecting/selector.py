@@ -44,10 +44,6 @@ class Selector:
             raise ValueError(
                 f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of the payload."
             )
-        elif iscoroutinefunction(expression) or not callable(expression):
-            raise ValueError(
-                f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of the payload."
-            )
         else:
             self._find = expression
         #: Is what was selected missing, or one of the parts that it was put together from?

@@ -405,6 +405,9 @@ def test_an_unknown_hash(name: str) -> None:
         (["o-1", None], True),  # in part; AWS Powertools takes this for a key
         (("o-1", ""), True),
         ({"order": "o-1", "user": None}, True),
+        (SimpleLazyObject(lambda: None), True),  # as of a tenant that the middleware has not found
+        (["o-1", SimpleLazyObject(lambda: "")], True),
+        (["o-1", SimpleLazyObject(lambda: 0)], False),
         (["o-1", []], True),
         (0, False),
         (0.0, False),
@@ -418,7 +421,7 @@ def test_an_unknown_hash(name: str) -> None:
         ({"order": {"note": None}}, False),
         (dt.timedelta(0), False),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_missing_keys(value: object, *, missing: bool) -> None:
     """A key is missing, or one of its parts is; zero and False are keys."""
