@@ -211,7 +211,7 @@ def _find(kind: type) -> _Writer:  # noqa: PLR0911 - one for each rule
             return lambda pen, value: _write_text(pen, str(value))
         if (base.__module__, base.__name__) == ("django.utils.functional", "LazyObject"):
             return _write_lazy
-    if hasattr(getattr(kind, "_meta", None), "label_lower") and hasattr(kind, "pk"):
+    if hasattr(getattr(kind, "_meta", None), "label_lower"):
         return _write_row
     if issubclass(kind, Mapping):
         return _write_mapping
@@ -250,7 +250,7 @@ def _write_fields(kind: type, names: tuple[str, ...]) -> _Writer:
 def _write_row(pen: Pen, value: Any) -> None:
     meta = value._meta
     key = value.pk
-    if key is None:
+    if key is None or (isinstance(key, tuple) and None in key):  # a composite key, set in part
         raise Undigestible(f"a {type(value).__name__} that is not saved has no meaning yet. {SELECT}")
     # A proxy shows the same row, as Django's own == has it.
     pen.row(getattr(meta.concrete_model, "_meta", meta).label_lower, key)

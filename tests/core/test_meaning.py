@@ -23,7 +23,9 @@ import attrs
 import pydantic
 import pytest
 from django.contrib.auth.models import User
+from django.db import models
 from django.http import QueryDict
+from django.test.utils import isolate_apps
 from django.utils.functional import SimpleLazyObject
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
@@ -303,6 +305,24 @@ def test_an_unsaved_row_has_no_meaning() -> None:
     """It has no identity yet."""
     with pytest.raises(Undigestible, match=r"^order\.charge: a Charge that is not saved has no meaning yet"):
         meaning({"order": {"charge": Charge(amount=1)}})
+
+
+@isolate_apps("testproject.payments")
+def test_a_row_with_a_composite_key() -> None:
+    """Has a meaning like any other, as soon as no part of the key is missing."""
+
+    class Line(models.Model):  # noqa: DJ008 - never shown
+        pk = models.CompositePrimaryKey("order", "number")
+        order = models.IntegerField()
+        number = models.IntegerField()
+
+        class Meta:
+            app_label = "payments"
+
+    assert meaning(Line(order=1, number=2)) == meaning(Line(pk=(1, 2))) != meaning(Line(order=2, number=1))
+    for unsaved in (Line(), Line(order=1)):
+        with pytest.raises(Undigestible, match="a Line that is not saved"):
+            meaning(unsaved)
 
 
 # ---------------------------------------------------------------------------------------------------------- refusals
