@@ -56,6 +56,10 @@ class Known:
             raise InProgress
         return remembered(self.terms, self.record.outcome)
 
+    async def aresult(self) -> Any:
+        """See result(). What a serializer loads may ask the ORM, which refuses to answer an event loop."""
+        return await sync_to_async(self.result)()
+
 
 class Handle:
     """The calls of one guarded function. Arguments are those of the function, without `self` or `cls`."""

@@ -102,11 +102,14 @@ def test_a_serializer_of_an_async_function_may_ask_the_orm() -> None:
     async def make(name: str) -> Group:
         return await Group.objects.acreate(name=name)
 
-    async def twice() -> tuple[Group, Group]:
-        return await make("x"), await make("x")
+    async def thrice() -> tuple[Group, Group, Group]:
+        first, second = await make("x"), await make("x")
+        known = await make.idempotency.alookup("x")
+        assert known is not None
+        return first, second, await known.aresult()
 
-    first, second = async_to_sync(twice)()
-    assert first == second
+    first, second, third = async_to_sync(thrice)()
+    assert first == second == third
 
 
 def test_aanswer_of_a_sync_function() -> None:
