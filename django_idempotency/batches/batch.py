@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import AsyncIterable, Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class Batch:
         #: What a call takes before the record: the `self` of a method.
         self.owner = (handler.__self__,) if inspect.ismethod(handler) else ()
         #: `None`: nobody knows.
-        self.total = _count(records)
+        self.total = _count(records, is_async=is_async)
         self.done = 0
         self._terms = terms
         self._item_id = Selector(terms.item_id)
@@ -167,9 +167,11 @@ def _handle_of(handler: Any, *, is_async: bool) -> Handle:
     return handle
 
 
-def _count(records: Any) -> int | None:
+def _count(records: Any, *, is_async: bool) -> int | None:
     if isinstance(records, (Mapping, str, bytes)):
         raise TypeError(
             f'A batch is a list or another iterable of records, not a {type(records).__name__}: event["Records"].'
         )
+    if is_async and isinstance(records, AsyncIterable):  # for its length a QuerySet would ask the database, at once
+        return None
     return len(records) if isinstance(records, Sized) else None

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
 
 from django_idempotency import aprocess_batch, deadline, idempotent_function
 from django_idempotency.registry import stores
@@ -230,3 +232,16 @@ def test_mixed_failures() -> None:
 def test_no_concurrency_at_all(concurrency: Any) -> None:
     with pytest.raises(ValueError, match="concurrency"):
         run(aprocess_batch([], handler_of(Work()), concurrency=concurrency))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_queryset() -> None:
+    """It has a length, which an event loop may not ask for; it is iterated as async code does."""
+    Group.objects.bulk_create(Group(name=name) for name in "ab")
+
+    @idempotent_function(key="group.id")
+    async def handle(group: Group) -> str:
+        return group.name
+
+    report = async_to_sync(aprocess_batch)(Group.objects.order_by("name"), handle)
+    assert [item.result for item in report.succeeded] == ["a", "b"]
