@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 #: `progress(done, total)`, after each record; `total` is `None` where the records cannot be counted.
 OnProgress = Callable[[int, int | None], object]
@@ -54,5 +54,6 @@ class _Line:
         self._write("\r\033[K" if self._watched else f"{self}\n")
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        with suppress(OSError, ValueError):  # who watched has closed the terminal: the batch goes on
+            sys.stderr.write(text)
+            sys.stderr.flush()

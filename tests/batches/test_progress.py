@@ -49,6 +49,21 @@ def test_a_terminal(door: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert shown(monkeypatch, Terminal(), door, iter([1, 2])) == "\r1 records\033[K\r2 records\033[K\r\033[K"
 
 
+class Closed(Terminal):
+    """As after a hang-up."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+@both_doors
+def test_a_terminal_that_is_closed(door: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether anybody watches is nothing to the batch."""
+    monkeypatch.setattr(sys, "stderr", Closed())
+    report = process([1, 2], guarded(Runs(lambda record: record), door), door)
+    assert report.counts["succeeded"] == 2
+
+
 def test_not_too_often(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal is slower than a replay."""
     seconds[:] = [0.001]
