@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
 from .errors import ConfigurationError
+from .forking import new_lock
 
 logger = logging.getLogger("django_idempotency")
 
@@ -84,6 +84,6 @@ class _Override:
     enabled: bool
 
 
-_changing = threading.Lock()
+_changing = new_lock()
 _overrides: tuple[_Override, ...] = ()
 _warned = False

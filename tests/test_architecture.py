@@ -65,7 +65,7 @@ RINGS = {
     "messages": Ring(2, ("errors",), frozenset()),
     "selecting": Ring(2, ("core", "errors", "selecting"), frozenset({"jmespath"})),
     "conf": Ring(3, ("core", "errors"), frozenset({"django"})),
-    "switch": Ring(3, ("errors",), frozenset()),
+    "switch": Ring(3, ("errors", "forking"), frozenset()),
     "registry": Ring(
         3,
         ("core", "errors", "conf", "stores.base", "stores.fronts", "stores.layered", "stores.wrapping"),

@@ -18,7 +18,7 @@ from django_idempotency.stores.fronts import LocalFront
 SCRIPT = """
 import os, signal, threading, warnings
 from uuid import UUID
-from django_idempotency import engine
+from django_idempotency import engine, switch
 from django_idempotency.forking import new_lock
 from django_idempotency.stores.fronts import LocalFront, Sheltered
 from django_idempotency.stores.layered import LayeredStore
@@ -56,6 +56,7 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
         ("sheltered._lock", "sheltered.peek(UUID(int=1))"),
         ("layered._lock", "layered._lock.__enter__()"),
         ("waiters._lock", "waiters.one_more().__enter__()"),
+        ("switch._changing", "switch.warn_once()"),
         ("new_lock()", "assert waiters.count == 0"),  # who waits in the parent takes no place here
     ],
 )
