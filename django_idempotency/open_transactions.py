@@ -21,6 +21,12 @@ def refuse_open_transactions(*, but: str | None = None) -> None:
         for block in connection.atomic_blocks:
             if not getattr(block, "_from_testcase", False):  # what Django's own durable=True looks at
                 raise LeaseInTransaction
+        if connection.connection is not None and not (connection.autocommit or connection.in_atomic_block):
+            raise LeaseInTransaction(
+                f'The connection {connection.alias!r} is not in autocommit: a call with guarantee="lease" would be remembered '
+                'although what it writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
+                "set_autocommit(False) to atomic()."
+            )
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:

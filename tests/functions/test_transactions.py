@@ -150,6 +150,25 @@ def test_a_lease_refuses_an_open_transaction(store: str) -> None:
 
 @committed
 @pytest.mark.parametrize("store", ["default", "memory"])
+def test_a_lease_refuses_a_connection_that_is_committed_by_hand(store: str) -> None:
+    """Whatever has been written on it may be rolled back."""
+
+    @idempotent_function(guarantee="lease", store=store)
+    def send(order: int) -> int:
+        return order
+
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(LeaseInTransaction, match="is not in autocommit"):
+            send(1)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert send(1) == 1
+
+
+@committed
+@pytest.mark.parametrize("store", ["default", "memory"])
 def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None:
     """It is open in another thread, which waits, and where the claim would join it."""
 
