@@ -23,6 +23,15 @@ class IdempotencyError(Exception):
         super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
 
 
+def is_answer(error: BaseException | None, answers: tuple[type[Exception], ...]) -> bool:
+    """Is an exception one of those that are as good as a result?
+
+    One of ours only where such a class is named: under `Exception` alone, "it still runs" would be an answer for good.
+    """
+    ours = isinstance(error, IdempotencyError)
+    return isinstance(error, tuple(cls for cls in answers if not ours or issubclass(cls, IdempotencyError)))
+
+
 class Problem(IdempotencyError):
     """An error with an answer of its own over HTTP."""
 

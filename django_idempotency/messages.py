@@ -31,6 +31,7 @@ from .errors import (
     ResponseNotStored,
     ScopeRequired,
     StoreUnavailable,
+    is_answer,
 )
 
 #: The work is done; a message wants no answer.
@@ -85,7 +86,7 @@ def disposition(
     are as good as a result: those of the handler's `keep_exceptions`.
     """
     done = isinstance(error, _DONE) and not error.inside
-    if error is None or done or isinstance(error, _tuple(answers)):
+    if error is None or done or is_answer(error, _tuple(answers)):
         return Acknowledge()
     if isinstance(error, _NOT_YET):
         return Redeliver(after=getattr(error, "retry_in", None) or PAUSE, failures=failures)

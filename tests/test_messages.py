@@ -47,6 +47,14 @@ def test_the_table(error: Exception | None, becomes: Disposition) -> None:
     assert disposition(error) == becomes
 
 
+def test_an_error_of_ours_is_no_answer() -> None:
+    """Unless it is named: with `Exception` among the answers, what still runs elsewhere would be acknowledged."""
+    assert disposition(errors.InProgress(), answers=Exception) == Redeliver(after=1)
+    assert disposition(errors.NotDigestible(), answers=TypeError) == DeadLetter()
+    assert disposition(errors.HeldForPerson(), answers=(KeyError, errors.HeldForPerson)) == Acknowledge()
+    assert disposition(NetworkDown(), answers=Exception) == Acknowledge()
+
+
 def test_failures_wait_longer_and_longer() -> None:
     """1, 2, 4 and 8 seconds; then it is a dead letter."""
     failures, pauses = 0, []

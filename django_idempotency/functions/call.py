@@ -21,6 +21,7 @@ from ..errors import (
     RequestMismatch,
     ResponseNotStored,
     StoreUnavailable,
+    is_answer,
 )
 from ..finishing import to_the_end
 from ..observing import Observer
@@ -162,7 +163,7 @@ class Call:
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""
         kept = self.terms.keep_exceptions
-        if not isinstance(error, kept):
+        if not is_answer(error, kept):
             return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         self.operation.give_up()
         try:

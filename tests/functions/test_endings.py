@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
-from django_idempotency.errors import HeldForPerson, InProgress, ResponseNotStored
+from django_idempotency.errors import DeadlinePassed, HeldForPerson, InProgress, ResponseNotStored, StoreUnavailable
 from django_idempotency.functions import Takeover
 
 from .acting import CardDeclined, Clock, NetworkDown, Runs, of
@@ -77,6 +77,26 @@ def test_a_kept_exception_by_its_base() -> None:
         charge(1)
     assert type(caught.value) is CardDeclined
     assert caught.value.code == 3
+
+
+def test_an_error_of_ours_is_no_answer() -> None:
+    """That another call still runs, or that the store was away, would be remembered as what this one came to."""
+    waiting = (InProgress, StoreUnavailable, DeadlinePassed)
+    charge = idempotent_function(keep_exceptions=Exception)(of(failing(*(error() for error in waiting))))
+    for error in waiting:
+        with pytest.raises(error):
+            charge(1)
+    assert charge(1) == "done"
+
+
+def test_an_error_of_ours_that_is_named() -> None:
+    """It is an answer like any other."""
+    work = failing(HeldForPerson())
+    charge = idempotent_function(keep_exceptions=(CardDeclined, HeldForPerson))(of(work))
+    for _ in range(2):
+        with pytest.raises(HeldForPerson):
+            charge(1)
+    assert work.count == 1
 
 
 def test_a_kept_exception_that_cannot_be_stored() -> None:
