@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..core.kinds import METHOD, Kind, kind_of
@@ -143,7 +144,8 @@ class Call:
 
         Raises `ConfigurationError` for what has only been made, and would run when this call is over.
         """
-        if isinstance(result, UNRUN):
+        kind: Any = type(result)
+        if _runs_later(kind):
             if isinstance(result, (Coroutine, Generator)):
                 result.close()  # nobody will await it
             raise ConfigurationError(
@@ -211,6 +213,11 @@ class Call:
             # Not the cause of it, nor a serializer's own words: they may hold what was to be stored.
             logger.warning("What %s ended with is not stored: %s.", self.terms.name, str(error).rstrip("."))
         return kind.outcome()
+
+
+@lru_cache(maxsize=256)
+def _runs_later(kind: type) -> bool:
+    return issubclass(kind, UNRUN)
 
 
 def remembered(terms: Terms, outcome: Outcome) -> Any:

@@ -23,6 +23,7 @@ class CurrentOperation(Handle):
     def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
         self._operation = operation
         self._outer = outer
+        self.seconds = None
 
     @property
     def lost(self) -> bool:
