@@ -17,6 +17,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from .. import redaction
+from ..errors import ConfigurationError
 from ..stores.base import utcnow
 from .models import Message
 from .publishing import AWAY, Publish, refuse_awaitable
@@ -67,8 +68,15 @@ class Relay:
         """Publish what is due, and forget what the broker has confirmed.
 
         Five statements at most, however large; one more for each message that failed, and for each 1,000 that wait or
-        that others hold. Raises what the database raises; what was published then is published again.
+        that others hold. Raises what the database raises; what was published then is published again. Raises
+        `ConfigurationError` on a connection that is not in autocommit, where nothing would be forgotten.
         """
+        connection = connections[self._using]
+        if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would leave COMMIT to others
+            raise ConfigurationError(
+                f"The connection {self._using!r} is not in autocommit, so what is published would not be forgotten. "
+                'Take "AUTOCOMMIT": False out of DATABASES; the relay opens its own transactions.'
+            )
         if not self._taker.locks_rows and not self._taker.any_due():
             return Batch()  # no lock for nothing
         with transaction.atomic(using=self._using, durable=True):

@@ -14,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_idempotency import outbox
+from django_idempotency.errors import ConfigurationError
 from django_idempotency.outbox import taking
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay
@@ -182,3 +183,21 @@ def test_what_no_database_holds_is_refused_while_the_transaction_is_good(bad: An
         with suppress(TypeError, ValueError):
             outbox.send(topic, payload, key=key)
         outbox.send("t", 2)
+
+
+@committed
+def test_a_relay_that_could_not_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without autocommit nobody ends its transaction: whatever was published would be published again for ever."""
+    sent("")
+    recorder = Recorder()
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "AUTOCOMMIT", False)
+    try:
+        with pytest.raises(ConfigurationError, match='Take "AUTOCOMMIT": False out of DATABASES'):
+            recorder.relay().batch()
+        with pytest.raises(CommandError, match="is not in autocommit"):
+            call_command("relay_outbox", "--once", "--publisher=tests.outbox.publishers.broken")
+    finally:
+        monkeypatch.undo()
+        connection.close()
+    assert recorder.seen == []

@@ -16,7 +16,7 @@ from django.db import Error, InterfaceError, OperationalError, connections, rout
 from django.utils.connection import ConnectionDoesNotExist
 
 from .... import conf
-from ....errors import BrokerUnavailable
+from ....errors import BrokerUnavailable, ConfigurationError
 from ....management.arguments import not_negative, positive
 from ....stores import faults
 from ...models import Message
@@ -79,6 +79,8 @@ class Command(BaseCommand):
             except KeyboardInterrupt:
                 self.end_progress()
                 raise CommandError(f"Interrupted in the middle of a message. {self.so_far()}", returncode=130) from None
+            except ConfigurationError as error:
+                raise CommandError(str(error)) from error
         self.end_progress()
         if self.once and self.failed:
             raise CommandError(f"{self.so_far()} What failed is tried again after a while; its error is in the admin.")
