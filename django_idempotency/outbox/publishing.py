@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +40,19 @@ def publisher_at(path: str) -> Any:
     return found
 
 
-def refuse_awaitable(answer: object) -> None:
-    """Raise `TypeError` for a publisher that has only promised: what nobody awaits is not published."""
-    if inspect.isawaitable(answer):
+def refuse_promise(answer: object) -> None:
+    """Raise `TypeError` for a publisher that has only promised: what nobody awaits or iterates is not published."""
+    if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError("publish() returned an awaitable, which nobody awaits: nothing was published.")
+        kind = type(answer).__name__
+        raise TypeError(
+            f"publish() returned an awaitable or a generator ({kind}), which nobody runs. Type a plain def."
+        )
+    if isinstance(answer, Future):
+        raise TypeError(
+            "publish() returned a Future, so the broker has not confirmed yet. Return its .result(timeout)."
+        )
 
 
 def can_publish(publisher: Any) -> bool:

@@ -20,7 +20,7 @@ from .. import redaction
 from ..errors import ConfigurationError
 from ..stores.base import utcnow
 from .models import Message
-from .publishing import AWAY, Publish, refuse_awaitable
+from .publishing import AWAY, Publish, refuse_promise
 from .taking import Taker
 
 logger = logging.getLogger("django_idempotency")
@@ -113,7 +113,7 @@ class Relay:
         own = _Savepoint(self._using)
         try:
             with connections[self._using].execute_wrapper(own):
-                refuse_awaitable(self._publish(message))
+                refuse_promise(self._publish(message))
         except Exception:
             own.roll_back()
             raise

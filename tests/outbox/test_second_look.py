@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -201,3 +203,24 @@ def test_a_relay_that_could_not_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         connection.close()
     assert recorder.seen == []
+
+
+async def coroutine() -> None: ...
+
+
+def generator() -> Iterator[None]:
+    yield
+
+
+async def async_generator() -> AsyncIterator[None]:
+    yield
+
+
+@committed
+@pytest.mark.parametrize("promise", [coroutine, generator, async_generator, Future])
+def test_a_promise_is_no_confirmation(promise: Any) -> None:
+    """What nobody runs, or has not ended yet, may still fail: deleted now, the message would be lost."""
+    sent("")
+    batch = Relay(lambda message: promise(), using=DEFAULT_DB_ALIAS).batch()
+    assert not batch.published
+    assert Message.objects.get().last_error.startswith("TypeError: publish() returned a")
