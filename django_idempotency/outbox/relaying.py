@@ -54,15 +54,28 @@ class Batch:
 
 
 class Relay:
-    """Publishes from the database `using`, up to `size` messages a batch, until `stopping` says so."""
+    """Publishes from the database `using`, up to `size` messages a batch, until `stopping` says so.
+
+    `once`: only what is due by now, so that nothing is tried twice.
+    """
 
     def __init__(
-        self, publish: Publish, *, using: str, size: int = 100, stopping: Callable[[], bool] = lambda: False
+        self,
+        publish: Publish,
+        *,
+        using: str,
+        size: int = 100,
+        once: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._publish = publish
         self._using = using
+        self._once = once
         self._stopping = stopping
-        self._taker = Taker(using=using, size=size)
+        self._taker = Taker(using=using, size=size, due_at=utcnow() if once else None)
+        #: A batch with failures is followed, for as long as it took, by what has never failed: attempts that time out
+        #: could fill all of the time.
+        self._rather_new_until = 0.0
 
     def batch(self) -> Batch:
         """Publish what is due, and forget what the broker has confirmed.
@@ -79,12 +92,16 @@ class Relay:
             )
         if not self._taker.locks_rows and not self._taker.any_due():
             return Batch()  # no lock for nothing
+        began = time.monotonic()
+        rather_new = began < self._rather_new_until
         with transaction.atomic(using=self._using, durable=True):
-            batch = self._published(self._taker.take())
+            batch = self._published(self._taker.take(rather_new=rather_new))
             if batch.published:
                 self._taker.forget(batch.published)
             for message in batch.failed:  # each by its position: see forget()
                 message.save(using=self._using, update_fields=["attempts", "last_error", "not_before"])
+        if batch.failed and not (rather_new or self._once):
+            self._rather_new_until = 2 * time.monotonic() - began
         return batch
 
     def _published(self, taken: Sequence[Message]) -> Batch:

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 
 from django.db import connections
 from django.db.models import BinaryField, Func, QuerySet
@@ -30,6 +30,8 @@ PAGE = 1000
 #: there is left out: rows deleted long ago, which a database may have to walk over while an old snapshot is open.
 #: A position that was given before the look and committed after it waits so long at most.
 SWEEP = 5.0
+#: As of when nothing is due that waits for its next attempt.
+_NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(slots=True)
@@ -62,11 +64,12 @@ def sort(rows: Iterable[tuple[int, str, datetime | None]], *, now: datetime) -> 
 
 
 class Taker:
-    """Takes up to `size` messages of the database `using`, for one transaction."""
+    """Takes up to `size` messages of the database `using`, for one transaction: what is due now, or was at `due_at`."""
 
-    def __init__(self, *, using: str, size: int) -> None:
+    def __init__(self, *, using: str, size: int, due_at: datetime | None = None) -> None:
         self._using = using
         self._size = size
+        self._due_at = due_at
         self._features = connections[using].features
         self._since = 0
         self._swept = float("-inf")
@@ -80,23 +83,33 @@ class Taker:
         """Can several take at once? Where not, whoever takes holds everything."""
         return self._features.has_select_for_update
 
-    def any_due(self) -> bool:
-        return any(lanes.heads for lanes in self._pages())
+    @property
+    def _now(self) -> datetime:
+        return self._due_at or utcnow()
 
-    def take(self) -> list[Message]:
-        """Lock what is due and return it in order. To be called in a transaction, whose end is the end of the locks."""
+    def any_due(self) -> bool:
+        return any(lanes.heads for lanes in self._pages(self._now))
+
+    def take(self, *, rather_new: bool = False) -> list[Message]:
+        """Lock what is due and return it in order. To be called in a transaction, whose end is the end of the locks.
+
+        `rather_new` leaves out what has failed before, and what waits behind it, unless there is nothing else.
+        """
         if not self.locks_rows:
             self._lock_everything()
-        for lanes in self._pages():
-            heads = [head for head in self._locked(lanes.heads, self._size) if _due(head)]
+        return (rather_new and self._taken(_NEVER)) or self._taken(self._now)
+
+    def _taken(self, now: datetime) -> list[Message]:
+        for lanes in self._pages(now):
+            heads = [head for head in self._locked(lanes.heads, self._size) if _due(head, now)]
             heads = self._first(heads, since=lanes.since)
             if heads:
                 return sorted([*heads, *self._behind(heads, lanes)], key=lambda message: message.pk)
         return []
 
-    def _pages(self) -> Iterator[Lanes]:
+    def _pages(self, now: datetime) -> Iterator[Lanes]:
         """Read page after page. Keys that were met on one are left out of the next: their heads stand before it."""
-        now, start, passed = utcnow(), self._start(), set[str]()
+        start, passed = self._start(), set[str]()
         after = start
         while True:
             messages = self.messages.filter(pk__gt=after)
@@ -180,6 +193,6 @@ class Taker:
             cursor.execute(f"UPDATE {Message._meta.db_table} SET attempts = attempts WHERE 0 = 1")  # noqa: S608
 
 
-def _due(head: Message) -> bool:
+def _due(head: Message, now: datetime) -> bool:
     """Is it still due? Between the look and the lock another relay may have tried it in vain."""
-    return head.not_before is None or head.not_before <= utcnow()
+    return head.not_before is None or head.not_before <= now

@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -17,10 +17,11 @@ from django.urls import reverse
 
 from django_idempotency import outbox
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.outbox import taking
+from django_idempotency.outbox import relaying, taking
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay
 
+from . import publishers
 from .acting import Recorder, committed, numbers, sent, waiting
 
 server = pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time")
@@ -224,3 +225,61 @@ def test_a_promise_is_no_confirmation(promise: Any) -> None:
     batch = Relay(lambda message: promise(), using=DEFAULT_DB_ALIAS).batch()
     assert not batch.published
     assert Message.objects.get().last_error.startswith("TypeError: publish() returned a")
+
+
+class Clock:
+    """Time as the relay sees it, in seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, start = 0.0, datetime.now(timezone.utc)
+        for module in (relaying, taking):
+            monkeypatch.setattr(module, "utcnow", lambda: start + timedelta(seconds=self.now))
+            monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+
+
+@committed
+@pytest.mark.parametrize("behind", [0, 3])
+def test_attempts_that_time_out_do_not_take_all_of_the_time(monkeypatch: pytest.MonkeyPatch, behind: int) -> None:
+    """Twelve endpoints are down, 30 seconds each: more than the longest back-off. What is for others goes on."""
+    monkeypatch.setattr(taking, "PAGE", 10)
+    clock, recorder = Clock(monkeypatch), Recorder()
+    recorder.bad = {f"down-{number}" for number in range(12)}
+
+    def take_time(message: Message) -> None:
+        clock.now += 30 if message.key in recorder.bad else 1
+
+    recorder.before = take_time
+    sent(*sorted(recorder.bad) * (1 + behind))
+    relay = recorder.relay()
+    for _ in range(150):
+        relay.batch()
+    sent(*[""] * 15)
+    sent_at = clock.now
+    while len(recorder.seen) < 15:
+        relay.batch()
+        assert clock.now - sent_at <= 120
+    attempts = sum(Message.objects.values_list("attempts", flat=True))
+    for _ in range(80):  # and those that are down have their turns, beside traffic
+        sent("")
+        relay.batch()
+    assert sum(Message.objects.values_list("attempts", flat=True)) > attempts
+
+
+@committed
+def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message is tried once. To fail at all of them takes longer than the longest back-off."""
+    clock, recorder = Clock(monkeypatch), Recorder()
+    recorder.bad = {"down"}
+
+    def take_time(message: Message) -> None:
+        clock.now += 30
+        recorder.seen.append((message.key, message.payload))
+        if len(recorder.seen) > 50:
+            raise KeyboardInterrupt
+        raise recorder.error
+
+    sent(*[""] * 20)
+    monkeypatch.setattr(publishers, "broken", take_time)
+    with pytest.raises(CommandError, match="20 failed"):
+        call_command("relay_outbox", "--once", "--batch=5", "--publisher=tests.outbox.publishers.broken")
+    assert [number for _, number in recorder.seen] == list(range(20))

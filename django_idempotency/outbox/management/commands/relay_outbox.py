@@ -107,7 +107,7 @@ class Command(BaseCommand):
 
     def publish_on(self, publish: Publish) -> Exception | None:
         """Publish batch after batch. Return why the broker is away, or `None` when there is nothing more to do."""
-        relay = Relay(publish, using=self.using, size=self.size, stopping=lambda: self.stopping)
+        relay = Relay(publish, using=self.using, size=self.size, once=self.once, stopping=lambda: self.stopping)
         last = self.last() if self.once else 0
         while not self.stopping:
             batch = relay.batch()
