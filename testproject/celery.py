@@ -44,7 +44,9 @@ class MessageTask(Task):
                 case Acknowledge():
                     raise
                 case Redeliver(after=after, failures=failures):
-                    raise self.retry(exc=error, countdown=after, headers={FAILURES: failures}) from error
+                    kept = self.request.as_execution_options()["headers"] or {}  # the sender's own: a tenant, a trace
+                    headers = {**kept, FAILURES: failures}
+                    raise self.retry(exc=error, countdown=after, headers=headers) from error
                 case DeadLetter():
                     raise Reject(error, requeue=False) from error
 

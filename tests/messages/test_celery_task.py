@@ -11,7 +11,7 @@ from celery.exceptions import Ignore, Reject, Retry, TaskPredicate
 from celery.worker.request import Context
 
 from django_idempotency.errors import InProgress, RequestMismatch
-from testproject.celery import MessageTask
+from testproject.celery import FAILURES, MessageTask
 from testproject.payments.network import NetworkDown
 
 
@@ -30,9 +30,9 @@ def sent(monkeypatch: pytest.MonkeyPatch, app: Celery) -> list[Any]:
     return sent
 
 
-def deliver(task: Any) -> type[Exception]:
+def deliver(task: Any, **headers: Any) -> type[Exception]:
     """Let a worker take the task's message. Return what it raises."""
-    task.push_request(**vars(Context(id="1", called_directly=False, delivery_info={}, args=(), kwargs={})))
+    task.push_request(**vars(Context(id="1", called_directly=False, delivery_info={}, args=(), kwargs={}, **headers)))
     try:
         with pytest.raises((TaskPredicate, NetworkDown)) as raised:
             task()
@@ -59,6 +59,20 @@ def test_a_retry_by_hand_sends_one_message(app: Celery, sent: list[Any]) -> None
 
     assert deliver(charge) is Retry
     assert len(sent) == 1
+
+
+def test_what_comes_back_has_its_headers(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the project, too: a tenant, a trace. Another tenant's task would charge another."""
+    came_back: list[Any] = []
+    monkeypatch.setattr(app, "send_task", lambda *_, **options: came_back.append(options["headers"]))
+
+    @app.task
+    def charge() -> None:
+        raise NetworkDown
+
+    assert deliver(charge, tenant="shop") is Retry
+    assert deliver(charge, **came_back[0]) is Retry
+    assert came_back == [{"tenant": "shop", FAILURES: 1}, {"tenant": "shop", FAILURES: 2}]
 
 
 @pytest.mark.parametrize("decided", [Ignore, Reject])
