@@ -15,11 +15,12 @@ from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transact
 from django.test import Client
 from django.urls import reverse
 
-from django_idempotency import outbox
-from django_idempotency.errors import ConfigurationError
+from django_idempotency import idempotent_function, outbox
+from django_idempotency.errors import ConfigurationError, OutsideTransaction
 from django_idempotency.outbox import relaying, taking
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay
+from django_idempotency.testing import override_idempotency
 
 from . import publishers
 from .acting import Recorder, committed, numbers, sent, waiting
@@ -283,3 +284,26 @@ def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CommandError, match="20 failed"):
         call_command("relay_outbox", "--once", "--batch=5", "--publisher=tests.outbox.publishers.broken")
     assert [number for _, number in recorder.seen] == list(range(20))
+
+
+@committed
+@pytest.mark.parametrize(("key", "enabled"), [(None, True), ("k", False)])
+def test_a_guard_that_does_not_guard_opens_no_transaction(key: str | None, enabled: bool) -> None:
+    """Then send() wants the project's own, which does inside a guard, too."""
+
+    @idempotent_function(key="key")
+    def relying(key: str | None) -> None:
+        outbox.send("topic", 1)
+
+    @idempotent_function(key="key")
+    def opening(key: str | None) -> None:
+        with transaction.atomic():
+            outbox.send("topic", 2)
+
+    with override_idempotency(enabled=enabled):
+        with pytest.raises(OutsideTransaction):
+            relying(key)
+        opening(key)
+    relying("guarded")
+    opening("guarded")
+    assert [payload for _, payload in waiting()] == [2, 1, 2]
