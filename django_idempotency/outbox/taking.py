@@ -109,12 +109,12 @@ class Taker:
 
     def _pages(self, now: datetime) -> Iterator[Lanes]:
         """Read page after page. Keys that were met on one are left out of the next: their heads stand before it."""
-        start, passed = self._start(), set[str]()
+        start, passed, left_out = self._start(), set[str](), set[str]()
         after = start
         while True:
             messages = self.messages.filter(pk__gt=after)
-            if passed:
-                messages = self._without(messages, passed)
+            if left_out:
+                messages = self._without(messages, left_out)
             rows = list(messages.order_by("pk").values_list("pk", "key", "not_before")[:PAGE])
             if rows and after == start:
                 self._since = rows[0][0] - 1
@@ -125,6 +125,8 @@ class Taker:
                 return
             after = rows[-1][0]
             passed |= lanes.waiting | lanes.behind.keys()
+            if len(left_out) < PAGE:  # the rest is left out here: a longer list costs more than it saves
+                left_out = set(passed)
 
     def _without(self, messages: QuerySet[Message], keys: set[str]) -> QuerySet[Message]:
         """Leave out keys as Python tells them apart. For a collation of MariaDB `a` is `A`, and would wait for it."""

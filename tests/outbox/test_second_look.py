@@ -13,6 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_idempotency import idempotent_function, outbox
@@ -307,3 +308,17 @@ def test_a_guard_that_does_not_guard_opens_no_transaction(key: str | None, enabl
     relying("guarded")
     opening("guarded")
     assert [payload for _, payload in waiting()] == [2, 1, 2]
+
+
+@committed
+def test_a_look_at_many_keys_that_wait_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement names more keys than two pages hold: at 70,000 that wait, a look took half a minute."""
+    monkeypatch.setattr(taking, "PAGE", 10)
+    sent(*(f"waits-{number}" for number in range(100)), "waits-0", "waits-99", "due")
+    last = Message.objects.order_by("pk")[99].pk
+    Message.objects.filter(pk__lte=last).update(not_before="2999-01-01T00:00:00+00:00")
+    recorder = Recorder()
+    with CaptureQueriesContext(connection) as captured:
+        recorder.relay().batch()
+    assert [key for key, _ in recorder.seen] == ["due"]
+    assert max(query["sql"].count("waits-") for query in captured) <= 20
