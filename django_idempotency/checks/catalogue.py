@@ -227,6 +227,13 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             f"{_SILENCE}."
         ),
     ),
+    "W066": (
+        (
+            "%(name)s is a method of the model %(model)s, keyed by all its arguments, and self is none of them: "
+            "a call on one row is answered with the result of another row's."
+        ),
+        'Pass what tells the rows apart as an argument, such as the primary key, and type key="…" with its name.',
+    ),
     # ---- Databases
     "W001": (
         (

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.core.checks import CheckMessage
+from django.db.models import Model
 
 from ..functions.terms import declared
 from .catalogue import finding
@@ -23,4 +27,21 @@ def check_functions(**_: Any) -> list[CheckMessage]:
             found.setdefault(f"{message.id} {message.msg}", message)
     names = Counter(terms.name for terms in declared())
     shared = (finding("W064", name=name, count=count) for name, count in names.items() if count > 1)
-    return [*found.values(), *shared]
+    return [*found.values(), *shared, *_rowless()]
+
+
+def _rowless() -> Iterator[CheckMessage]:
+    """Yield the methods of models whose calls do not say which row they are of."""
+    for terms in declared():
+        if terms.key is None and (model := _model_of(inspect.unwrap(terms.function))) is not None:
+            yield finding("W066", name=terms.name, model=model._meta.label)
+
+
+def _model_of(function: Callable[..., Any]) -> type[Model] | None:
+    """Return the model that a function is a method of, by their names; `None`: it is none's, or takes no `self`."""
+    if next(iter(inspect.signature(function).parameters), "") != "self":
+        return None
+    place: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split(".")[:-1]:
+        place = getattr(place, name, None)
+    return place if isinstance(place, type) and issubclass(place, Model) else None

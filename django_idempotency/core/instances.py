@@ -80,12 +80,15 @@ class _Field(NamedTuple):
 
 def _fields(cls: Any) -> Iterator[_Field]:
     """Yield the fields of a dataclass or an attrs class; a plain class has none."""
+    slots = _slots(cls)
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             missing = None if field.default is dataclasses.MISSING else _always(field.default)
             if field.default_factory is not dataclasses.MISSING:
                 missing = field.default_factory
             yield _Field(field.name, missing, field.init and missing is None)
+        declared = {field.name for field in dataclasses.fields(cls)}
+        yield from (_Field(name, None, required=False) for name in slots if name not in declared)  # of its bases
     elif hasattr(cls, "__attrs_attrs__"):
         for field in cls.__attrs_attrs__:
             missing = getattr(field.default, "factory", _always(field.default))

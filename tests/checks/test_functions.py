@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.db.models import Model
 
 from django_idempotency import idempotent_function
 from django_idempotency.checks.functions import check_functions
@@ -32,6 +35,44 @@ def test_what_is_in_order(configure: Configure) -> None:
 
     assert check_functions() == []
     assert len(terms.declared()) == 2
+
+
+class Row(Model):
+    class Meta:
+        app_label = "tests"
+        managed = False
+
+    def __str__(self) -> str:
+        return "row"
+
+    @idempotent_function
+    def capture(self, amount: int) -> int:
+        return amount
+
+    @idempotent_function(key="order")
+    def pay(self, order: str, amount: int) -> int:
+        return amount
+
+    @staticmethod
+    @idempotent_function
+    def settle(amount: int) -> int:
+        return amount
+
+    class Till:
+        @idempotent_function
+        def close(self, amount: int) -> int:
+            return amount
+
+
+def test_a_row_that_is_no_part_of_the_key(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W066: two rows' calls with equal arguments would be one call."""
+    known: list[Any] = [Row.capture, Row.pay, Row.settle, Row.Till.close]
+    monkeypatch.setattr(terms, "_DECLARED", {function.idempotency._terms for function in known})
+    configure()
+    (found,) = check_functions()
+    assert hints([found]).keys() == {"W066"}
+    assert "tests.Row" in found.msg
+    assert f"{__name__}.Row.capture" in found.msg
 
 
 def test_async_by_default(configure: Configure) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import pickle
@@ -319,6 +320,35 @@ class Kept(str):
 
 
 class TwoInOne(of.Line, dict): ...
+
+
+class Slotted:
+    __slots__ = ("__hidden", "note")
+
+    note: str
+
+    def hide(self, what: str) -> None:
+        self.__hidden = what
+
+    @property
+    def hidden(self) -> str:
+        return self.__hidden
+
+
+@dataclasses.dataclass
+class OnSlots(Slotted):
+    amount: int
+
+
+def test_slots_of_a_base() -> None:
+    """They are no fields, and are no less of the value; one that was never set stays so."""
+    value = OnSlots(7)
+    value.note = "paid in cash"
+    value.hide("the till")
+    results = Results([OnSlots])
+    back = results.load(results.dump(value))
+    assert (back.amount, back.note, back.hidden) == (7, "paid in cash", "the till")
+    assert not hasattr(results.load(results.dump(OnSlots(8))), "note")
 
 
 class ListedLine(of.Line, list): ...
