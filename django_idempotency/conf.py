@@ -114,6 +114,7 @@ def resolve(policy: Policy) -> Resolved:
             "guarantee": guarantee,
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
             "claim_lease": seconds(get("CLAIM_LEASE") if guarantee is Guarantee.ATOMIC else terms.lease),
+            "derive_secret": get("DERIVE_SECRET"),
         }
     )
     policy.__dict__[_RESOLVED] = (dict(found), resolved)
@@ -128,11 +129,13 @@ def derive_secrets() -> list[str | bytes]:
 
 def derive_secret() -> Any:
     """Return the secret of new operations, text or bytes."""
-    return (
-        declared().get("DERIVE_SECRET")
-        or _unwrapped(django_settings, "__dict__").get("SECRET_KEY")  # what LazySettings remembers
-        or django_settings.SECRET_KEY
-    )
+    return get("DERIVE_SECRET") or secret_key()
+
+
+def secret_key() -> Any:
+    """Return Django's own secret, text or bytes."""
+    # LazySettings remembers it, once it was asked; not an empty one, which it refuses.
+    return _unwrapped(django_settings, "__dict__").get("SECRET_KEY") or django_settings.SECRET_KEY
 
 
 def imported(name: str) -> Any:

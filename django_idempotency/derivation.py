@@ -8,11 +8,6 @@ from .engine import Operation
 from .errors import SecretUnknown
 
 
-def current_secret_id() -> str:
-    """Name the secret that a new operation derives with."""
-    return secret_id(conf.derive_secret())
-
-
 def derive(operation: Operation, label: str) -> str:
     """Return the downstream key of a label, 64 hex digits: HMAC over scope, key and label.
 

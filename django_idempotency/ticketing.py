@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from datetime import datetime, timezone
 
-from .core.digest import record_id, uuid_of
+from . import conf
+from .core.digest import record_id, secret_id, uuid_of
 from .core.policy import Resolved
 from .core.records import Ticket
-from .derivation import current_secret_id
 
 
 def issue(
@@ -25,7 +25,7 @@ def issue(
         lease=policy.claim_lease if lease is None else lease,
         ttl=policy.ttl,
         guarantee=policy.guarantee,
-        secret_id=current_secret_id(),
+        secret_id=secret_id(policy.derive_secret or conf.secret_key()),
         method=method,
         path=path[:255],
     )

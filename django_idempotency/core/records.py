@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class Status(IntEnum):
     COMPLETED = 2  # settled: replayed until it expires
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What is remembered of a finished run: an HTTP response as status, headers and bytes.
 
     Frozen at run time, too: a store in this process hands the same one to everybody, and code of the project sees it.

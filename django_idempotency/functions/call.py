@@ -87,14 +87,10 @@ class Call:
         outer = current_operation()
         self._outer = None if outer is None else living(outer)
         self.current = CurrentOperation(self.operation, self._outer)
-
-    @property
-    def patience(self) -> float:
-        """Seconds to wait for a busy record: none for one that waits for us."""
-        if self.policy.on_busy != "wait" or (self._outer is not None and self._outer.holds(self.operation)):
-            return 0.0
-        wait, left = self.policy.wait, remaining()
-        return wait if left is None else min(wait, left)
+        #: Seconds to wait for a busy record: none for one that waits for us.
+        self.patience = 0.0
+        if policy.on_busy == "wait" and not (self._outer is not None and self._outer.holds(self.operation)):
+            self.patience = policy.wait if left is None else min(policy.wait, left)
 
     def is_late(self) -> bool:
         """Has the host's deadline passed? It may have while the call waited."""

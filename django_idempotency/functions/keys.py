@@ -20,38 +20,35 @@ UNBOUND = request_digest(b"call")
 
 
 def key_of(terms: Terms, payload: Any) -> str | None:
-    """Return the key of a payload: the digest of what is selected from it. `None`: it has none, and runs unguarded.
+    """Return the key of a payload: the digest of what is selected from it; `None`: it has none.
 
-    Raises `KeyMissing` where a key is required, and `NotDigestible` for what has no meaning that could be hashed.
+    Raises `NotDigestible` for what has no meaning that could be hashed, and what the selector raises.
     """
     try:
-        key = _selected(terms, payload)
+        if terms.key is None:
+            # All arguments together are never missing in part: `None` is what many default to.
+            return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
+        selected = terms.key(payload)
+        return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
     except Undigestible as error:
         raise NotDigestible(f"{terms.name}: {error}") from error
-    if key is not None:
-        return key
+
+
+def go_without_key(terms: Terms) -> None:
+    """Tell of a call that has no key and runs unguarded. Raises `KeyMissing` where one is required."""
     if terms.resolved().required:
         raise KeyMissing(
             f"This call of {terms.name} has no idempotency key: what identifies it is missing, or part of it."
         )
     logger.warning("%s runs unguarded: what identifies this call is missing, or part of it.", terms.name)
-    return None
 
 
 def unjudged(terms: Terms, payload: Any) -> str:
     """Return the key of a payload that nobody asks about; something new where it has none."""
     key = None
-    with suppress(IdempotencyError, Undigestible):
-        key = _selected(terms, payload)
+    with suppress(IdempotencyError):
+        key = key_of(terms, payload)
     return key or uuid4().hex
-
-
-def _selected(terms: Terms, payload: Any) -> str | None:
-    if terms.key is None:
-        # All arguments together are never missing in part: `None` is what many default to.
-        return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
-    selected = terms.key(payload)
-    return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
 
 
 def explicit(key: Any) -> str:

@@ -17,7 +17,7 @@ from ..http.exchange import clarified
 from ..open_transactions import arefuse_open_transactions
 from .call import Call, End
 from .current import SwitchedOffOperation, running
-from .keys import key_of, unjudged
+from .keys import go_without_key, key_of, unjudged
 from .terms import Terms
 
 
@@ -39,9 +39,10 @@ def begin(
     if not switch.enabled():
         switch.warn_once()
         return SwitchedOffOperation(terms.scope, key or unjudged(terms, payload))
-    if key is None:
-        key = key_of(terms, payload)
-    return None if key is None else Call(terms, payload, key)
+    if key is None and (key := key_of(terms, payload)) is None:
+        go_without_key(terms)
+        return None
+    return Call(terms, payload, key)
 
 
 # --------------------------------------------------------------------------------------------------------------- sync

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
@@ -124,7 +124,7 @@ class Schema:
             return None
         packed = payload.pack_outcome(outcome)
         if len(packed) + _size(self.born(rules.born(ticket, ticket.now))) > ITEM_LIMIT:
-            return payload.pack_outcome(replace(outcome, body=MISSING))
+            return payload.pack_outcome(outcome._replace(body=MISSING))
         return packed
 
     # ----------------------------------------------------------------------------------------------------- arguments

@@ -51,7 +51,7 @@ class Truthful(MemoryStore):
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         outcome = settlement.outcome
         if outcome is not None and outcome.body == b"":
-            settlement = replace(settlement, outcome=replace(outcome, body=b"null"))
+            settlement = replace(settlement, outcome=outcome._replace(body=b"null"))
         return super().settle(ticket, settlement)
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -426,12 +425,12 @@ def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
 )
 def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) -> None:
     """What fits into an item is kept; else the work is done, and its answer was not stored."""
-    outcome = replace(ANSWER, body=b"text" * (size // 4) if text else random.Random(1).randbytes(size))
+    outcome = ANSWER._replace(body=b"text" * (size // 4) if text else random.Random(1).randbytes(size))
     ticket = make_ticket()
     assert complete(store, ticket, outcome) is True
     record = store.claim(make_ticket())
     assert record.status is Status.COMPLETED
-    assert record.outcome == (outcome if kept else replace(outcome, body=MISSING))
+    assert record.outcome == (outcome if kept else outcome._replace(body=MISSING))
 
 
 def test_the_size_of_an_item(store: DynamoDBStore) -> None:

@@ -245,7 +245,7 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
     assert call.open() == Execute(attempt=2, takeover=True)
     call.work()
     call.operation.give_up()
-    given_up = replace(OUTCOME, status=422)
+    given_up = OUTCOME._replace(status=422)
     call.operation.settle(*((Ending.FAILED, None) if how == "failed" else (Ending.KEPT, given_up)))
     assert call.listener.events == ["taken_over", "lost"]
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
