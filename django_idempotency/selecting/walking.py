@@ -40,7 +40,9 @@ class Interpreter(TreeInterpreter):
         if name.startswith("_") or isinstance(value, _OPAQUE):
             return None
         found = getattr(value, name, None)
-        return None if inspect.isroutine(found) or isinstance(found, type) else found
+        if isinstance(found, type):
+            return None
+        return found if isinstance(found, _OPAQUE) or not inspect.isroutine(found) else None
 
     def visit_comparator(self, node: Node, value: Any) -> Any:
         # A literal is a float, and 0.1 is less than Decimal("0.1"): by their digits they are equal.
