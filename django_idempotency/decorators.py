@@ -165,7 +165,22 @@ def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
 
         return lent_class(cls, policy)
     _guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
+    _guard_subclasses(cls, policy)
     return cls
+
+
+def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
+    """Guard the handlers that a subclass has of its own, too, as those of a DRF class are; not what it has exempted."""
+    begun = _next(cls, "__init_subclass__")
+
+    def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807 - it becomes one
+        for name in UNSAFE_HANDLERS:
+            handler = getattr(klass, name, None)
+            if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
+                _guard_handler(klass, name, policy, on=_next(klass, "dispatch"))
+        begun(klass, **kwargs)  # last: the terms of the nearest base win
+
+    cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
 
 
 def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
@@ -173,8 +188,7 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     dispatch = _next(cls, "dispatch")
     declared = declared_non_atomic(dispatch)
     for name in names:
-        _refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
-        setattr(cls, name, _guarded(_next(cls, name), policy, on=dispatch))
+        _guard_handler(cls, name, policy, on=dispatch)
     if any(iscoroutinefunction(getattr(cls, name)) for name in names):
         return  # Django itself refuses ATOMIC_REQUESTS for async views
 
@@ -193,6 +207,11 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
 
     cls.dispatch = leaving
     cls.as_view = classonlymethod(leaving_view)
+
+
+def _guard_handler(cls: type[Any], name: str, policy: Policy, *, on: Callable[..., Any]) -> None:
+    _refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
+    setattr(cls, name, _guarded(_next(cls, name), policy, on=on))
 
 
 def _next(cls: type[Any], name: str) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import idempotent
+from django_idempotency import idempotency_exempt, idempotent
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import Connect, effects
@@ -98,6 +98,25 @@ class DiamondHandler(Inheriting, Doubling):
     pass
 
 
+class Overriding(Base):
+    """It has its own handler, and one that its base has not."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        write()
+        return super().post(request)
+
+    def patch(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+    @idempotency_exempt
+    def delete(self, request: HttpRequest) -> HttpResponse:
+        return answer(request)
+
+
+class Mixed(Counting, Base):
+    """The handler comes from beside its guarded base."""
+
+
 @idempotent(methods=["PUT"])
 def only_put(request: HttpRequest) -> HttpResponse:
     return answer(request)
@@ -110,6 +129,8 @@ urlpatterns = [
     path("put/", only_put),
     path("diamond/", Diamond.as_view()),
     path("diamond-handler/", DiamondHandler.as_view()),
+    path("overriding/", Overriding.as_view()),
+    path("mixed/", Mixed.as_view()),
 ]
 
 
@@ -145,6 +166,50 @@ def test_handlers_between_a_class_and_its_bases_run(user: User, connect: Connect
     """The same for a handler that the decorated class inherits."""
     assert connect("/diamond-handler/", user)(key=None).status_code == 201
     assert effects() == 2
+
+
+@pytest.mark.parametrize(
+    ("handler", "ran"),
+    [("post overriding", 2), ("patch overriding", 1), ("delete overriding", 2), ("post mixed", 1)],
+)
+def test_a_subclass_is_guarded(user: User, connect: Connect, settings: Any, handler: str, ran: int) -> None:
+    """What it overrides or adds, once with all that it does; but for what it has exempted."""
+    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
+    method, url = handler.split()
+    send = getattr(connect("", user).client, method)
+    first, second = (send(f"/{url}/", headers={"Idempotency-Key": "k"}) for _ in range(2))
+    assert (first.status_code, second.status_code, effects()) == (201, 201, ran)
+
+
+def test_a_subclass_keeps_its_own_terms() -> None:
+    """Its own decorator wins over that of its base, on the class or on a method; and then for its subclasses."""
+    own = idempotent(ttl=60)
+
+    class OnMethod(Base):
+        @own
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return answer(request)
+
+    @own
+    class OnClass(Base):
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return answer(request)
+
+    class Below(OnClass):
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return answer(request)
+
+    terms = [vars(cls.post)["idempotency_policy"] for cls in (OnMethod, OnClass, Below)]
+    assert [policy.ttl for policy in terms] == [60, 60, 60]
+
+
+def test_a_subclass_that_cannot_be_guarded_is_refused() -> None:
+    """As the class itself would be."""
+    with pytest.raises(ImproperlyConfigured, match="no transaction can cover it"):
+
+        class Asynchronous(Base):
+            async def post(self, request: HttpRequest) -> HttpResponse:  # type: ignore[override]
+                return answer(request)
 
 
 def test_only_the_named_methods(user: User, connect: Connect, settings: Any) -> None:
