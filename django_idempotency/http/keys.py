@@ -70,13 +70,14 @@ async def user_of(request: HttpRequest) -> Any:
 
 
 def principal(user: Any) -> str | None:
-    """Name an authenticated user, as `user:<model>:<pk>`; `None` for anybody else."""
+    """Name an authenticated user, as `user:<model>:<pk>` (not of a proxy); `None` for anybody else."""
     if user is None or not getattr(user, "is_authenticated", False):
         return None
     pk = getattr(user, "pk", None)
     if pk is None:
         return None
     meta = getattr(user, "_meta", None)
+    meta = getattr(getattr(meta, "concrete_model", None), "_meta", meta)  # a proxy is the same person
     kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
     return bounded(f"user:{kind}:{pk}")
 

@@ -9,6 +9,8 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 from django.test import RequestFactory
+from django.test.utils import isolate_apps
+from django.utils.functional import SimpleLazyObject
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
@@ -37,6 +39,18 @@ def test_a_user_is_named_by_model_and_primary_key() -> None:
     """Two models, or two users of one, never meet."""
     assert whose(User(pk=7)) == "user:auth.user:7"
     assert whose(User(pk=8)) == "user:auth.user:8"
+
+
+@isolate_apps("testproject.payments")
+def test_a_proxy_is_the_same_person() -> None:
+    """One way to authenticate may find a proxy and another its model: a retry is one all the same."""
+
+    class Customer(User):
+        class Meta:
+            app_label = "payments"
+            proxy = True
+
+    assert whose(Customer(pk=7)) == whose(SimpleLazyObject(lambda: Customer(pk=7))) == whose(User(pk=7))
 
 
 def test_a_user_that_is_no_model_is_named_by_its_type() -> None:
