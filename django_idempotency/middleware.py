@@ -66,6 +66,8 @@ class IdempotencyMiddleware:
             if (exchange := self._exchange(request)) is not None:
                 exchange.fail(error)
             raise
+        finally:
+            LEAVES.set(None)  # a thread outlives its requests, and this MIDDLEWARE may not stand before the next
         if (exchange := self._exchange(request)) is None:
             return response
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -48,3 +49,14 @@ def test_a_part_that_fails_is_rolled_back(user: User, connect: Connect, monkeypa
     assert effects() == 2
     assert send(parts).json() == [201, 500]
     assert effects() == 3
+
+
+def test_a_request_that_nobody_guards_is_rolled_back(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Also in a thread that has guarded one before: nothing of it is left there."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    assert connect("/single/", user)({}).status_code == 201
+    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
+    assert connect("/single/", user)({"fails": True}).status_code == 500
+    assert effects() == 1
