@@ -48,6 +48,25 @@ def test_an_answer_that_is_lost(
     assert getattr(store, verb)(ticket.id, audit=audited.append) is Intervention.ALREADY
 
 
+@pytest.mark.parametrize("ended", [crashed, completed])
+@pytest.mark.parametrize("verb", ["release", "expire"])
+def test_a_driver_that_tries_again(
+    monkeypatch: pytest.MonkeyPatch, verb: str, ended: Callable[[MemoryStore, Ticket], None]
+) -> None:
+    """It was done by the first try, whose answer was lost; the second is refused by the first."""
+    store, ticket, audited = MemoryStore(), make_ticket(lease=0), list[Record]()
+    ended(store, ticket)
+    settle = store.settle
+
+    def twice(*arguments: Any) -> bool:
+        settle(*arguments)
+        return settle(*arguments)
+
+    monkeypatch.setattr(store, "settle", twice)
+    assert getattr(store, verb)(ticket.id, audit=audited.append) is Intervention.DONE
+    assert [each.owner for each in audited] == [ticket.owner]
+
+
 def test_nobody_answers_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was tried, and nothing is written down."""
     store, audited = MemoryStore(), list[Record]()
