@@ -51,14 +51,12 @@ class Stores:
 
         A store that cannot be built is none; `check` says so.
         """
-        over = [store]
+        over, records = [store], records_of(store)
         for alias in conf.get("STORES"):
             with suppress(ImproperlyConfigured):
-                over.append(self[alias])
-        records = records_of(store)
-        return max(
-            (other for other in over if records_of(other) == records), key=lambda other: len(list(layers(other)))
-        )
+                if records_of(self[alias]) == records:
+                    over.append(self[alias])
+        return max(over, key=lambda other: len(list(layers(other))))
 
     @contextmanager
     def replaced(self, alias: str, store: BaseStore) -> Iterator[None]:

@@ -182,6 +182,24 @@ class TestForemost:
         configure(default=MEMORY, fast=layered(front="redis", authority="default"), redis=REDIS)
         assert stores.foremost(stores["default"]) is stores["fast"]
 
+    def test_over_the_same_keys(self, configure: Any) -> None:
+        """Two aliases with the same cache and prefix are one store."""
+        other = {**REDIS, "OPTIONS": {"cache": "default", "prefix": "other"}}
+        broken = {**REDIS, "OPTIONS": {"cache": "nowhere"}}
+        configure(default=REDIS, fast=cached(REDIS), other=cached(other), broken=broken)
+        assert stores.foremost(stores["default"]) is stores["fast"]
+        assert stores.foremost(stores["broken"]) is stores["broken"]
+
+    def test_over_the_keys_of_another_sentinel(self, configure: Any, settings: Settings) -> None:
+        """Two servers that their Sentinels know by one name are two."""
+        one, two = (
+            {**settings.CACHES["default"], "OPTIONS": {"SENTINELS": [(host, 26379)]}} for host in ("north", "south")
+        )
+        settings.CACHES = {"default": one, "two": two}
+        configured = cached({**REDIS, "OPTIONS": {"cache": "two"}})
+        settings.IDEMPOTENCY = {"STORES": {"default": REDIS, "two": configured}}
+        assert stores.foremost(stores["default"]) is stores["default"]
+
 
 @pytest.mark.django_db(transaction=True)
 class TestThroughADoor:

@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..errors import ConfigurationError, StoreUnavailable
+from ..registry import records_of
 from ..showing.failures import reason
 from ..stores.dynamodb import DynamoDBStore
 from ..stores.dynamodb_table import missing
@@ -18,7 +19,7 @@ from .catalogue import finding, shown
 from .settings import check_settings
 from .stores import built
 from .urlconf import callbacks, policies
-from .wiring import nested_in, place
+from .wiring import nested_in
 
 #: What our scripts need: TIME before a write.
 REDIS = 5
@@ -34,7 +35,7 @@ def check_servers(**_: Any) -> list[CheckMessage]:
         store = built(alias)
         if store is None or nested_in(alias):
             continue  # what a store is made of is checked under its own alias
-        if (where := place(store)) not in asked:
+        if (where := records_of(store)) not in asked:
             asked.add(where)
             found += _asked(alias, innermost(store))
     return found

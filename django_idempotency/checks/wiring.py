@@ -17,7 +17,7 @@ from ..stores.dynamodb import DynamoDBStore
 from ..stores.fronts import Front
 from ..stores.layered import LayeredStore
 from ..stores.redis import RedisStore
-from ..stores.wrapping import innermost, layers
+from ..stores.wrapping import innermost
 from .catalogue import closest, finding, shown
 
 #: Store → its driver, and the extra of ours that brings it.
@@ -139,21 +139,7 @@ def check_shared_fronts(built: Built) -> Iterator[CheckMessage]:
     ]
     for (alias, front, store), (other, shared, another) in combinations(fronted, 2):
         one, two = built(front), built(shared)
-        if one is None or two is None or place(one) != place(two) or _records(store) == _records(another):
+        if one is None or two is None or records_of(one) != records_of(two) or records_of(store) == records_of(another):
             continue
         cache = one.cache if isinstance(one, RedisStore) else "default"
         yield finding("E042", alias=alias, other=other, front=shown(front), cache=cache)
-
-
-def place(store: BaseStore) -> Any:
-    """Say where the keys of a store are, so that two aliases of one place are known as such."""
-    store = innermost(store)
-    if not isinstance(store, RedisStore) or store.cache not in caches.settings:
-        return store.place
-    location = caches.settings[store.cache].get("LOCATION")
-    return str(location), str(caches[store.cache].make_key(store.prefix))
-
-
-def _records(store: BaseStore) -> Any:
-    last = list(layers(store))[-1]
-    return place(last) if isinstance(last, RedisStore) else records_of(store)

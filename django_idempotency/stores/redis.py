@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
+
+from django.core.cache import caches
 
 from ..core import payload, rules
 from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
@@ -50,6 +52,16 @@ class RedisStore(BaseStore):
         self.cache = cache
         self.prefix = prefix
         self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
+
+    @property
+    def place(self) -> Hashable:
+        if self.cache not in caches.settings:
+            return self
+        given = caches.settings[self.cache]
+        options = given.get("OPTIONS") or {}
+        # One name and another Sentinel, or another database beside the address, is another server.
+        server = given.get("LOCATION"), options.get("SENTINELS"), options.get("CONNECTION_POOL_KWARGS", {}).get("db")
+        return str(server), str(caches[self.cache].make_key(self.prefix))
 
     # -------------------------------------------------------------------------------------------------------- claim
 
