@@ -52,6 +52,20 @@ class Upkeep(Contract):
         assert store.renew([ticket]) == {ticket.owner}
         assert store.claim(make_ticket()).owner == ticket.owner
 
+    def test_renewing_work_longer_than_its_retention(self, store: BaseStore) -> None:
+        """A renewal moves the lease alone, and goes on when the retention is over: the work still runs."""
+        ticket = make_ticket(lease=40, ttl=50)
+        claimed = store.claim(ticket)
+        self.elapse(store, 30)
+        assert store.renew([ticket]) == {ticket.owner}
+        record = self.look(store, ticket)
+        kept = (each.expires_at - each.created_at for each in (record, claimed))
+        assert abs((next(kept) - next(kept)).total_seconds()) < 0.1
+        self.elapse(store, 30)
+        assert store.renew([ticket]) == {ticket.owner}
+        self.elapse(store, 30)
+        assert store.claim(make_ticket()).owner == ticket.owner
+
     def test_renewing_beside_its_thief(self, store: BaseStore) -> None:
         """One process renews the overtaken and the owner of one key in one call: the owner's own lease counts."""
         stale, thief = make_ticket(lease=30), make_ticket(lease=300)
