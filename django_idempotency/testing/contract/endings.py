@@ -187,6 +187,16 @@ class Endings(Contract):
         other = make_ticket(body=b"other")
         assert rules.read(store.claim(other), other) == rules.Execute(attempt=1)
 
+    def test_expired_after_a_crash(self, store: BaseStore) -> None:
+        """Whoever owned it neither renews nor settles it any more."""
+        ticket, audited = make_ticket(ttl=1000), list[Record]()
+        run = self.claim(store, ticket)
+        self.elapse(store, ticket.lease + 1)
+        assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.renew([ticket]) == set()
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0], ttl=1000) is False
+        assert rules.read(store.claim(other := make_ticket(body=b"other")), other) == rules.Execute(attempt=1)
+
     def test_what_is_not_there(self, store: BaseStore) -> None:
         """Nobody has claimed it: there is nothing to settle, to look at, or to change by hand."""
         ticket = make_ticket()
