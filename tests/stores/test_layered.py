@@ -83,7 +83,7 @@ class TestOverMemory(LayeredContract):
         store.store._clock.now += timedelta(seconds=seconds)
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
-        store.store._records.pop(ticket.id.int)
+        store.store._records.pop(ticket.id.int, None)
         super().vanish(store, ticket)
 
 
