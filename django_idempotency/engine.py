@@ -159,10 +159,8 @@ class Operation:
                 self.record = await self.store.aclaim(self.ticket)
                 verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
                 if isinstance(verdict, Execute):
-                    self.run, self._opened_at = (
-                        verdict,
-                        time.monotonic(),
-                    )  # now, since who is cancelled hears of no verdict
+                    # Now, since who is cancelled hears of no verdict.
+                    self.run, self._opened_at = verdict, time.monotonic()
                 return verdict
         return Busy(retry_after=1)
 
