@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
 from .core.records import MISSING, Guarantee
+from .secret_key import secret_key
 
 NAME = "IDEMPOTENCY"
 
@@ -130,12 +131,6 @@ def derive_secrets() -> list[str | bytes]:
 def derive_secret() -> Any:
     """Return the secret of new operations, text or bytes."""
     return get("DERIVE_SECRET") or secret_key()
-
-
-def secret_key() -> Any:
-    """Return Django's own secret, text or bytes."""
-    # LazySettings remembers it, once it was asked; not an empty one, which it refuses.
-    return _unwrapped(django_settings, "__dict__").get("SECRET_KEY") or django_settings.SECRET_KEY
 
 
 def imported(name: str) -> Any:

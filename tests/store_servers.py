@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -27,14 +28,19 @@ Running = TypeVar("Running", bound="Server")
 #: Below those that systems lend to whoever opens a connection (Linux from 32768): while a server is down, its port is
 #: lent to nobody.
 PORTS = range(20_000, 32_000)
+#: Of those, each of the suite's two processes takes every other one, and none twice.
+_PARITY = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2
+_given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port that nobody listens on, or was given."""
     while True:
-        port = SystemRandom().choice(PORTS)  # `random` itself gives each test the same
+        port = SystemRandom().choice(PORTS[_PARITY::2])  # `random` itself gives each test the same
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 class Server(ABC):

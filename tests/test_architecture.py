@@ -36,6 +36,7 @@ RINGS = {
     "core": INNER,
     "errors": Ring(0, (), frozenset()),
     "forking": Ring(0, (), frozenset()),
+    "secret_key": Ring(0, (), frozenset({"django"})),
     "models": Ring(1, ("core",), frozenset({"django"})),
     "migrations": Ring(1, ("models",), frozenset({"django"})),
     "stores": Ring(1, STORE, frozenset({"django", "asgiref"})),
@@ -45,7 +46,7 @@ RINGS = {
     "stores.wrapping": Ring(1, ("core", "errors", "stores.base"), frozenset()),
     "stores.fronts": Ring(1, ("core", "errors", "forking"), frozenset()),
     "stores.layered": Ring(1, ("core", "errors", "forking", "stores"), frozenset({"asgiref"})),
-    "stores.sealing": Ring(1, ("core",), frozenset({"django"})),
+    "stores.sealing": Ring(1, ("core", "secret_key"), frozenset({"django"})),
     "stores.redis": Ring(
         1,
         ("core", "errors", "stores.base", "stores.memory", "stores.sealing", "stores.redis_client"),
@@ -64,7 +65,7 @@ RINGS = {
     "heartbeat": Ring(2, ("core", "errors", "forking", "stores.base", "engine"), frozenset()),
     "messages": Ring(2, ("errors",), frozenset()),
     "selecting": Ring(2, ("core", "errors", "selecting"), frozenset({"jmespath"})),
-    "conf": Ring(3, ("core", "errors"), frozenset({"django"})),
+    "conf": Ring(3, ("core", "errors", "secret_key"), frozenset({"django"})),
     "switch": Ring(3, ("errors", "forking"), frozenset()),
     "registry": Ring(
         3,

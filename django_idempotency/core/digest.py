@@ -32,10 +32,10 @@ _NEW, _SET_INT, _SET_SAFETY = UUID.__new__, vars(UUID)["int"].__set__, vars(UUID
 _UNKNOWN = SafeUUID.unknown
 
 
-def uuid_of(octets: bytes, *, version: int) -> UUID:
-    """Return the UUID of 16 bytes, its version and variant written over them."""
-    made = _NEW(UUID)
-    _SET_INT(made, int.from_bytes(octets, "big") & _BARE | version << 76 | _VARIANT)
+def uuid_of(octets: bytes, *, version: int | None = None) -> UUID:
+    """Return the UUID of 16 bytes: as they are, or its version and variant written over them."""
+    made, number = _NEW(UUID), int.from_bytes(octets, "big")
+    _SET_INT(made, number if version is None else number & _BARE | version << 76 | _VARIANT)
     _SET_SAFETY(made, _UNKNOWN)
     return made
 

@@ -110,9 +110,11 @@ def owned(record: Record, ticket: Ticket) -> bool:
 
 def takeable(record: Record, ticket: Ticket) -> bool:
     """May this ticket become the record's owner? The one predicate that stores know (see "The life of a record")."""
-    if (record.scope, record.key) != (ticket.scope, ticket.key) or owned(record, ticket):
+    if (record.scope, record.key) != (ticket.scope, ticket.key):
         return False
-    return expired(record) or _unheld(record, ticket)
+    if record.status is Status.COMPLETED:
+        return expired(record)
+    return not owned(record, ticket) and (expired(record) or _unheld(record, ticket))
 
 
 def _unheld(record: Record, ticket: Ticket) -> bool:

@@ -248,10 +248,10 @@ class RedisStore(BaseStore):
     # ------------------------------------------------------------------------------------------------------ plumbing
 
     def _name(self, record_id: UUID) -> str:
-        return self._client.name(f"{self.prefix}:{record_id.hex}")
+        return self._client.name(f"{self.prefix}:{record_id.int:032x}")
 
     def _front_name(self, record_id: UUID) -> str:
-        return self._client.name(f"{self.prefix}:front:{record_id.hex}")
+        return self._client.name(f"{self.prefix}:front:{record_id.int:032x}")
 
     def _talk(self, talk: Talk[T]) -> T:
         reply = None
