@@ -115,7 +115,6 @@ def resolve(policy: Policy) -> Resolved:
             "guarantee": guarantee,
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
             "claim_lease": seconds(get("CLAIM_LEASE") if guarantee is Guarantee.ATOMIC else terms.lease),
-            "derive_secret": get("DERIVE_SECRET"),
         }
     )
     policy.__dict__[_RESOLVED] = (dict(found), resolved)
@@ -124,7 +123,7 @@ def resolve(policy: Policy) -> Resolved:
 
 def derive_secrets() -> list[str | bytes]:
     """Return the secret of new operations, then those of earlier ones."""
-    earlier = [*get("DERIVE_SECRET_FALLBACKS"), django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
+    earlier = [*get("DERIVE_SECRET_FALLBACKS"), secret_key(), *django_settings.SECRET_KEY_FALLBACKS]
     return [derive_secret(), *earlier]
 
 

@@ -319,8 +319,7 @@ class Operation:
                     return
                 time.sleep(SETTLE_PAUSE)
             else:
-                if settled or self.lost is None:  # otherwise the heartbeat has told
-                    self._tell(_EVENT_OF[leave if settled else None], self)
+                self._told(leave if settled else None)
                 return
 
     def _settle_guarded(self, settlement: Settlement) -> bool:

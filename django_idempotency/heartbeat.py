@@ -44,6 +44,11 @@ class _Lease(NamedTuple):
     ends: float
     due: float
 
+    @classmethod
+    def begun(cls, operation: Operation, now: float) -> _Lease:
+        lease = operation.ticket.lease
+        return cls(ref(operation), now + lease, now + lease / PART)
+
 
 class Heartbeat:
     """Renews what it is told to watch, until it is told to forget it. Thread safe.
@@ -68,14 +73,13 @@ class Heartbeat:
 
     def watch(self, operation: Operation) -> None:
         """Renew an operation's lease from now on."""
-        now, lease = self._clock(), operation.ticket.lease
-        due = now + lease / PART
+        lease = _Lease.begun(operation, self._clock())
         with self._lock:
-            self._watched[id(operation)] = _Lease(ref(operation), now + lease, due)
+            self._watched[id(operation)] = lease
             if self._thread is None:
                 self._start()
-            elif due < self._wakes:  # waking it for every call costs each more than its claim (measured: 60 µs)
-                self._wakes = due
+            elif lease.due < self._wakes:  # waking it for every call costs each more than its claim (measured: 60 µs)
+                self._wakes = lease.due
                 self._changed.notify()
 
     def forget(self, operation: Operation) -> None:
@@ -130,8 +134,7 @@ class Heartbeat:
         with self._lock:
             for operation in operations:
                 if id(operation) in self._watched:
-                    lease = operation.ticket.lease
-                    self._watched[id(operation)] = _Lease(ref(operation), now + lease, now + lease / PART)
+                    self._watched[id(operation)] = _Lease.begun(operation, now)
 
     def _missed(self, operations: list[Operation], now: float, error: Exception) -> None:
         """Nobody answered. Try again soon, until a lease has surely ended."""

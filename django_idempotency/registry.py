@@ -31,8 +31,7 @@ class Stores:
 
     def __getitem__(self, alias: str) -> BaseStore:
         """Return the store. Raises `ImproperlyConfigured` for an alias or a backend that is not there."""
-        store = self._built.get(alias)
-        return self._get(alias, ()) if store is None else store
+        return self._get(alias, ())
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
         store = self._built.get(alias)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from datetime import datetime, timezone
 
+from . import conf
 from .core.digest import record_id, secret_id, uuid_of
 from .core.policy import Resolved
 from .core.records import Ticket
-from .secret_key import secret_key
 
 
 def issue(
@@ -25,7 +25,7 @@ def issue(
         lease=policy.claim_lease if lease is None else lease,
         ttl=policy.ttl,
         guarantee=policy.guarantee,
-        secret_id=secret_id(policy.derive_secret or secret_key()),
+        secret_id=secret_id(conf.derive_secret()),
         method=method,
         path=path[:255],
     )

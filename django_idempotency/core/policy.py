@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
 
@@ -113,8 +113,6 @@ class Resolved(Policy):
     guarantee: Guarantee
     #: How long a claim alone is its owner's: in `atomic` it only covers the way from claim to lock.
     claim_lease: float
-    #: What `derive()` derives with, where that is not SECRET_KEY.
-    derive_secret: str | bytes | None = field(repr=False)
 
 
 def _flag(value: Any) -> bool:

@@ -49,8 +49,13 @@ class End(NamedTuple):
     outcome: Outcome | None = None
     ttl: float | None = None
     returned: Any = None
-    #: What stands in the place of a result.
     raised: Exception | None = None
+
+    def result(self) -> Any:
+        """Return the result, or raise what stands in its place."""
+        if self.raised is not None:
+            raise self.raised
+        return self.returned
 
 
 class Call:

@@ -21,9 +21,8 @@ class CurrentOperation(Handle):
     _outer: CurrentOperation | None = None
 
     def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
-        self._operation = operation
+        super().__init__(operation)
         self._outer = outer
-        self.seconds = None
 
     @property
     def lost(self) -> bool:

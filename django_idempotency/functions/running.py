@@ -81,9 +81,7 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer
     if end is None:
         end = _work(call, args, kwargs)
     call.settle(end)
-    if end.raised is not None:
-        raise end.raised
-    return Answer(end.returned)
+    return Answer(end.result())
 
 
 def _decide(call: Call) -> End | None:
@@ -137,9 +135,7 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *
     if end is None:
         end = await _awork(call, args, kwargs)
     await call.asettle(end)
-    if end.raised is not None:
-        raise end.raised
-    return Answer(end.returned)
+    return Answer(end.result())
 
 
 async def _adecide(call: Call) -> End | None:

@@ -55,8 +55,9 @@ Key = str | Literal[Where.PAYLOAD]
 def key_of(request: HttpRequest, policy: Policy) -> Key | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
 
-    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe method, a method outside the policy, a request that an outer door guards already, no key,
-    and while idempotency is off. Raises `KeyMissing` and `KeyMalformed`.
+    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
+    method, a method outside the policy, a request that an outer door guards already, no key, and while idempotency is
+    off. Raises `KeyMissing` and `KeyMalformed`.
     """
     method = request.method or ""
     if method in SAFE_METHODS or hasattr(request, _ATTRIBUTE):
