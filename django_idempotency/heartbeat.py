@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 from weakref import ref
 
@@ -36,18 +36,17 @@ def closing() -> None:
     """Give back what whoever was told has opened in a thread of ours. The app puts Django's connections here."""
 
 
-class _Lease(NamedTuple):
-    """When an operation's lease ends for certain, and when it is renewed next."""
+class _Lease(ref["Operation"]):
+    """An operation's lease. Weak: that of an operation which was abandoned without a settle ends by itself."""
 
-    #: Weak: the lease of an operation that was abandoned without a settle ends by itself.
-    operation: ref[Operation]
+    __slots__ = ("due", "ends")
+    #: When it ends for certain, and when it is renewed next.
     ends: float
     due: float
 
-    @classmethod
-    def begun(cls, operation: Operation, now: float) -> _Lease:
-        lease = operation.ticket.lease
-        return cls(ref(operation), now + lease, now + lease / PART)
+    def begin(self, now: float, seconds: float) -> None:
+        self.ends = now + seconds
+        self.due = now + seconds / PART
 
 
 class Heartbeat:
@@ -73,7 +72,8 @@ class Heartbeat:
 
     def watch(self, operation: Operation) -> None:
         """Renew an operation's lease from now on."""
-        lease = _Lease.begun(operation, self._clock())
+        lease = _Lease(operation)
+        lease.begin(self._clock(), operation.ticket.lease)
         with self._lock:
             self._watched[id(operation)] = lease
             if self._thread is None:
@@ -92,7 +92,7 @@ class Heartbeat:
         with self._lock:
             lease = self._watched.get(id(operation))
         # Asked whose it is: an abandoned operation's id may be another's by now, which nobody watches.
-        return lease is not None and lease.operation() is operation and self._clock() >= lease.ends
+        return lease is not None and lease() is operation and self._clock() >= lease.ends
 
     def beat(self, now: float) -> None:
         """Renew each lease that is due, and tell those operations that have lost theirs."""
@@ -123,7 +123,7 @@ class Heartbeat:
         with self._lock:
             for name, lease in list(self._watched.items()):
                 if lease.due <= now:
-                    operation = lease.operation()
+                    operation = lease()
                     if operation is None:
                         del self._watched[name]
                     else:
@@ -133,8 +133,8 @@ class Heartbeat:
     def _renewed(self, operations: list[Operation], now: float) -> None:
         with self._lock:
             for operation in operations:
-                if id(operation) in self._watched:
-                    self._watched[id(operation)] = _Lease.begun(operation, now)
+                if (lease := self._watched.get(id(operation))) is not None:
+                    lease.begin(now, operation.ticket.lease)
 
     def _missed(self, operations: list[Operation], now: float, error: Exception) -> None:
         """Nobody answered. Try again soon, until a lease has surely ended."""
@@ -142,7 +142,7 @@ class Heartbeat:
             with self._lock:
                 lease = self._watched.get(id(operation))
                 if lease is not None:
-                    self._watched[id(operation)] = lease._replace(due=now + operation.ticket.lease / PART / PART)
+                    lease.due = now + operation.ticket.lease / PART / PART
             if lease is not None and now >= lease.ends:
                 self._lost(operation, error)
 

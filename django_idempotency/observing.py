@@ -43,7 +43,8 @@ class Observer:
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. Neither a receiver nor a log filter that fails changes anything."""
-        log(event, operation, error)
+        if logger.isEnabledFor(_LOGGED[event][0]):
+            log(event, operation, error)
         signal: Signal = getattr(signals, event)
         if signal.receivers:
             with operation.aside():
@@ -51,7 +52,8 @@ class Observer:
 
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
-        log(event, operation, error)
+        if logger.isEnabledFor(_LOGGED[event][0]):
+            log(event, operation, error)
         signal: Signal = getattr(signals, event)
         if signal.receivers:
             await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
@@ -61,8 +63,6 @@ def log(event: str, operation: Operation, error: BaseException | None) -> None:
     """Write one structured record. The key is shortened; everything in it was validated."""
     ticket = operation.ticket
     level, sentence = _LOGGED[event]
-    if not logger.isEnabledFor(level):
-        return
     extra = {
         "event": event,
         "key": shortened(ticket.key),

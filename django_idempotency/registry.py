@@ -31,7 +31,10 @@ class Stores:
 
     def __getitem__(self, alias: str) -> BaseStore:
         """Return the store. Raises `ImproperlyConfigured` for an alias or a backend that is not there."""
-        return self._get(alias, ())
+        try:
+            return self._built[alias]
+        except KeyError:
+            return self._get(alias, ())
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
         store = self._built.get(alias)

@@ -12,20 +12,20 @@ from .core.records import Ticket
 
 
 def issue(
-    policy: Resolved, *, scope: str, key: str, digest: bytes, method: str, path: str, lease: float | None = None
+    policy: Resolved, scope: str, key: str, digest: bytes, method: str, path: str, *, lease: float | None = None
 ) -> Ticket:
     """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""
     return Ticket(
-        id=record_id(scope, key),
-        scope=scope,
-        key=key,
-        digest=digest,
-        owner=uuid_of(os.urandom(16), version=4),  # the system's, always: neither a fork nor a snapshot repeats it
-        now=datetime.now(timezone.utc),
-        lease=policy.claim_lease if lease is None else lease,
-        ttl=policy.ttl,
-        guarantee=policy.guarantee,
-        secret_id=secret_id(conf.derive_secret()),
-        method=method,
-        path=path[:255],
+        record_id(scope, key),
+        scope,
+        key,
+        digest,
+        uuid_of(os.urandom(16), 4),  # the system's, always: neither a fork nor a snapshot repeats it
+        datetime.now(timezone.utc),
+        policy.claim_lease if lease is None else lease,
+        policy.ttl,
+        policy.guarantee,
+        secret_id(conf.derive_secret()),
+        method,
+        path[:255],
     )

@@ -32,7 +32,7 @@ _NEW, _SET_INT, _SET_SAFETY = UUID.__new__, vars(UUID)["int"].__set__, vars(UUID
 _UNKNOWN = SafeUUID.unknown
 
 
-def uuid_of(octets: bytes, *, version: int | None = None) -> UUID:
+def uuid_of(octets: bytes, version: int | None = None) -> UUID:
     """Return the UUID of 16 bytes: as they are, or its version and variant written over them."""
     made, number = _NEW(UUID), int.from_bytes(octets, "big")
     _SET_INT(made, number if version is None else number & _BARE | version << 76 | _VARIANT)
@@ -46,7 +46,7 @@ def record_id(scope: str, key: str) -> UUID:
     The version bits are set since MariaDB's UUID column refuses 16 bytes that are no valid UUID (seen, 10.11; of
     version 8, which would be the honest one, it refuses some). 5 is the version of names hashed with SHA.
     """
-    return uuid_of(hashlib.sha256(f"{scope}\0{key}".encode()).digest()[:16], version=5)
+    return uuid_of(hashlib.sha256(f"{scope}\0{key}".encode()).digest()[:16], 5)
 
 
 def request_digest(*parts: bytes) -> bytes:

@@ -25,7 +25,7 @@ class Kind(Enum):
 
     def outcome(self, body: bytes | Missing = MISSING) -> Outcome:
         """Return the outcome of a call that ended so; without a body when that could not be stored."""
-        return Outcome(status=self.status, headers=self.headers, body=body)
+        return Outcome(self.status, self.headers, body)
 
 
 _KINDS = {kind.headers: kind for kind in Kind}

@@ -143,23 +143,23 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             raise Malformed("cut short")
         guarantee, secret_id, method, path, scope, key = _texts(value[_FIXED.size : outcome_at])
         return Record(
-            id=record_id,
-            scope=scope,
-            key=key,
-            digest=padded[:length],
-            status=_STATUSES[status],
-            owner=uuid_of(owner),
-            attempt=attempt,
-            guarantee=_GUARANTEES[guarantee],
-            lease_until=instant(lease_until),
-            created_at=instant(created_at),
-            completed_at=instant(completed_at) if completed_at else None,
-            expires_at=instant(expires_at),
-            read_at=read_at,
-            secret_id=secret_id,
-            method=method,
-            path=path,
-            outcome=unpack_outcome(value[outcome_at:]),
+            record_id,
+            scope,
+            key,
+            padded[:length],
+            _STATUSES[status],
+            uuid_of(owner),
+            attempt,
+            _GUARANTEES[guarantee],
+            instant(lease_until),
+            instant(created_at),
+            instant(completed_at) if completed_at else None,
+            instant(expires_at),
+            read_at,
+            secret_id,
+            method,
+            path,
+            unpack_outcome(value[outcome_at:]),
         )
     except (struct.error, KeyError, ValueError, OverflowError, OSError, zlib.error) as error:
         raise Malformed(str(error)) from error
@@ -179,7 +179,7 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
             body = inflate(body, size)
         if len(body) != size:
             raise Malformed("the body is cut short")
-    return Outcome(status=status, headers=tuple(map(tuple, headers)), body=body)
+    return Outcome(status, tuple(map(tuple, headers)), body)
 
 
 def inflate(deflated: bytes, size: int) -> bytes:

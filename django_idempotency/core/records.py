@@ -22,12 +22,13 @@ else:
 Fact = TypeVar("Fact")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True)
 def fact(cls: type[Fact]) -> type[Fact]:
-    """Make a class of facts: a frozen dataclass with slots, whose fields are given by name.
+    """Make a class of facts: a frozen dataclass with slots.
 
-    Frozen, and by name, for type checkers only: a first call makes seven facts, and their freezing at run time took a
-    sixth of its time (measured).
+    Frozen for type checkers only: a first call makes seven facts, and their freezing at run time took a sixth of its
+    time (measured). What every call makes is given by position, in the order of the fields: twelve by name take twice as
+    long (measured: 0.04 µs a name).
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 

@@ -131,22 +131,22 @@ def untouched(record: Record, seen: Record, ticket: Ticket) -> bool:
 def born(ticket: Ticket, now: datetime) -> Record:
     """Return the record that the first claim of a key makes, at the store's `now`."""
     return Record(
-        id=ticket.id,
-        scope=ticket.scope,
-        key=ticket.key,
-        digest=ticket.digest,
-        status=Status.RUNNING,
-        owner=ticket.owner,
-        attempt=1,
-        guarantee=ticket.guarantee,
-        lease_until=now + _span(ticket.lease),
-        created_at=now,
-        completed_at=None,
-        expires_at=now + _span(ticket.ttl),
-        read_at=now,
-        secret_id=ticket.secret_id,
-        method=ticket.method,
-        path=ticket.path,
+        ticket.id,
+        ticket.scope,
+        ticket.key,
+        ticket.digest,
+        Status.RUNNING,
+        ticket.owner,
+        1,
+        ticket.guarantee,
+        now + _span(ticket.lease),
+        now,  # created
+        None,  # completed
+        now + _span(ticket.ttl),
+        now,  # read
+        ticket.secret_id,
+        ticket.method,
+        ticket.path,
     )
 
 
@@ -171,14 +171,14 @@ def read(record: Record, ticket: Ticket, *, unanswered: bool = False) -> Execute
     if (record.scope, record.key) != (ticket.scope, ticket.key):
         return Mismatch()
     if owned(record, ticket):
-        return Execute(attempt=record.attempt, takeover=record.taken or (unanswered and record.attempt > 1))
+        return Execute(record.attempt, record.taken or (unanswered and record.attempt > 1))
     over = expired(record)
     if not over and binds(record, ticket.digest):
         return Mismatch()
     if over or _unheld(record, ticket):  # takeable
         return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
     if record.status is Status.COMPLETED and record.outcome is not None:
-        return Replay(outcome=record.outcome, attempt=record.attempt)
+        return Replay(record.outcome, record.attempt)
     return busy(record)
 
 
@@ -273,15 +273,17 @@ def settlement(
     """
     if leave is Leave.HELD:
         return None
-    taken = fence is not None and fence.owner != ticket.owner
+    owner = ticket.owner if fence is None else fence.owner
+    if ttl is None and owner.int != ticket.owner.int:
+        ttl = ticket.ttl
     return Settlement(
-        status=Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
-        fence=fence.owner if fence is not None else ticket.owner,
-        attempt=run.attempt,
-        digest=b"" if leave is Leave.FREE else ticket.digest,
-        outcome=outcome if leave is Leave.COMPLETED else None,
-        expires_in=ttl if ttl is not None else (ticket.ttl if taken else None),
-        new_life=run.new_life,
+        Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
+        owner,
+        run.attempt,
+        b"" if leave is Leave.FREE else ticket.digest,
+        outcome if leave is Leave.COMPLETED else None,
+        ttl,
+        run.new_life,
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.kinds import METHOD, Kind, kind_of
-from ..core.records import Guarantee, Outcome, shortened
+from ..core.records import Guarantee, Outcome, fact, shortened
 from ..core.results import Unreadable, Unstorable, dump_error, load_error
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
 from ..engine import Operation
@@ -42,7 +42,8 @@ HELD_FOR = 3650 * 86400.0
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
-class End(NamedTuple):
+@fact
+class End:
     """How a call ends: what the store is told, and what the caller gets."""
 
     ending: Ending
@@ -74,15 +75,8 @@ class Call:
         if left == 0:
             raise DeadlinePassed
         until_then = left if leases else None
-        ticket = issue(
-            policy,
-            scope=terms.scope,
-            key=key,
-            digest=digest_of(terms, payload),
-            method=METHOD,
-            path=terms.name,
-            lease=until_then,
-        )
+        digest = digest_of(terms, payload)
+        ticket = issue(policy, terms.scope, key, digest, METHOD, terms.name, lease=until_then)
         #: Has the host a deadline?
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
@@ -161,7 +155,7 @@ class Call:
             outcome = self._unstored(Kind.RESULT, error)
         if joins and not given_up and self.operation.doomed():  # not by the work: a statement of the serializer failed
             return End(ending=Ending.FAILED, raised=StoreUnavailable())
-        return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
+        return End(Ending.KEPT, outcome, self.current.seconds, result)
 
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""

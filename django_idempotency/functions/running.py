@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import sync_to_async
 
 from .. import switch
-from ..core.records import Guarantee
+from ..core.records import Guarantee, fact
 from ..core.rules import Execute
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..finishing import to_the_end
@@ -21,7 +21,8 @@ from .keys import go_without_key, key_of, unjudged
 from .terms import Terms
 
 
-class Answer(NamedTuple):
+@fact
+class Answer:
     """What came of a call, and whether it is an earlier one's."""
 
     result: Any
@@ -73,7 +74,7 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer
         with running(call.current):
             return Answer(call.terms.function(*args, **kwargs))
     if not isinstance(verdict, Execute):
-        return Answer(call.replayed(verdict), replayed=True)
+        return Answer(call.replayed(verdict), True)
     if call.hurries and call.is_late():
         call.operation.abandon()
         raise DeadlinePassed
@@ -126,8 +127,8 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *
             return Answer(await terms.function(*args, **kwargs))
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
-            return Answer(await sync_to_async(call.replayed)(verdict), replayed=True)
-        return Answer(call.replayed(verdict), replayed=True)
+            return Answer(await sync_to_async(call.replayed)(verdict), True)
+        return Answer(call.replayed(verdict), True)
     if call.hurries and call.is_late():
         await to_the_end(call.operation.aabandon())
         raise DeadlinePassed

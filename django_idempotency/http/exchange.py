@@ -128,14 +128,8 @@ class Exchange:
         #: Set by a door that sees an exception only after it has become a response.
         self.raised: Exception | None = None
         store = store_of(policy)
-        ticket = issue(
-            policy,
-            scope=scope,
-            key=key,
-            digest=fingerprint(document.source, policy, document),
-            method=request.method or "",
-            path=escape_uri_path(request.path),
-        )
+        digest = fingerprint(document.source, policy, document)
+        ticket = issue(policy, scope, key, digest, request.method or "", escape_uri_path(request.path))
         self.operation = Operation(
             store,
             ticket,

@@ -96,24 +96,25 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     earlier = None if settlement.new_life else known.completed_at
     expires_in = settlement.expires_in
     return Record(
-        id=known.id,
-        scope=known.scope,
-        key=known.key,
-        digest=settlement.digest,
-        status=settlement.status,
-        owner=ticket.owner,
-        attempt=settlement.attempt,
-        guarantee=born.guarantee,
-        lease_until=known.lease_until,
-        created_at=now if settlement.new_life else known.created_at,
-        completed_at=None if settlement.outcome is None else (earlier or now),
-        expires_at=known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
-        read_at=known.read_at,
-        secret_id=born.secret_id,
-        method=born.method,
-        path=born.path,
-        outcome=settlement.outcome,
-        joined=known.joined,
+        known.id,
+        known.scope,
+        known.key,
+        settlement.digest,
+        settlement.status,
+        ticket.owner,
+        settlement.attempt,
+        born.guarantee,
+        known.lease_until,
+        now if settlement.new_life else known.created_at,
+        None if settlement.outcome is None else (earlier or now),
+        known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
+        known.read_at,
+        born.secret_id,
+        born.method,
+        born.path,
+        settlement.outcome,
+        False,  # taken
+        known.joined,
     )
 
 

@@ -1,4 +1,4 @@
-"""Facts are frozen, and made by name. At run time nobody asks (see `core.records.fact`)."""
+"""Facts are frozen. At run time nobody asks (see `core.records.fact`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, read
 
 def test_frozen(ticket: Ticket) -> None:
     ticket.lease = 1.0  # type: ignore[misc]
-
-
-def test_by_name() -> None:
-    Busy(1)  # type: ignore[call-arg]
-    Busy(retry_after=1)
 
 
 def test_complete() -> None:
