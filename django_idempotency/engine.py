@@ -52,7 +52,6 @@ class Operation:
         store: BaseStore,
         ticket: Ticket,
         observer: Observer,
-        *,
         hold_failures: bool = False,
         renews: bool = True,
         left: Callable[[], float | None] | None = None,
@@ -368,7 +367,7 @@ class Operation:
         assert self.run is not None, "settle() follows an open() that said Execute"
         if ttl is None and time.monotonic() - self._opened_at >= self.ticket.ttl:
             ttl = self.ticket.ttl  # the work took longer than its answer was to be kept
-        return rules.settlement(leave, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
+        return rules.settlement(leave, self.ticket, self.run, self.record, outcome, ttl)
 
     async def _atell(self, event: str, error: BaseException | None = None) -> None:
         tell = getattr(self._tell, "asend", None)

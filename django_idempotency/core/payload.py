@@ -160,6 +160,8 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             method,
             path,
             unpack_outcome(value[outcome_at:]),
+            False,  # taken
+            False,  # joined
         )
     except (struct.error, KeyError, ValueError, OverflowError, OSError, zlib.error) as error:
         raise Malformed(str(error)) from error

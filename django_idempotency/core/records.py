@@ -27,8 +27,8 @@ def fact(cls: type[Fact]) -> type[Fact]:
     """Make a class of facts: a frozen dataclass with slots.
 
     Frozen for type checkers only: a first call makes seven facts, and their freezing at run time took a sixth of its
-    time (measured). What every call makes is given by position, in the order of the fields: twelve by name take twice as
-    long (measured: 0.04 µs a name).
+    time (measured). What every call makes is given by position, all of it: names cost 0.04 µs each, and a default that is
+    left out 0.1 (measured; CPython has a short way to such an `__init__`, with just its arguments).
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 

@@ -147,6 +147,9 @@ def born(ticket: Ticket, now: datetime) -> Record:
         ticket.secret_id,
         ticket.method,
         ticket.path,
+        None,  # outcome
+        False,  # taken
+        False,  # joined
     )
 
 
@@ -171,7 +174,7 @@ def read(record: Record, ticket: Ticket, *, unanswered: bool = False) -> Execute
     if (record.scope, record.key) != (ticket.scope, ticket.key):
         return Mismatch()
     if owned(record, ticket):
-        return Execute(record.attempt, record.taken or (unanswered and record.attempt > 1))
+        return Execute(record.attempt, record.taken or (unanswered and record.attempt > 1), False)
     over = expired(record)
     if not over and binds(record, ticket.digest):
         return Mismatch()
@@ -264,7 +267,7 @@ def conclude(ended: Ending, *, doomed: bool, hold_failures: bool = False) -> Con
 
 
 def settlement(
-    leave: Leave, ticket: Ticket, run: Execute, *, fence: Record | None, outcome: Outcome | None, ttl: float | None
+    leave: Leave, ticket: Ticket, run: Execute, fence: Record | None, outcome: Outcome | None, ttl: float | None
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 

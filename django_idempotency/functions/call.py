@@ -80,9 +80,7 @@ class Call:
         #: Has the host a deadline?
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
-        self.operation = Operation(
-            store, ticket, self.observer, hold_failures=hold_failures, renews=until_then is None, left=remaining
-        )
+        self.operation = Operation(store, ticket, self.observer, hold_failures, until_then is None, remaining)
         outer = current_operation()
         self._outer = None if outer is None else living(outer)
         self.current = CurrentOperation(self.operation, self._outer)
@@ -155,7 +153,7 @@ class Call:
             outcome = self._unstored(Kind.RESULT, error)
         if joins and not given_up and self.operation.doomed():  # not by the work: a statement of the serializer failed
             return End(ending=Ending.FAILED, raised=StoreUnavailable())
-        return End(Ending.KEPT, outcome, self.current.seconds, result)
+        return End(Ending.KEPT, outcome, self.current.seconds, result, None)
 
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""

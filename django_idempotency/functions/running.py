@@ -26,7 +26,7 @@ class Answer:
     """What came of a call, and whether it is an earlier one's."""
 
     result: Any
-    replayed: bool = False
+    replayed: bool
 
 
 def begin(
@@ -49,7 +49,7 @@ def begin(
 # --------------------------------------------------------------------------------------------------------------- sync
 
 
-def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, key: str | None = None) -> Answer:
+def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> Answer:
     """Carry a call out, or answer as the first one was answered.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
@@ -58,7 +58,7 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, key: 
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
         with running(call):
-            return Answer(terms.function(*args, **kwargs))
+            return Answer(terms.function(*args, **kwargs), False)
     try:
         return _run(call, args, kwargs)
     except BaseException:
@@ -72,7 +72,7 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer
     except StoreUnavailable as error:
         call.go_without_store(error)
         with running(call.current):
-            return Answer(call.terms.function(*args, **kwargs))
+            return Answer(call.terms.function(*args, **kwargs), False)
     if not isinstance(verdict, Execute):
         return Answer(call.replayed(verdict), True)
     if call.hurries and call.is_late():
@@ -82,7 +82,7 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer
     if end is None:
         end = _work(call, args, kwargs)
     call.settle(end)
-    return Answer(end.result())
+    return Answer(end.result(), False)
 
 
 def _decide(call: Call) -> End | None:
@@ -110,12 +110,12 @@ def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
 # -------------------------------------------------------------------------------------------------------------- async
 
 
-async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, key: str | None = None) -> Answer:
+async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> Answer:
     """See run(). Whoever cancels the call never frees a key early."""
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
         with running(call):
-            return Answer(await terms.function(*args, **kwargs))
+            return Answer(await terms.function(*args, **kwargs), False)
     if call.operation.ticket.guarantee is Guarantee.ATOMIC:
         raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
     await arefuse_open_transactions()
@@ -124,7 +124,7 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *
     except StoreUnavailable as error:
         await call.ago_without_store(error)
         with running(call.current):
-            return Answer(await terms.function(*args, **kwargs))
+            return Answer(await terms.function(*args, **kwargs), False)
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
             return Answer(await sync_to_async(call.replayed)(verdict), True)
@@ -136,7 +136,7 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], *
     if end is None:
         end = await _awork(call, args, kwargs)
     await call.asettle(end)
-    return Answer(end.result())
+    return Answer(end.result(), False)
 
 
 async def _adecide(call: Call) -> End | None:
