@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
+from functools import partial
 from typing import ClassVar
 from uuid import UUID, uuid4
 
@@ -53,9 +54,8 @@ class Purged:
     resume: datetime | None
 
 
-def utcnow() -> datetime:
-    """Return the host's clock."""
-    return datetime.now(timezone.utc)
+#: The host's clock.
+utcnow: Callable[[], datetime] = partial(datetime.now, timezone.utc)
 
 
 #: Called with the record as it stood before an operator's change: to write an audit. `StoreUnavailable` behind it says
