@@ -47,6 +47,18 @@ class Operation:
     It lives in one thread (or task), and serves one call.
     """
 
+    run: Execute | None = None
+    #: The record as the claim or the guard found it.
+    record: Record | None = None
+    #: Why the record is no longer ours although the work still runs; `lease` only.
+    lost: Exception | None = None
+    _hold = NOTHING_HELD
+    #: The guard, while it is open.
+    _guard: ExitStack | None = None
+    _opened_at = 0.0
+    #: Has a claim of ours got no answer, so that it may have been carried out?
+    _unanswered = False
+
     def __init__(
         self,
         store: BaseStore,
@@ -58,23 +70,12 @@ class Operation:
     ) -> None:
         self.store = store
         self.ticket = ticket
-        self.run: Execute | None = None
-        #: The record as the claim or the guard found it.
-        self.record: Record | None = None
         self._tell = observer
         self._hold_failures = hold_failures
         #: Does the heartbeat renew its lease? Not where the host stops when the lease ends.
         self._renews = renews
         #: Seconds until the host stops, and with it the lease.
         self._left = left
-        self._hold = NOTHING_HELD
-        #: Why the record is no longer ours although the work still runs; `lease` only.
-        self.lost: Exception | None = None
-        #: The guard, while it is open.
-        self._guard: ExitStack | None = None
-        self._opened_at = 0.0
-        #: Has a claim of ours got no answer, so that it may have been carried out?
-        self._unanswered = False
 
     @property
     def attempt(self) -> int:

@@ -7,25 +7,23 @@ import traceback
 import weakref
 from typing import Any
 
-from django.dispatch import Signal
-
 from . import signals
 from .core.records import shortened
 from .engine import Operation
 
 logger = logging.getLogger("django_idempotency")
 
-#: event → level and sentence. What a person should look at is a warning; what may cost money is an error.
-_LOGGED = {
-    "claimed": (logging.DEBUG, "Claimed: the work runs."),
-    "replayed": (logging.DEBUG, "Replayed: answered from the record."),
-    "completed": (logging.DEBUG, "Completed: the answer is remembered."),
-    "busy": (logging.INFO, "Busy: another request with this key is running."),
-    "released": (logging.INFO, "Released: the key is free again."),
-    "mismatched": (logging.WARNING, "Mismatched: the key was used for another request."),
-    "taken_over": (logging.WARNING, "Taken over: an earlier owner did not finish."),
-    "unavailable": (logging.ERROR, "Unavailable: the store cannot be reached."),
-    "lost": (logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
+#: event → its signal, level and sentence. What a person should look at is a warning; what may cost money is an error.
+_TOLD = {
+    "claimed": (signals.claimed, logging.DEBUG, "Claimed: the work runs."),
+    "replayed": (signals.replayed, logging.DEBUG, "Replayed: answered from the record."),
+    "completed": (signals.completed, logging.DEBUG, "Completed: the answer is remembered."),
+    "busy": (signals.busy, logging.INFO, "Busy: another request with this key is running."),
+    "released": (signals.released, logging.INFO, "Released: the key is free again."),
+    "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for another request."),
+    "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
+    "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
+    "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
 }
 
 
@@ -43,26 +41,25 @@ class Observer:
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. Neither a receiver nor a log filter that fails changes anything."""
-        if logger.isEnabledFor(_LOGGED[event][0]):
-            log(event, operation, error)
-        signal: Signal = getattr(signals, event)
+        signal, level, sentence = _TOLD[event]
+        if logger.isEnabledFor(level):
+            log(level, sentence, event, operation, error)
         if signal.receivers:
             with operation.aside():
                 signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
 
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
-        if logger.isEnabledFor(_LOGGED[event][0]):
-            log(event, operation, error)
-        signal: Signal = getattr(signals, event)
+        signal, level, sentence = _TOLD[event]
+        if logger.isEnabledFor(level):
+            log(level, sentence, event, operation, error)
         if signal.receivers:
             await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
 
 
-def log(event: str, operation: Operation, error: BaseException | None) -> None:
+def log(level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
     """Write one structured record. The key is shortened; everything in it was validated."""
     ticket = operation.ticket
-    level, sentence = _LOGGED[event]
     extra = {
         "event": event,
         "key": shortened(ticket.key),

@@ -335,9 +335,10 @@ LEVELS = {
 
 def test_every_event_has_a_signal_and_a_level() -> None:
     """The engine's events and the door's one are all there is."""
-    from django_idempotency.observing import _LOGGED
+    from django_idempotency.observing import _TOLD
 
-    assert {event: level for event, (level, _) in _LOGGED.items()} == LEVELS
+    assert {event: level for event, (_, level, _) in _TOLD.items()} == LEVELS
+    assert all(signal is getattr(signals, event) for event, (signal, _, _) in _TOLD.items())
     assert set(LEVELS) == set(ALL)
     assert {name for name in vars(signals) if isinstance(getattr(signals, name), Signal)} == set(ALL)
 

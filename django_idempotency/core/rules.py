@@ -110,7 +110,7 @@ def owned(record: Record, ticket: Ticket) -> bool:
 
 def takeable(record: Record, ticket: Ticket) -> bool:
     """May this ticket become the record's owner? The one predicate that stores know (see "The life of a record")."""
-    if (record.scope, record.key) != (ticket.scope, ticket.key):
+    if record.key != ticket.key or record.scope != ticket.scope:
         return False
     if record.status is Status.COMPLETED:
         return expired(record)
@@ -171,7 +171,7 @@ def read(record: Record, ticket: Ticket, *, unanswered: bool = False) -> Execute
     What is ours since then may have been taken from an owner who fell silent, and nobody has told us: better to ask
     about an owner who failed than to run beside the traces of one who crashed.
     """
-    if (record.scope, record.key) != (ticket.scope, ticket.key):
+    if record.key != ticket.key or record.scope != ticket.scope:
         return Mismatch()
     if owned(record, ticket):
         return Execute(record.attempt, record.taken or (unanswered and record.attempt > 1), False)
@@ -187,7 +187,7 @@ def read(record: Record, ticket: Ticket, *, unanswered: bool = False) -> Execute
 
 def quotable(record: Record, ticket: Ticket) -> bool:
     """May a copy of the record answer this ticket, without asking the store that decides? Never where work may run."""
-    if (record.scope, record.key) != (ticket.scope, ticket.key) or owned(record, ticket):
+    if record.key != ticket.key or record.scope != ticket.scope or owned(record, ticket):
         return False
     if record.status is Status.COMPLETED:
         return record.outcome is not None and not expired(record)

@@ -60,29 +60,25 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
         with running(call):
             return Answer(terms.function(*args, **kwargs), False)
     try:
-        return _run(call, args, kwargs)
+        try:
+            verdict = call.operation.open(wait=call.patience, waiters=1)  # a consumer may have no other thread
+        except StoreUnavailable as error:
+            call.go_without_store(error)
+            with running(call.current):
+                return Answer(terms.function(*args, **kwargs), False)
+        if not isinstance(verdict, Execute):
+            return Answer(call.replayed(verdict), True)
+        if call.hurries and call.is_late():
+            call.operation.abandon()
+            raise DeadlinePassed
+        end = None if terms.on_takeover is None else _decide(call)
+        if end is None:
+            end = _work(call, args, kwargs)
+        call.settle(end)
+        return Answer(end.result(), False)
     except BaseException:
         call.operation.close()
         raise
-
-
-def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Answer:
-    try:
-        verdict = call.operation.open(wait=call.patience, waiters=1)  # a consumer may have no other thread
-    except StoreUnavailable as error:
-        call.go_without_store(error)
-        with running(call.current):
-            return Answer(call.terms.function(*args, **kwargs), False)
-    if not isinstance(verdict, Execute):
-        return Answer(call.replayed(verdict), True)
-    if call.hurries and call.is_late():
-        call.operation.abandon()
-        raise DeadlinePassed
-    end = None if call.terms.on_takeover is None else _decide(call)
-    if end is None:
-        end = _work(call, args, kwargs)
-    call.settle(end)
-    return Answer(end.result(), False)
 
 
 def _decide(call: Call) -> End | None:
