@@ -68,11 +68,11 @@ def declared() -> Mapping[str, Any]:
     found = getattr(_unwrapped(django_settings, "_wrapped"), NAME, None)
     if found is None and not django_settings.configured:
         found = getattr(django_settings, NAME, None)
+    if isinstance(found, dict):
+        return found
     if found is None:
         return {}
-    if not isinstance(found, dict):
-        raise ImproperlyConfigured(f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.')
-    return found
+    raise ImproperlyConfigured(f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.')
 
 
 def get(name: str) -> Any:

@@ -59,7 +59,7 @@ class Operation:
     #: Has a claim of ours got no answer, so that it may have been carried out?
     _unanswered = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
         self,
         store: BaseStore,
         ticket: Ticket,

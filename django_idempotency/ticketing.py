@@ -11,7 +11,7 @@ from .core.policy import Resolved
 from .core.records import Ticket
 
 
-def issue(
+def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
     policy: Resolved, scope: str, key: str, digest: bytes, method: str, path: str, *, lease: float | None = None
 ) -> Ticket:
     """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""

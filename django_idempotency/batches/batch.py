@@ -14,8 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from ..core.policy import Duration, seconds
 from ..errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ..functions.deadlines import remaining
-from ..functions.handle import Handle, is_bare
-from ..functions.running import Answer
+from ..functions.handle import Answer, Handle, is_bare
 from ..selecting import Selector
 from .report import OUTCOMES, BatchItem, BatchReport
 

@@ -15,6 +15,7 @@ from .shapes import BUILTINS, Shape, single
 
 #: Where attrs' cache_hash=True keeps a hash: it is another one in the next process.
 _CACHED_HASH = "_attrs_cached_hash"
+_ABSENT = object()
 
 
 def shape_of(cls: type) -> Shape | None:
@@ -123,7 +124,7 @@ def _slots(cls: type) -> list[str]:
 
 def _state(cls: type, fields: Iterable[_Field], value: Any) -> dict[str, Any]:
     """Return fields, and what else stands in an instance's `__dict__`, but for what a cached property left there."""
-    state = {name: getattr(value, name) for name, _, _ in fields if hasattr(value, name)}
+    state = {name: found for name, _, _ in fields if (found := getattr(value, name, _ABSENT)) is not _ABSENT}
     for name, item in getattr(value, "__dict__", {}).items():
         # typing leaves there which Page[Line](...) it was called as: nothing of the value.
         if name not in state and name != "__orig_class__" and not hasattr(getattr(cls, name, None), "__get__"):

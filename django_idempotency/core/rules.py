@@ -266,7 +266,7 @@ def conclude(ended: Ending, *, doomed: bool, hold_failures: bool = False) -> Con
     return conclusion
 
 
-def settlement(
+def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
     leave: Leave, ticket: Ticket, run: Execute, fence: Record | None, outcome: Outcome | None, ttl: float | None
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.

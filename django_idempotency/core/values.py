@@ -28,7 +28,6 @@ MAX_DEPTH = 100
 _EXACT: frozenset[type] = frozenset({str, bool, type(None)})
 #: Numbers, too, if JSON has them: the encoder refuses the others.
 _LIKELY: frozenset[type] = _EXACT | {int, float}
-_STRING = frozenset({str})
 #: Longer integers (bits) are written in hexadecimal: Python may refuse to read them otherwise (CVE-2020-10735).
 _LONG = 1024
 _NOTHING_MORE: Mapping[type, Shape] = MappingProxyType({})
@@ -120,13 +119,22 @@ class Results:
             return value
         if len(path) > MAX_DEPTH:
             raise Unstorable(f"The {self._root} is nested more than {MAX_DEPTH} deep, or holds itself.")
-        if kind is dict and TAG not in value and _STRING.issuperset(map(type, value)):
-            if leaves.issuperset(map(type, value.values())):
-                return value
-            return {
-                key: item if type(item) in leaves else self._tree(item, (*path, key), leaves)
-                for key, item in value.items()
-            }
+        if kind is dict:
+            plain = True
+            for key, item in value.items():
+                if type(key) is not str or key == TAG:
+                    break
+                if type(item) not in leaves:
+                    plain = False
+            else:
+                return (
+                    value
+                    if plain
+                    else {
+                        key: item if type(item) in leaves else self._tree(item, (*path, key), leaves)
+                        for key, item in value.items()
+                    }
+                )
         if kind is list:
             if leaves.issuperset(map(type, value)):
                 return value
@@ -137,7 +145,7 @@ class Results:
         shape = self._shapes.get(kind)
         if shape is None:
             raise self._refusal(kind, path)
-        return {TAG: [shape.tag, *(self._tree(part, path, leaves) for part in shape.take(value))]}
+        return {TAG: [shape.tag, *[self._tree(part, path, leaves) for part in shape.take(value)]]}
 
     def _build(self, found: dict[str, Any]) -> Any:
         """Return what an object in JSON stands for. The objects inside it have been built."""

@@ -180,12 +180,12 @@ def _keyed(terms: Terms, key: str | None) -> Callable[..., Any]:
 
         @functools.wraps(terms.function)
         async def acall(*args: Any, **kwargs: Any) -> Any:
-            return (await arun(terms, args, kwargs, key)).result
+            return (await arun(terms, args, kwargs, key))[0]
 
         return acall
 
     @functools.wraps(terms.function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return run(terms, args, kwargs, key).result
+        return run(terms, args, kwargs, key)[0]
 
     return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 
@@ -17,10 +17,17 @@ from ..registry import store_of, stores
 from ..stores.base import Intervention
 from .call import remembered
 from .keys import explicit, key_of
-from .running import Answer, arun, run
+from .running import arun, run
 from .terms import Terms
 
 logger = logging.getLogger("django_idempotency")
+
+
+class Answer(NamedTuple):
+    """What came of a call, and whether it is an earlier one's."""
+
+    result: Any
+    replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +132,13 @@ class Handle:
         """Call the function, and say whether its answer is an earlier call's. Takes `self` and `cls`, as a call does."""
         if self.is_async:
             raise ConfigurationError(f"{self.name} is async: await its aanswer().")
-        return run(self._terms, args, kwargs)
+        return Answer(*run(self._terms, args, kwargs))
 
     async def aanswer(self, *args: Any, **kwargs: Any) -> Answer:
         """See answer()."""
         if not self.is_async:
-            return await sync_to_async(run)(self._terms, args, kwargs)
-        return await arun(self._terms, args, kwargs)
+            return Answer(*await sync_to_async(run)(self._terms, args, kwargs))
+        return Answer(*await arun(self._terms, args, kwargs))
 
     def _audit(self, record: Record) -> None:
         logger.warning("Forgotten: %s under %s, by a call of forget().", self.name, shortened(record.key))

@@ -9,7 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from .. import switch
-from ..core.records import Guarantee, fact
+from ..core.records import Guarantee
 from ..core.rules import Execute
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..finishing import to_the_end
@@ -19,14 +19,6 @@ from .call import Call, End
 from .current import SwitchedOffOperation, running
 from .keys import go_without_key, key_of, unjudged
 from .terms import Terms
-
-
-@fact
-class Answer:
-    """What came of a call, and whether it is an earlier one's."""
-
-    result: Any
-    replayed: bool
 
 
 def begin(
@@ -49,8 +41,8 @@ def begin(
 # --------------------------------------------------------------------------------------------------------------- sync
 
 
-def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> Answer:
-    """Carry a call out, or answer as the first one was answered.
+def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> tuple[Any, bool]:
+    """Carry a call out, or answer as the first one was answered. Return the result, and whether it is an earlier call's.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
     raises, and what `Operation.settle` raises.
@@ -58,27 +50,31 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
         with running(call):
-            return Answer(terms.function(*args, **kwargs), False)
+            return terms.function(*args, **kwargs), False
     try:
-        try:
-            verdict = call.operation.open(wait=call.patience, waiters=1)  # a consumer may have no other thread
-        except StoreUnavailable as error:
-            call.go_without_store(error)
-            with running(call.current):
-                return Answer(terms.function(*args, **kwargs), False)
-        if not isinstance(verdict, Execute):
-            return Answer(call.replayed(verdict), True)
-        if call.hurries and call.is_late():
-            call.operation.abandon()
-            raise DeadlinePassed
-        end = None if terms.on_takeover is None else _decide(call)
-        if end is None:
-            end = _work(call, args, kwargs)
-        call.settle(end)
-        return Answer(end.result(), False)
+        return _run(call, args, kwargs)
     except BaseException:
         call.operation.close()
         raise
+
+
+def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
+    try:
+        verdict = call.operation.open(wait=call.patience, waiters=1)  # a consumer may have no other thread
+    except StoreUnavailable as error:
+        call.go_without_store(error)
+        with running(call.current):
+            return call.terms.function(*args, **kwargs), False
+    if not isinstance(verdict, Execute):
+        return call.replayed(verdict), True
+    if call.hurries and call.is_late():
+        call.operation.abandon()
+        raise DeadlinePassed
+    end = None if call.terms.on_takeover is None else _decide(call)
+    if end is None:
+        end = _work(call, args, kwargs)
+    call.settle(end)
+    return end.result(), False
 
 
 def _decide(call: Call) -> End | None:
@@ -106,12 +102,14 @@ def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
 # -------------------------------------------------------------------------------------------------------------- async
 
 
-async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> Answer:
+async def arun(
+    terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
+) -> tuple[Any, bool]:
     """See run(). Whoever cancels the call never frees a key early."""
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
         with running(call):
-            return Answer(await terms.function(*args, **kwargs), False)
+            return await terms.function(*args, **kwargs), False
     if call.operation.ticket.guarantee is Guarantee.ATOMIC:
         raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
     await arefuse_open_transactions()
@@ -120,11 +118,11 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], k
     except StoreUnavailable as error:
         await call.ago_without_store(error)
         with running(call.current):
-            return Answer(await terms.function(*args, **kwargs), False)
+            return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
-            return Answer(await sync_to_async(call.replayed)(verdict), True)
-        return Answer(call.replayed(verdict), True)
+            return await sync_to_async(call.replayed)(verdict), True
+        return call.replayed(verdict), True
     if call.hurries and call.is_late():
         await to_the_end(call.operation.aabandon())
         raise DeadlinePassed
@@ -132,7 +130,7 @@ async def arun(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], k
     if end is None:
         end = await _awork(call, args, kwargs)
     await call.asettle(end)
-    return Answer(end.result(), False)
+    return end.result(), False
 
 
 async def _adecide(call: Call) -> End | None:

@@ -24,11 +24,11 @@ DJANGOS = {
 def test_every_event() -> None:
     """Signal and level, event by event; what the log says is quoted in the runbook as it is said."""
     shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
-    assert shown == {event: logging.getLevelName(level) for event, (level, _) in observing._LOGGED.items()}
+    assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observing._TOLD.items()}
     assert set(shown) == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
     assert set(EVENTS) <= set(shown)
-    assert observing._LOGGED["lost"][1] in text("how-to/unknown-outcome.md")
-    assert observing._LOGGED["taken_over"][1] in text("tutorial/first-charge.md")
+    assert observing._TOLD["lost"][2] in text("how-to/unknown-outcome.md")
+    assert observing._TOLD["taken_over"][2] in text("tutorial/first-charge.md")
 
 
 def test_every_permission() -> None:
