@@ -12,11 +12,10 @@ from .engine import Operation
 class Handle:
     """One operation, as the work that runs under it sees it."""
 
-    #: See `ttl`.
-    seconds: float | None = None
-
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
+        #: See `ttl`.
+        self.seconds: float | None = None
 
     @property
     def key(self) -> str:
@@ -53,6 +52,7 @@ class SwitchedOff(Handle):
     def __init__(self, scope: str, key: str) -> None:
         self._scope = scope
         self._key = key
+        self.seconds = None
 
     @property
     def key(self) -> str:
