@@ -87,8 +87,10 @@ class RedisStore(BaseStore):
     def _claim(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
         """See claim(). Adds to `runs` what it tries to take, for who must undo it."""
         name, life, run = self._name(ticket.id), payload.pack_life(ticket), None
+        head = payload.pack_head(Status.RUNNING, ticket.owner, 1)
+        given = payload.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, head, ticket.digest, life)
         for _ in range(3):
-            record = yield from self._insert_or_read(name, ticket, life)
+            record = yield from self._insert_or_read(name, ticket, given)
             if record is None:
                 continue
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
@@ -124,10 +126,8 @@ class RedisStore(BaseStore):
         else:
             yield from self._settle(ticket, freed)
 
-    def _insert_or_read(self, name: str, ticket: Ticket, life: bytes) -> Talk[Record | None]:
-        body = payload.pack_head(Status.RUNNING, ticket.owner, 1) + payload.pack_digest(ticket.digest) + life
-        given = payload.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, body)
-        now, found = payload.clocked((yield Call(CLAIM, name, (given,), wrote=_inserted)))
+    def _insert_or_read(self, name: str, ticket: Ticket, given: bytes) -> Talk[Record | None]:
+        now, found = payload.clocked((yield Call(CLAIM, name, (given,), _inserted)))
         if not found:
             return rules.born(ticket, now)
         record = sealing.opened(found, ticket.id, now)
@@ -181,8 +181,7 @@ class RedisStore(BaseStore):
         earlier attempt) costs a trip more.
         """
         for _ in range(3):
-            body = head + payload.pack_digest(digest) + life + outcome
-            given = payload.pack_spans(lease, ttl) + _sealed(ticket, body)
+            given = payload.pack_spans(lease, ttl) + _sealed(ticket, head, digest, life, outcome)
             answer = yield Call(CHANGE, name, (seen, given, b"1" if new_life else b""), wrote=_changed)
             if not _changed(answer):
                 if answer is None or sealing.opened(answer, ticket.id, ticket.now) is None:
@@ -278,7 +277,8 @@ def _changed(answer: Any) -> bool:
     return answer is not None and len(answer) == payload.CLOCK  # otherwise it is the record as it stands
 
 
-def _sealed(ticket: Ticket, body: bytes) -> bytes:
+def _sealed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
+    body = head + payload.pack_digest(digest) + life + outcome
     return sealing.seal(payload.signed(ticket.id, body)) + body
 
 

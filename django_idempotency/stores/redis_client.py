@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.core.cache import caches
+from django.core.cache.backends.base import default_key_func
 from django.core.exceptions import ImproperlyConfigured
 
 from ..errors import StoreRefused, StoreUnavailable
@@ -63,7 +64,15 @@ class RedisClient:
 
     def name(self, key: str) -> str:
         """Return a key under the cache's own KEY_PREFIX and VERSION."""
-        return str(self._cache.make_key(key))
+        before = self._before
+        return str(self._cache.make_key(key)) if before is None else before + key
+
+    @cached_property
+    def _before(self) -> str | None:
+        """What the cache puts before each key; `None` where its KEY_FUNCTION does something else."""
+        name = str(self._cache.make_key("name"))
+        plain = self._cache.key_func is default_key_func and name.endswith(":name")
+        return name.removesuffix("name") if plain else None
 
     def ask(self, call: Call) -> Any:
         try:
