@@ -66,7 +66,7 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
     redis.client.set(name, BODY, ex=3600)
     ping = Case("PING", lambda: redis.client.ping)
     known = acts.finished(store)
-    script = store._claim(known, []).send(None)  # noqa: SLF001 - what is left of a replay without our own work
+    script = store._insertion(known)  # noqa: SLF001 - what is left of a replay without our own work
     layered = LayeredStore(front=store, authority=MemoryStore())
     cases: list[tuple[Case, float | None, int]] = [
         (Case("GET of 1 kB", lambda: partial(redis.client.get, name)), None, 1),

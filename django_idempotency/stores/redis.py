@@ -67,8 +67,11 @@ class RedisStore(BaseStore):
 
     def claim(self, ticket: Ticket) -> Record:
         runs: list[rules.Execute] = []
+        insertion = self._insertion(ticket)
         try:
-            return self._talk(self._claim(ticket, runs))
+            answer = self._client.ask(insertion)
+            record = self._found(ticket, answer)
+            return self._talk(self._claim(ticket, insertion, answer, runs)) if record is None else record
         except NotReplicated:
             with suppress(StoreUnavailable):
                 self._talk(self._undo(ticket, runs))
@@ -77,36 +80,56 @@ class RedisStore(BaseStore):
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
         runs: list[rules.Execute] = []
+        insertion = self._insertion(ticket)
         try:
-            return await self._atalk(self._claim(ticket, runs))
+            answer = await self._client.aask(insertion)
+            record = self._found(ticket, answer)
+            return await self._atalk(self._claim(ticket, insertion, answer, runs)) if record is None else record
         except NotReplicated:
             with suppress(StoreUnavailable):
                 await self._atalk(self._undo(ticket, runs))
             raise
 
-    def _claim(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
-        """See claim(). Adds to `runs` what it tries to take, for who must undo it."""
-        name, life, run = self._name(ticket.id), payload.pack_life(ticket), None
-        head = payload.pack_head(Status.RUNNING, ticket.owner, 1)
+    def _insertion(self, ticket: Ticket) -> Call:
+        head, life = payload.pack_head(Status.RUNNING, ticket.owner, 1), payload.pack_life(ticket)
         given = payload.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, head, ticket.digest, life)
+        return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
+
+    def _found(self, ticket: Ticket, answer: bytes) -> Record | None:
+        """Return the record that an insertion has made or found; `None` where there is more to do."""
+        now, found = payload.clocked(answer)
+        if not found:
+            return rules.born(ticket, now)
+        record = sealing.opened(found, ticket.id, now)
+        if record is None or (self._client.min_replicas and rules.owned(record, ticket)):
+            return None
+        return record if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket) else None
+
+    def _claim(self, ticket: Ticket, insertion: Call, answer: bytes, runs: list[rules.Execute]) -> Talk[Record]:
+        """Go on where an insertion leaves more to do. Adds to `runs` what it tries to take, for who must undo it."""
+        run = None
         for _ in range(3):
-            record = yield from self._insert_or_read(name, ticket, given)
-            if record is None:
-                continue
-            if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
-                if run is not None and rules.owned(record, ticket):
-                    return changed(record, taken=run.takeover)  # ours since a try whose answer was lost
-                return record
-            run = rules.succession(record)
-            runs.append(run)
-            now = yield from self._change(
-                name, ticket, payload.pack_head(record.status, record.owner, record.attempt),
-                head=payload.pack_head(Status.RUNNING, ticket.owner, run.attempt),
-                digest=ticket.digest, life=life if run.new_life else payload.pack_life(record), new_life=run.new_life,
-                lease=ticket.lease, ttl=ticket.ttl,
-            )  # fmt: skip
-            if now is not None:
-                return claimed(ticket, record, now)
+            now, found = payload.clocked(answer)
+            record = sealing.opened(found, ticket.id, now)
+            if record is None:  # not ours, or forged: as if it were not there
+                yield Call(DROP, insertion.name, (found,))
+            elif rules.owned(record, ticket):
+                yield self._renewal(ticket)  # a connection waits for the replicas of what itself has written
+                return _taken(record, run)
+            else:
+                run = rules.succession(record)
+                runs.append(run)
+                since = yield from self._change(
+                    insertion.name, ticket, payload.pack_head(record.status, record.owner, record.attempt),
+                    head=payload.pack_head(Status.RUNNING, ticket.owner, run.attempt), digest=ticket.digest,
+                    life=payload.pack_life(ticket if run.new_life else record), new_life=run.new_life,
+                    lease=ticket.lease, ttl=ticket.ttl,
+                )  # fmt: skip
+                if since is not None:
+                    return claimed(ticket, record, since)
+            answer = yield insertion
+            if (record := self._found(ticket, answer)) is not None:
+                return _taken(record, run) if rules.owned(record, ticket) else record
         raise LostRace
 
     def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
@@ -125,17 +148,6 @@ class RedisStore(BaseStore):
             )
         else:
             yield from self._settle(ticket, freed)
-
-    def _insert_or_read(self, name: str, ticket: Ticket, given: bytes) -> Talk[Record | None]:
-        now, found = payload.clocked((yield Call(CLAIM, name, (given,), _inserted)))
-        if not found:
-            return rules.born(ticket, now)
-        record = sealing.opened(found, ticket.id, now)
-        if record is None:  # not ours, or forged: as if it were not there
-            yield Call(DROP, name, (found,))
-        elif self._client.min_replicas and rules.owned(record, ticket):
-            yield self._renewal(ticket)  # a connection waits for the replicas of what itself has written
-        return record
 
     # ------------------------------------------------------------------------------------------------ settle, renew
 
@@ -275,6 +287,11 @@ def _inserted(answer: Any) -> bool:
 
 def _changed(answer: Any) -> bool:
     return answer is not None and len(answer) == payload.CLOCK  # otherwise it is the record as it stands
+
+
+def _taken(record: Record, run: rules.Execute | None) -> Record:
+    """Return a record that is ours since a try whose answer was lost; `run` is what that tried."""
+    return record if run is None else changed(record, taken=run.takeover)
 
 
 def _sealed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
