@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from django_idempotency.core.records import Guarantee, Outcome, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute
 from django_idempotency.engine import Operation
 from django_idempotency.errors import LeaseLost, StoreUnavailable
-from django_idempotency.heartbeat import Heartbeat, heartbeat
+from django_idempotency.heartbeat import Heartbeat, _Lease, heartbeat
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -179,6 +179,52 @@ def test_an_abandoned_lease_is_nobody_elses(world: World) -> None:
     world.heartbeat._watched[id(other)] = world.heartbeat._watched.pop(id(gone))
     world.seconds += 31
     assert not other.is_lost()
+
+
+def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
+    """Taking a lease out needs no lock; to find that another has taken it out waits for what that one notes."""
+    operation = world.operation()
+    operation.open()
+    noted, asked = threading.Event(), threading.Event()
+
+    def settle() -> None:
+        asked.set()
+        world.heartbeat.forget(operation)
+        noted.set()
+
+    settling = threading.Thread(target=settle)
+    with world.heartbeat._lock:
+        assert world.heartbeat._watched.pop(id(operation)) is not None
+        settling.start()
+        assert asked.wait(10)
+        assert not noted.wait(0.05)
+        operation.lost = LeaseLost()
+    assert noted.wait(10)
+    settling.join()
+
+
+@pytest.mark.parametrize(
+    "look", [lambda beating: beating._due(0.0), lambda beating: beating._sleep()], ids=["due", "sleep"]
+)
+def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Heartbeat], object]) -> None:
+    """Nobody waits for the thread that beats, so it goes through a copy."""
+    beating = Heartbeat(clock=lambda: 1.0)
+    others = [Operation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
+
+    class Looked:
+        @property
+        def due(self) -> float:
+            for operation in others:
+                beating.forget(operation)
+            return 0.5
+
+    beating._watched[0] = Looked()  # type: ignore[assignment]
+    for operation in others:
+        lease = _Lease(operation)
+        lease.begin(0.0, 30.0)
+        beating._watched[id(operation)] = lease
+    look(beating)
+    assert list(beating._watched) == [0]
 
 
 def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -451,6 +451,26 @@ def test_pools(store: RedisStore, settings: Settings, pool: str) -> None:
     assert async_to_sync(pooled.aclaim)(make_ticket()).status is Status.RUNNING
 
 
+def prefixed(key: str, key_prefix: str, version: int) -> str:
+    return f"{key_prefix}/{key}/{version}"
+
+
+def test_a_key_function(store: RedisStore, settings: Settings) -> None:
+    """The cache's own KEY_FUNCTION names the keys, whatever it does with them."""
+    settings.CACHES = {
+        "named": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": REDIS,
+            "KEY_PREFIX": "mine",
+            "VERSION": 7,
+            "KEY_FUNCTION": f"{__name__}.prefixed",
+        }
+    }
+    named = RedisStore(cache="named", prefix=store.prefix, timeout=5)
+    assert [named._client.name(key) for key in ("k", "other")] == ["mine/k/7", "mine/other/7"]
+    assert named.claim(make_ticket()).attempt == 1
+
+
 def test_a_pool_that_blocks(store: RedisStore, settings: Settings) -> None:
     """More claims than connections wait for one, async as sync."""
     settings.CACHES = {
