@@ -129,7 +129,7 @@ def derive_secrets() -> list[str | bytes]:
 
 def derive_secret() -> Any:
     """Return the secret of new operations, text or bytes."""
-    return declared().get("DERIVE_SECRET") or secret_key()
+    return get("DERIVE_SECRET") or secret_key()
 
 
 def imported(name: str) -> Any:

@@ -12,7 +12,7 @@ from .engine import Operation
 class Handle:
     """One operation, as the work that runs under it sees it."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation) -> None:  # CurrentOperation does the same by itself
         self._operation = operation
         #: See `ttl`.
         self.seconds: float | None = None

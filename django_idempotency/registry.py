@@ -31,10 +31,8 @@ class Stores:
 
     def __getitem__(self, alias: str) -> BaseStore:
         """Return the store. Raises `ImproperlyConfigured` for an alias or a backend that is not there."""
-        try:
-            return self._built[alias]
-        except KeyError:
-            return self._get(alias, ())
+        store = self._built.get(alias)
+        return self._get(alias, ()) if store is None else store
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
         store = self._built.get(alias)

@@ -79,7 +79,7 @@ def life(value: bytes) -> bytes:
     return value[_FIXED.size - _LENGTH.size : _outcome_at(value)]
 
 
-@lru_cache(maxsize=64)  # the same few each time
+@lru_cache(maxsize=64)  # but under a host's deadline, the same few each time
 def pack_spans(lease: float | None, retention: float | None) -> bytes:
     """Pack two spans (seconds) for a server that tells the time itself: as microseconds, `None` as NaN."""
     return _SPANS.pack(
@@ -128,11 +128,11 @@ def pack_body(record: Record) -> bytes:
     return head + pack_digest(record.digest) + pack_life(record) + pack_outcome(record.outcome)
 
 
-def split(value: bytes) -> tuple[bytes, bytes]:
-    """Return seal and body of a packed record. Raises `Malformed`."""
+def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
+    """Return the seal of a packed record, and what it is to cover. Raises `Malformed`."""
     if len(value) < _FIXED.size or value[_BODY_AT] != VERSION:
         raise Malformed("not a record of this version")
-    return value[:SEAL], value[_BODY_AT:]
+    return value[:SEAL], signed(record_id, value[_BODY_AT:])
 
 
 def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
@@ -186,7 +186,9 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
     return Outcome(status, _headers(packed[_OUTCOME.size : body_at]), body)
 
 
-@lru_cache(maxsize=64)  # many answers have the same few, and to read them takes a third of the time of an answer
+@lru_cache(
+    maxsize=64
+)  # many answers have the same few; 64 stay in memory, since to read them costs a third of unpack()
 def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
     headers, _ = _read_json(packed.decode())
     return tuple(map(tuple, headers))

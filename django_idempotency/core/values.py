@@ -40,9 +40,11 @@ def _encoder() -> Callable[[Any], str]:
     """
     plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"))
     make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
     try:
         write = make(None, plain.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-    except TypeError:  # this Python has none, or it takes something else
+    except TypeError:  # this Python's takes something else
         return plain.encode
     return lambda value: "".join(write(value, 0))
 

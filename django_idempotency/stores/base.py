@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
-from functools import partial
 from typing import ClassVar
 from uuid import UUID, uuid4
 
@@ -54,8 +53,9 @@ class Purged:
     resume: datetime | None
 
 
-#: The host's clock.
-utcnow: Callable[[], datetime] = partial(datetime.now, timezone.utc)
+def utcnow() -> datetime:
+    """Return the host's clock."""
+    return datetime.now(timezone.utc)
 
 
 #: Called with the record as it stood before an operator's change: to write an audit. `StoreUnavailable` behind it says

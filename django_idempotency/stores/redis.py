@@ -117,6 +117,7 @@ class RedisStore(BaseStore):
                 yield self._renewal(ticket)  # a connection waits for the replicas of what itself has written
                 return _taken(record, run)
             else:
+                assert rules.takeable(record, ticket), "or it would have been found"
                 run = rules.succession(record)
                 runs.append(run)
                 since = yield from self._change(
@@ -127,7 +128,7 @@ class RedisStore(BaseStore):
                 )  # fmt: skip
                 if since is not None:
                     return claimed(ticket, record, since)
-            answer = yield insertion
+            answer = yield insertion  # after the last try, too: what that has lost to may be an answer by now
             if (record := self._found(ticket, answer)) is not None:
                 return _taken(record, run) if rules.owned(record, ticket) else record
         raise LostRace

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.core.cache import caches
-from django.core.cache.backends.base import default_key_func
 from django.core.exceptions import ImproperlyConfigured
 
 from ..errors import StoreRefused, StoreUnavailable
@@ -24,17 +23,21 @@ from . import redis_cluster
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    text: str
-    sha: str
+    """How a command begins that runs a script on one key: by its hash, or by its text."""
+
+    by_hash: tuple[str, str, int]
+    by_text: tuple[str, str, int]
 
 
 def script(name: str) -> Script:
     """Load a script of ours."""
     text = (Path(__file__).parent / "lua" / f"{name}.lua").read_text()
-    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return Script(("EVALSHA", sha, 1), ("EVAL", text, 1))
 
 
-class Call(NamedTuple):
+@dataclass(slots=True)
+class Call:
     """A script to run on one key. `wrote`: which answers mean that it wrote, and count once enough replicas have that."""
 
     script: Script
@@ -44,8 +47,7 @@ class Call(NamedTuple):
 
     def command(self, *, whole: bool) -> tuple[bytes | str | int, ...]:
         """Return it by the script's hash, or by its text, which the server then remembers again."""
-        start: tuple[str, str] = ("EVAL", self.script.text) if whole else ("EVALSHA", self.script.sha)
-        return (*start, 1, self.name, *self.arguments)
+        return (*(self.script.by_text if whole else self.script.by_hash), self.name, *self.arguments)
 
 
 class NotReplicated(StoreUnavailable):
@@ -64,15 +66,7 @@ class RedisClient:
 
     def name(self, key: str) -> str:
         """Return a key under the cache's own KEY_PREFIX and VERSION."""
-        before = self._before
-        return str(self._cache.make_key(key)) if before is None else before + key
-
-    @cached_property
-    def _before(self) -> str | None:
-        """What the cache puts before each key; `None` where its KEY_FUNCTION does something else."""
-        name = str(self._cache.make_key("name"))
-        plain = self._cache.key_func is default_key_func and name.endswith(":name")
-        return name.removesuffix("name") if plain else None
+        return str(self._cache.make_key(key))
 
     def ask(self, call: Call) -> Any:
         try:

@@ -41,10 +41,8 @@ def sealed(record: Record) -> bytes:
 def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
     """Return the record of a packed value, or `None` when it is not ours, or not of that key."""
     try:
-        signature, body = payload.split(value)
-        if not holds(payload.signed(record_id, body), signature):
-            return None
-        return payload.unpack(value, record_id, read_at)
+        signature, message = payload.split(value, record_id)
+        return payload.unpack(value, record_id, read_at) if holds(message, signature) else None
     except payload.Malformed:
         return None
 
