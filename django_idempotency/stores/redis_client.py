@@ -20,13 +20,17 @@ from ..errors import StoreRefused, StoreUnavailable
 from ..forking import new_lock
 from . import redis_cluster
 
+#: Of a command: its name, a script, and how many keys that has.
+Start = tuple[str, str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """How a command begins that runs a script on one key: by its hash, or by its text."""
 
-    by_hash: tuple[str, str, int]
-    by_text: tuple[str, str, int]
+    by_hash: Start
+    #: The server remembers it then.
+    by_text: Start
 
 
 def script(name: str) -> Script:
@@ -44,10 +48,6 @@ class Call:
     name: str
     arguments: tuple[bytes | str, ...] = ()
     wrote: Callable[[Any], bool] | None = None
-
-    def command(self, *, whole: bool) -> tuple[bytes | str | int, ...]:
-        """Return it by the script's hash, or by its text, which the server then remembers again."""
-        return (*(self.script.by_text if whole else self.script.by_hash), self.name, *self.arguments)
 
 
 class NotReplicated(StoreUnavailable):
@@ -70,11 +70,11 @@ class RedisClient:
 
     def ask(self, call: Call) -> Any:
         try:
-            return self._send(call, whole=False)
+            return self._send(call, call.script.by_hash)
         except Exception as error:  # noqa: BLE001 - sorted there: what exceptions redis-py has is not asked before
             with self._translated():
                 _expect_no_script(error)
-                return self._send(call, whole=True)
+                return self._send(call, call.script.by_text)
 
     async def aask(self, call: Call) -> Any:
         """See ask()."""
@@ -82,12 +82,12 @@ class RedisClient:
         if client is None:
             return await sync_to_async(self.ask, thread_sensitive=False)(call)
         try:
-            return await self._asend(client, call, whole=False)
+            return await self._asend(client, call, call.script.by_hash)
         except Exception as error:  # noqa: BLE001 - the same
             try:
                 with translated():
                     _expect_no_script(error)
-                    return await self._asend(client, call, whole=True)
+                    return await self._asend(client, call, call.script.by_text)
             except StoreRefused as refused:
                 if (pool := _outdated(client, refused)) is not None:
                     await pool.disconnect(inuse_connections=False)
@@ -104,8 +104,8 @@ class RedisClient:
             try:
                 with self._translated():
                     pipeline = self._sync.pipeline(transaction=False)
-                    for place in places:
-                        pipeline.execute_command(*calls[place].command(whole=True))
+                    for call in (calls[place] for place in places):
+                        pipeline.execute_command(*call.script.by_text, call.name, *call.arguments)
                     for place, answer in zip(places, pipeline.execute(), strict=True):
                         answers[place] = answer
             except StoreUnavailable as error:
@@ -132,8 +132,8 @@ class RedisClient:
 
     # ---------------------------------------------------------------------------------------------------- one call
 
-    def _send(self, call: Call, *, whole: bool) -> Any:
-        command = call.command(whole=whole)
+    def _send(self, call: Call, start: Start) -> Any:
+        command = (*start, call.name, *call.arguments)
         if call.wrote is None or not self.min_replicas:
             return self._sync.execute_command(*command)
         pipeline = self._sync.pipeline(transaction=False)
@@ -141,8 +141,8 @@ class RedisClient:
         pipeline.execute_command("WAIT", self.min_replicas, self._patience)
         return self._replicated(call.wrote, *pipeline.execute())
 
-    async def _asend(self, client: Any, call: Call, *, whole: bool) -> Any:
-        command = call.command(whole=whole)
+    async def _asend(self, client: Any, call: Call, start: Start) -> Any:
+        command = (*start, call.name, *call.arguments)
         if call.wrote is None or not self.min_replicas:
             return await client.execute_command(*command)
         pipeline = client.pipeline(transaction=False)
