@@ -9,7 +9,7 @@ from typing import Any
 from django.test import override_settings
 
 from django_idempotency import conf
-from django_idempotency.core.digest import record_id
+from django_idempotency.core.digest import record_id, secret_id
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Guarantee, Ticket
 from django_idempotency.ticketing import issue
@@ -26,6 +26,25 @@ def test_what_the_policy_says() -> None:
     assert (made.id, made.guarantee, made.lease, made.ttl) == (record_id("user:1", "k"), Guarantee.LEASE, 60, 3600)
     with override_settings(IDEMPOTENCY={"CLAIM_LEASE": 3}):
         assert ticket(Policy(guarantee="atomic")).lease == 3
+
+
+def test_every_field_is_in_its_place() -> None:
+    """It is made by position, and many of its fields are text."""
+    made = ticket()
+    assert made == Ticket(
+        id=record_id("user:1", "k"),
+        scope="user:1",
+        key="k",
+        digest=b"d",
+        owner=made.owner,
+        now=made.now,
+        lease=1,
+        ttl=86400,
+        guarantee=Guarantee.ATOMIC,
+        secret_id=secret_id(conf.derive_secret()),
+        method="CALL",
+        path="shop.pay",
+    )
 
 
 def test_a_lease_may_be_given() -> None:

@@ -5,10 +5,27 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
 
 import pytest
 
-from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome, changed
+from django_idempotency.core import payload
+from django_idempotency.core.records import (
+    MISSING,
+    Guarantee,
+    Missing,
+    Outcome,
+    Record,
+    Settlement,
+    Status,
+    Ticket,
+    changed,
+)
+from django_idempotency.core.rules import Execute, Leave, born
+from django_idempotency.core.rules import settlement as rules_settlement
+from django_idempotency.stores.memory import settled
 from django_idempotency.testing.tickets import make_ticket
 
 
@@ -58,6 +75,118 @@ def test_a_changed_fact_is_another() -> None:
     assert ticket == make_ticket(now=ticket.now, owner=ticket.owner)
     with pytest.raises(AttributeError):
         changed(ticket, leese=7.0)
+
+
+# ------------------------------------------------------------------------ by position: each field is in its place
+
+NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
+TICKET = Ticket(
+    id=UUID(int=1),
+    scope="scope",
+    key="key",
+    digest=b"digest",
+    owner=UUID(int=2),
+    now=NOW,
+    lease=10.0,
+    ttl=100.0,
+    guarantee=Guarantee.LEASE,
+    secret_id="secret",
+    method="POST",
+    path="/path",
+)
+#: No two fields of one type are alike.
+KNOWN = Record(
+    id=TICKET.id,
+    scope="scope",
+    key="key",
+    digest=b"known",
+    status=Status.COMPLETED,
+    owner=UUID(int=3),
+    attempt=4,
+    guarantee=Guarantee.ATOMIC,
+    lease_until=NOW + timedelta(seconds=1),
+    created_at=NOW - timedelta(seconds=2),
+    completed_at=NOW - timedelta(seconds=1),
+    expires_at=NOW + timedelta(seconds=2),
+    read_at=NOW + timedelta(seconds=3),
+    secret_id="older",
+    method="PUT",
+    path="/older",
+    outcome=Outcome(status=201, headers=(("X-Name", "value"),), body=b"body"),
+)
+
+
+def test_a_record_is_born_of_its_ticket() -> None:
+    """Field by field."""
+    assert born(TICKET, NOW) == Record(
+        id=TICKET.id,
+        scope="scope",
+        key="key",
+        digest=b"digest",
+        status=Status.RUNNING,
+        owner=TICKET.owner,
+        attempt=1,
+        guarantee=Guarantee.LEASE,
+        lease_until=NOW + timedelta(seconds=10),
+        created_at=NOW,
+        completed_at=None,
+        expires_at=NOW + timedelta(seconds=100),
+        read_at=NOW,
+        secret_id="secret",
+        method="POST",
+        path="/path",
+    )
+
+
+@pytest.mark.parametrize("new_life", [True, False])
+def test_a_record_is_settled(new_life: bool) -> None:
+    """Of a new life it takes what the ticket says, else what was known."""
+    outcome, later = Outcome(status=204, body=b""), NOW + timedelta(seconds=5)
+    settlement = Settlement(
+        status=Status.COMPLETED,
+        fence=KNOWN.owner,
+        attempt=5,
+        digest=b"settled",
+        outcome=outcome,
+        expires_in=50.0,
+        new_life=new_life,
+    )
+    reborn: dict[str, Any] = {"created_at": later, "completed_at": later, "guarantee": Guarantee.LEASE}
+    reborn |= {"secret_id": "secret", "method": "POST", "path": "/path"}
+    assert settled(TICKET, replace(KNOWN, joined=True), settlement, later) == replace(
+        KNOWN,
+        digest=b"settled",
+        owner=TICKET.owner,
+        attempt=5,
+        expires_at=later + timedelta(seconds=50),
+        outcome=outcome,
+        joined=True,
+        **(reborn if new_life else {}),
+    )
+
+
+def test_a_record_is_unpacked() -> None:
+    """As it was packed."""
+    packed = payload.pack(KNOWN, b"s" * payload.SEAL)
+    assert payload.unpack(packed, KNOWN.id, KNOWN.read_at) == KNOWN
+
+
+@pytest.mark.parametrize(
+    ("fence", "ttl", "expires_in"), [(None, None, None), (KNOWN, None, 100.0), (KNOWN, 7.0, 7.0), (None, 0.0, 0.0)]
+)
+def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float | None) -> None:
+    """A takeover is fenced by whom it was taken from, and starts the retention anew."""
+    outcome = Outcome(status=204)
+    run = Execute(attempt=6, takeover=True, new_life=True)
+    assert rules_settlement(Leave.COMPLETED, TICKET, run, fence, outcome, ttl) == Settlement(
+        status=Status.COMPLETED,
+        fence=TICKET.owner if fence is None else KNOWN.owner,
+        attempt=6,
+        digest=b"digest",
+        outcome=outcome,
+        expires_in=expires_in,
+        new_life=True,
+    )
 
 
 def test_a_guarantee_reads_as_it_is_typed() -> None:
