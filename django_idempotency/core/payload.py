@@ -79,7 +79,7 @@ def life(value: bytes) -> bytes:
     return value[_FIXED.size - _LENGTH.size : _outcome_at(value)]
 
 
-@lru_cache(maxsize=64)  # but under a host's deadline, the same few each time
+@lru_cache(maxsize=64)  # the same few each time, but for a host's deadline
 def pack_spans(lease: float | None, retention: float | None) -> bytes:
     """Pack two spans (seconds) for a server that tells the time itself: as microseconds, `None` as NaN."""
     return _SPANS.pack(
@@ -186,9 +186,8 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
     return Outcome(status, _headers(packed[_OUTCOME.size : body_at]), body)
 
 
-@lru_cache(
-    maxsize=64
-)  # many answers have the same few; 64 stay in memory, since to read them costs a third of unpack()
+#: Many answers have the same few headers. As many as this stay in memory, since to read them costs a third of unpack().
+@lru_cache(maxsize=64)
 def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
     headers, _ = _read_json(packed.decode())
     return tuple(map(tuple, headers))

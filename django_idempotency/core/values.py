@@ -121,22 +121,8 @@ class Results:
             return value
         if len(path) > MAX_DEPTH:
             raise Unstorable(f"The {self._root} is nested more than {MAX_DEPTH} deep, or holds itself.")
-        if kind is dict:
-            plain = True
-            for key, item in value.items():
-                if type(key) is not str or key == TAG:
-                    break
-                if type(item) not in leaves:
-                    plain = False
-            else:
-                return (
-                    value
-                    if plain
-                    else {
-                        key: item if type(item) in leaves else self._tree(item, (*path, key), leaves)
-                        for key, item in value.items()
-                    }
-                )
+        if kind is dict and (tree := self._object(value, path, leaves)) is not None:
+            return tree
         if kind is list:
             if leaves.issuperset(map(type, value)):
                 return value
@@ -148,6 +134,20 @@ class Results:
         if shape is None:
             raise self._refusal(kind, path)
         return {TAG: [shape.tag, *[self._tree(part, path, leaves) for part in shape.take(value)]]}
+
+    def _object(self, value: dict[Any, Any], path: tuple[Any, ...], leaves: frozenset[type]) -> dict[str, Any] | None:
+        """Return a dict as JSON has it; `None` for one that it does not have: with a key that is no text, or our tag."""
+        plain = True
+        for key, item in value.items():
+            if type(key) is not str or key == TAG:
+                return None
+            if type(item) not in leaves:
+                plain = False
+        if plain:
+            return value
+        return {
+            key: item if type(item) in leaves else self._tree(item, (*path, key), leaves) for key, item in value.items()
+        }
 
     def _build(self, found: dict[str, Any]) -> Any:
         """Return what an object in JSON stands for. The objects inside it have been built."""
