@@ -18,6 +18,9 @@ class IdempotencyError(Exception):
 
     #: Of a store's renew() that some had no answer to: the owner tokens whose leases were renewed all the same.
     renewed: AbstractSet[UUID] = frozenset()
+    #: Of a guarded function's call that met a record: whose, for `lookup()` and `manage.py idempotency_record`.
+    scope: str | None = None
+    key: str | None = None
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))

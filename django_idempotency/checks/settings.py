@@ -15,6 +15,7 @@ from .. import conf, switch
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
 from ..errors import ConfigurationError
 from ..http.selection import compiled
+from ..selecting import Selector
 from .catalogue import a, closest, finding, shown
 from .stores import check_stores
 
@@ -76,7 +77,7 @@ def _fields() -> Iterator[CheckMessage]:
             continue
         if (expected := complaint(field, value)) is not None:
             yield _senseless(name, expected)
-        elif isinstance(value, str) and field in ("key", "fingerprint") and value not in FINGERPRINTS:
+        elif isinstance(value, (str, Selector)) and field in ("key", "fingerprint") and value not in FINGERPRINTS:
             yield from _expression(name, value)
     if conf.get("KEY") is not None and conf.get("ANONYMOUS") == "shared":
         problem = '"ANONYMOUS" is "shared", and whoever sends the same payload would get the answer'
@@ -84,7 +85,7 @@ def _fields() -> Iterator[CheckMessage]:
         yield finding("E043", name="KEY", value=shown(conf.get("KEY")), problem=problem, fix=fix)
 
 
-def _expression(name: str, value: str) -> Iterator[CheckMessage]:
+def _expression(name: str, value: str | Selector) -> Iterator[CheckMessage]:
     try:
         compiled(value)
     except ValueError as error:

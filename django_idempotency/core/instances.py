@@ -9,6 +9,7 @@ import copyreg
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, Flag
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 from .shapes import BUILTINS, Shape, single
@@ -34,19 +35,37 @@ def shape_of(cls: type) -> Shape | None:
 def error_shape(cls: type[BaseException]) -> Shape:
     """Return the shape of an exception class: its args, its fields if it has some, and its attributes."""
     fields = (*_fields(cls), *(_Field(name, None, required=False) for name in _slots(cls)))
+    built_in = tuple(_Field(name, None, required=False) for name in _built_in(cls))
 
     def take(error: BaseException) -> tuple[dict[str, Any]]:
+        # What its args alone would not bring back, such as the name that an ImportError was given beside them.
+        bare = cls.__new__(cls, *error.args) if built_in else error
+        given = {name: found for name, _, _ in built_in if (found := _found(error, name)) != _found(bare, name)}
         # "args" is a descriptor of BaseException: no attribute has its name.
-        return ({**_state(cls, fields, error), "args": list(error.args)},)
+        return ({**_state(cls, fields, error), **given, "args": list(error.args)},)
 
     def build(state: dict[str, Any]) -> BaseException:
         args = state.pop("args")
         error = cls.__new__(cls, *args)
         object.__setattr__(error, "args", tuple(args))  # frozen, too
-        _restore(error, fields, state)
+        _restore(error, (*fields, *built_in), state)
         return error
 
     return Shape(name_of(cls), take, build)
+
+
+def _built_in(cls: type[BaseException]) -> list[str]:
+    """Return the names of the fields that Python's own classes of exceptions have; but for the object that lacks a name."""
+    owners = (base for base in cls.__mro__ if base.__module__ == "builtins" and base not in (BaseException, object))
+    kinds = (MemberDescriptorType, GetSetDescriptorType)
+    return [name for base in owners for name, field in vars(base).items() if isinstance(field, kinds) and name != "obj"]
+
+
+def _found(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name)
+    except (AttributeError, TypeError):  # not set
+        return None
 
 
 def name_of(cls: type) -> str:

@@ -18,6 +18,7 @@ from ..errors import (
     ConfigurationError,
     DeadlinePassed,
     HeldForPerson,
+    IdempotencyError,
     InProgress,
     RequestMismatch,
     ResponseNotStored,
@@ -105,6 +106,18 @@ class Call:
 
     def replayed(self, verdict: Verdict) -> Any:
         """Return the remembered result, or raise what a call that does not run raises."""
+        try:
+            return self._answer(verdict)
+        except IdempotencyError as error:
+            raise self.naming(error)  # noqa: B904 - itself
+
+    def naming(self, error: IdempotencyError) -> IdempotencyError:
+        """Say in an error which record it is about, unless that is another call's."""
+        if error.key is None:
+            error.scope, error.key = self.terms.scope, self.operation.ticket.key
+        return error
+
+    def _answer(self, verdict: Verdict) -> Any:
         match verdict:
             case Replay(outcome=outcome):
                 record = self.operation.record
@@ -178,7 +191,9 @@ class Call:
             case Hold():
                 key = shortened(self.operation.ticket.key)
                 logger.error("Held: %s under %s waits for a person, who releases its record.", self.terms.name, key)
-                return End(ending=Ending.KEPT, outcome=Kind.HELD.outcome(), ttl=HELD_FOR, raised=HeldForPerson())
+                return End(
+                    ending=Ending.KEPT, outcome=Kind.HELD.outcome(), ttl=HELD_FOR, raised=self.naming(HeldForPerson())
+                )
         raise ConfigurationError(
             f"on_takeover of {self.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
         )

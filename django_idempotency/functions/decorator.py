@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.decorators import method_decorator
+from jmespath import Options
 from jmespath.functions import Functions
 
 from ..core.meaning import hasher
@@ -59,6 +60,7 @@ def idempotent_function(
     key_prefix: str | None = ...,
     hash_function: str = ...,
     jmespath_functions: Functions | type[Functions] | None = ...,
+    jmespath_options: Options | None = ...,
     expires_after: Duration = ...,
     guarantee: Guarantee | str = ...,
     lease: Duration = ...,
@@ -86,6 +88,7 @@ def idempotent_function(
     key_prefix: str | None = None,
     hash_function: str = "sha256",
     jmespath_functions: Functions | type[Functions] | None = None,
+    jmespath_options: Options | None = None,
     expires_after: Duration = _FROM_SETTINGS,
     guarantee: Guarantee | str = _FROM_SETTINGS,
     lease: Duration = _FROM_SETTINGS,
@@ -116,6 +119,11 @@ def idempotent_function(
     hasher(hash_function)  # raises ValueError for a name that is none
     if key_prefix == "" or not isinstance(key_prefix, str | None):
         raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')
+
+    def selector(expression: Selecting | None) -> Selector | None:
+        if expression is None or isinstance(expression, Selector):
+            return expression
+        return Selector(expression, functions=jmespath_functions, options=jmespath_options)
 
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
@@ -153,8 +161,8 @@ def idempotent_function(
                     max_body=max_body,
                 ),
                 arguments=Arguments(undecorated, data_keyword_argument),
-                key=None if key is None else Selector(key, functions=jmespath_functions),
-                validate=None if validate is None else Selector(validate, functions=jmespath_functions),
+                key=selector(key),
+                validate=selector(validate),
                 algorithm=hash_function,
                 results=results_for(undecorated, serializer),
                 keep_exceptions=kept(keep_exceptions),

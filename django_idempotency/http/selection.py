@@ -38,7 +38,7 @@ def compile_expressions(policy: Policy) -> None:
     """Compile what a policy selects by. Raises `ValueError`, which says what to type instead."""
     for field in ("key", "fingerprint"):
         value = policy.given().get(field)
-        if isinstance(value, str) and value not in FINGERPRINTS:
+        if isinstance(value, (str, Selector)) and value not in FINGERPRINTS:
             try:
                 compiled(value)
             except ValueError as error:
@@ -46,12 +46,12 @@ def compile_expressions(policy: Policy) -> None:
 
 
 @lru_cache(maxsize=512)
-def compiled(expression: str) -> Selector:
-    """Return the selector of an expression over the document.
+def compiled(expression: str | Selector) -> Selector:
+    """Return the selector of an expression over the document; one that was made with functions of its own stays as it is.
 
     Raises `ValueError` for what is no expression, and for one that asks for a name that the document does not have.
     """
-    selector = Selector(expression)
+    selector = expression if isinstance(expression, Selector) else Selector(expression)
     for name in sorted(selector.roots.difference(DOCUMENT)):
         close = next(iter(get_close_matches(name, DOCUMENT, n=1)), f"body.{name}")
         raise ValueError(
@@ -60,8 +60,13 @@ def compiled(expression: str) -> Selector:
     return selector
 
 
+def asks_request(rule: Any) -> bool:
+    """Is a key or a fingerprint a function of the request? A selector is one of the document."""
+    return callable(rule) and not isinstance(rule, Selector)
+
+
 def _selector(expression: str | Callable[[Any], Any]) -> Selector:
-    if callable(expression):
+    if not isinstance(expression, (str, Selector)):
         return Selector(expression)
     try:
         return compiled(expression)
@@ -80,7 +85,7 @@ def selected_key(document: Document, policy: Policy) -> str | None:
     assert policy.key is not None
     selector, http = _selector(policy.key), document.http
     try:
-        found = selector(document.source if callable(policy.key) else document)
+        found = selector(document.source if asks_request(policy.key) else document)
         reason = "what its key is selected from is missing, or part of it" if selector.is_missing(found) else ""
     except NotSelectable as error:
         found, reason = None, str(error)
@@ -106,7 +111,7 @@ def warn_unguarded(http: HttpRequest, reason: str) -> None:
 # ----------------------------------------------------------------------------------------------------- the fingerprint
 
 
-def selected_part(document: Document, expression: str) -> bytes | None:
+def selected_part(document: Document, expression: str | Callable[[Any], Any]) -> bytes | None:
     """Return what must not change, as bytes; `None` where only the whole request can be compared.
 
     That is where the body was asked for and cannot be read by value, holds something else than what is selected, or

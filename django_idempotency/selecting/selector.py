@@ -20,12 +20,15 @@ class Selector:
     """`selector(payload)` is what an expression, or a callable, finds in the payload; `None` where it finds nothing.
 
     Raises `ValueError` for what is no expression, calls an unknown function or gives it too few arguments. Custom
-    `functions` (an instance of a subclass of jmespath's `Functions`) are known beside ours.
+    `functions` (a subclass of jmespath's `Functions`, or an instance of one) are known beside ours; jmespath's own
+    `options` have both these and the class of what `{a: b}` makes.
     """
 
     __slots__ = ("_find", "expression", "in_parts", "is_missing", "roots")
 
-    def __init__(self, expression: str | Callable[[Any], Any], *, functions: Any = None) -> None:
+    def __init__(
+        self, expression: str | Callable[[Any], Any], *, functions: Any = None, options: jmespath.Options | None = None
+    ) -> None:
         #: As it was declared.
         self.expression = expression
         #: Does the expression put its result together from parts (`[a, b]`, `{a: a, b: b}`)?
@@ -34,7 +37,11 @@ class Selector:
         self.roots: frozenset[str] = frozenset()
         self._find: Callable[[Any], Any]
         if isinstance(expression, str):
-            tree, interpreter = _compiled(expression, functions)
+            if options is not None:
+                if functions is not None and options.custom_functions is not None:
+                    raise ValueError("Custom functions are given twice: leave those in the options, or the others.")
+                functions = functions or options.custom_functions
+            tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
             self.in_parts = _in_parts(tree)
             self.roots = frozenset(_roots(tree))
             self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
@@ -63,7 +70,7 @@ class Selector:
 
 
 @lru_cache(maxsize=512)
-def _compiled(expression: str, custom: Any) -> tuple[Node, Interpreter]:
+def _compiled(expression: str, custom: Any, dict_cls: Any) -> tuple[Node, Interpreter]:
     functions = with_ours(custom)
     try:
         tree: Node = jmespath.compile(expression).parsed
@@ -71,7 +78,7 @@ def _compiled(expression: str, custom: Any) -> tuple[Node, Interpreter]:
         raise ValueError(f"{expression!r} is no JMESPath expression: {_fault(error, expression)}") from error
     for call in _calls(tree):
         _check_call(call, functions, expression)
-    return tree, Interpreter(functions)
+    return tree, Interpreter(functions, dict_cls)
 
 
 def _fault(error: JMESPathError, expression: str) -> str:

@@ -30,8 +30,8 @@ _OPAQUE = (
 class Interpreter(TreeInterpreter):
     """Walks one expression. It keeps no state of a search, so threads may share it."""
 
-    def __init__(self, functions: Functions) -> None:
-        super().__init__(Options(custom_functions=functions))
+    def __init__(self, functions: Functions, dict_cls: type[Any] | None = None) -> None:
+        super().__init__(Options(dict_cls=dict_cls, custom_functions=functions))
 
     def visit_field(self, node: Node, value: Any) -> Any:
         name = node["value"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from django_idempotency.selecting import Selector
 from tests.fakes import FakeStore
+
+#: Of a request it asks what that does not have.
+STRANGER = Selector("shop.id")
 
 
 class OutsideStore(FakeStore):

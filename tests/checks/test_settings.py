@@ -76,6 +76,7 @@ MALFORMED = [
     ("KEY", "[body.order_id, shop.id]", "E043", '"KEY": "body.order_id"'),
     ("KEY", "body.order_id)", "E043", '"KEY": "body.order_id"'),
     ("KEY", "nope(body)", "E043", '"KEY": "body.order_id"'),
+    ("KEY", "tests.checks.backends.STRANGER", "E043", '"KEY": "body.order_id"'),
     ("FINGERPRINT", "amount", "E003", '"FINGERPRINT": "request"'),
     ("FINGERPRINT", None, "E003", '"FINGERPRINT": "request"'),
     ("FINGERPRINT", "no.such", "E004", '"FINGERPRINT": "shop.idempotency.fingerprint"'),

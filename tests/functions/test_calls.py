@@ -17,6 +17,8 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from django.utils.decorators import method_decorator
+from jmespath import Options
+from jmespath.functions import signature
 
 from django_idempotency import idempotent_function
 from django_idempotency.errors import (
@@ -31,6 +33,7 @@ from django_idempotency.errors import (
 )
 from django_idempotency.functions import current_operation, deadline
 from django_idempotency.registry import stores
+from django_idempotency.selecting import Functions, Selector
 from django_idempotency.signals import unavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.switch import overridden
@@ -285,6 +288,56 @@ def test_a_call_inside_itself_is_busy() -> None:
         assert caught.value.retry_in == 30
 
     charge(1)
+
+
+def test_an_error_names_the_record(guard: Any) -> None:
+    """Whoever looks for it has the scope and the key; the message, which a client may read, has neither."""
+    charge = idempotent_function(key="order", validate="amount", key_prefix="charge")(lambda order, amount: None)
+    charge(1, amount=5)
+    with pytest.raises(RequestMismatch) as caught:
+        charge(1, amount=6)
+    error = caught.value
+    assert (error.scope, error.key) == ("call:charge", charge.idempotency.key_for(1, amount=6))
+    known = charge.idempotency.lookup(1, amount=5)
+    assert known is not None
+    assert known.record.key == error.key
+    assert str(error.key) not in str(error)
+
+
+def test_an_error_of_another_call_names_that_ones(guard: Any) -> None:
+    """Also where a call around it lets it through, or remembers it."""
+    inner = idempotent_function(key="order", validate="amount", key_prefix="inner")(lambda order, amount: None)
+    inner(1, amount=5)
+
+    @idempotent_function(key="order", key_prefix="outer", keep_exceptions=RequestMismatch)
+    def outer(order: int) -> None:
+        inner(order, amount=6)
+
+    for _ in range(2):
+        with pytest.raises(RequestMismatch) as caught:
+            outer(1)
+        assert (caught.value.scope, caught.value.key) == ("call:inner", inner.idempotency.key_for(1, amount=6))
+
+
+class Ordered(dict[str, Any]):
+    """Another class of what an expression puts together."""
+
+
+def test_options_of_jmespath(clock: Clock) -> None:
+    """Custom functions and the class of objects, as jmespath itself takes them."""
+
+    class Mine(Functions):
+        @signature({"types": ["string"]})
+        def _func_small(self, text: str) -> str:
+            return text.lower()
+
+    options = Options(custom_functions=Mine(), dict_cls=Ordered)
+    plain = Selector("{a: small(name)}", options=options)({"name": "TEA"})
+    assert (type(plain), plain) == (Ordered, {"a": "tea"})
+    charge = idempotent_function(key="small(order)", key_prefix="charge", jmespath_options=options)(lambda order: order)
+    assert (charge("TEA"), charge("tea")) == ("TEA", "TEA")
+    with pytest.raises(ValueError, match="given twice"):
+        Selector("order", options=options, functions=Mine)
 
 
 def test_threads(guard: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.http import HttpRequest
 from django.test import RequestFactory
+from jmespath.functions import signature
 from pytest_django import Settings
 
 from django_idempotency import Policy
@@ -20,6 +21,7 @@ from django_idempotency.core.digest import MAX_CANONICAL
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.fingerprint import fingerprint
 from django_idempotency.http.selection import Document, compile_expressions, compiled, selected_key
+from django_idempotency.selecting import Functions, Selector
 
 JSON = "application/json"
 
@@ -37,8 +39,27 @@ def key(expression: Any, sent: HttpRequest, *, required: bool = False) -> str | 
     return selected_key(Document(sent, None), resolve(Policy(key=expression, required=required)))
 
 
-def digest(expression: str, sent: HttpRequest) -> bytes:
+def digest(expression: Any, sent: HttpRequest) -> bytes:
     return fingerprint(sent, resolve(Policy(fingerprint=expression)))
+
+
+class Mine(Functions):
+    """A project's own functions."""
+
+    @signature({"types": ["string"]})
+    def _func_small(self, text: str) -> str:
+        return text.lower()
+
+
+def test_a_selector_with_functions_of_its_own() -> None:
+    """It sees the same document as an expression, as a key and as a fingerprint."""
+    small = Selector("small(body.name)", functions=Mine)
+    sent, again, other = (request({"name": name, "amount": 5}) for name in ("TEA", "tea", "milk"))
+    assert key(small, sent) == key(small, again) == key(Selector("body.name"), again) != key(small, other)
+    assert digest(small, sent) == digest(small, again) != digest(small, other)
+    compile_expressions(Policy(key=small))
+    with pytest.raises(ValueError, match="asks for 'name'"):
+        compile_expressions(Policy(key=Selector("small(name)", functions=Mine)))
 
 
 SOMEBODY = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
