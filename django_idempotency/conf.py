@@ -114,11 +114,16 @@ def resolve(policy: Policy) -> Resolved:
             **terms.given(),
             "guarantee": guarantee,
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
-            "claim_lease": seconds(get("CLAIM_LEASE") if guarantee is Guarantee.ATOMIC else terms.lease),
+            "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
     policy.__dict__[_RESOLVED] = (dict(found), resolved)
     return resolved
+
+
+def claim_lease() -> float:
+    """Return the seconds between an `atomic` claim and its row lock."""
+    return seconds(get("CLAIM_LEASE"))
 
 
 def derive_secrets() -> list[str | bytes]:

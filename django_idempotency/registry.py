@@ -95,6 +95,8 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
     if not isinstance(store, BaseStore):
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is no subclass of BaseStore.')
+    if isinstance(store, LayeredStore):
+        store.claim_lease = conf.claim_lease
     return store
 
 

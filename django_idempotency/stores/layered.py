@@ -25,6 +25,7 @@ from .wrapping import WrappedStore
 logger = logging.getLogger("django_idempotency")
 
 #: Seconds that a busy marker lives, at most: CLAIM_LEASE's default, after which a dead worker's key may be taken over.
+#: Where the setting is shorter, so is the marker's life: the registry hands it in, as LayeredStore.claim_lease.
 MARKER = 1.0
 #: Seconds after which a copy is too old to be put: an operator may have changed the record meanwhile.
 FRESH = 1.0
@@ -47,11 +48,15 @@ class LayeredStore(WrappedStore):
     A front that is lost, flushed, frozen or restarted costs speed: everything that it does not answer is asked of the
     authority. With an ORM store as the authority, `atomic` stays what it is. A copy of an answer is put into the front
     after the authority's COMMIT, and lives for `seconds` at most, never beyond the record's expiry; a busy marker for
-    one second.
+    a second, or CLAIM_LEASE where that is shorter.
 
     What it cannot see: an operator's release drops the copy from the front, but a worker that read the answer before
     the release and stood still may put it there after. A worker puts nothing that is over a second old, so it must
     stand still between looking at its watch and sending. Such a copy lasts for `seconds`; a second release drops it.
+
+    What a Redis front gives back carries an HMAC of SECRET_KEY, so who can write there cannot invent an answer. They can
+    put an older one of the same key back, one of another prefix, or make one live longer: what was released or has
+    expired may be replayed.
     """
 
     nested: ClassVar[tuple[str, ...]] = ("front", "authority")
@@ -70,6 +75,8 @@ class LayeredStore(WrappedStore):
             raise TypeError(f"{type(front).__name__} cannot be a front: it has no peek(), put() and drop().")
         super().__init__(authority)
         self.front = Sheltered(front, clock=clock)
+        #: Seconds, read live, beyond which no busy marker lives.
+        self.claim_lease: Callable[[], float] = lambda: MARKER
         self._seconds = seconds
         self._clock = clock
         self._under_way: OrderedDict[UUID, _Copy] = OrderedDict()
@@ -111,7 +118,7 @@ class LayeredStore(WrappedStore):
             if len(self._under_way) > UNDER_WAY:
                 self._under_way.popitem(last=False)
         if not self.front.local and rules.owned(record, ticket) and not record.joined:
-            return _Copy(changed(record, taken=False), asked, MARKER)
+            return _Copy(changed(record, taken=False), asked, min(MARKER, self.claim_lease()))
         return None
 
     # ------------------------------------------------------------------------------------------------------- settle

@@ -28,19 +28,22 @@ Talk = Generator[Call, Any, T]
 
 
 class RedisStore(BaseStore):
-    """Records in Redis, in the cache `cache` of CACHES, which must be django-redis's. One value a key, no pickle.
+    """What Redis can lose, this store loses, and then the work runs a second time.
 
-    What Redis can lose, this loses, and then the work runs a second time: up to a second of writes at a crash under
-    `appendfsync everysec`, all of them without AOF, what was not replicated at a failover, and whatever is evicted
-    under another `maxmemory-policy` than `noeviction`. So there is no `atomic` here; send the keys of `derive()` on.
+    That is: up to a second of writes at a crash under `appendfsync everysec`, all of them without AOF, what was not
+    replicated at a failover, and whatever is evicted under another `maxmemory-policy` than `noeviction`. So there is no
+    `atomic` here; send the keys of `derive()` on.
 
+    Records are in the cache `cache` of CACHES, which must be django-redis's. One value a key, no pickle.
     Each verb is one step on one key (cluster safe) and one round trip, by the server's clock, fenced by the owner
     token. Redis deletes what has expired. `timeout` (seconds) bounds each connection and each answer. `min_replicas`
     makes a claim count only once so many replicas have it (WAIT), which narrows the gap at a failover and does not
     close it.
 
-    What is read carries an HMAC of SECRET_KEY, without which it reads as absent: who can write to Redis can make a key
-    forget, but cannot forge an answer. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
+    What is read carries an HMAC of SECRET_KEY, without which it reads as absent: who can write to Redis cannot invent an
+    answer. The HMAC does not cover the deadlines, and does not tell one place from another. So they can make a key
+    forget, keep it busy, put an older record of the same key back or one of another prefix, and so have an answer
+    replayed that was released or has expired. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
     """
 
     expires_natively = True

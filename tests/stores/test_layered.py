@@ -18,14 +18,16 @@ from django.db import transaction
 from pytest_django import Settings
 from redis import Redis
 
+from django_idempotency import conf
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
 from django_idempotency.engine import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.registry import stores
 from django_idempotency.stores.base import BaseStore, Intervention
-from django_idempotency.stores.fronts import Front, LocalFront
+from django_idempotency.stores.fronts import Front, LocalFront, Sheltered
 from django_idempotency.stores.layered import FRESH, MARKER, UNDER_WAY, LayeredStore
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
@@ -45,6 +47,17 @@ from .test_redis import shift
 FRONTS: dict[str, Callable[[Stopwatch], Front]] = {
     "local": lambda stopwatch: LocalFront(seconds=1e9, clock=stopwatch),
     "far": FarFront,
+}
+
+
+#: As a project has it.
+LAYERED = {
+    "default": {
+        "BACKEND": "django_idempotency.stores.layered.LayeredStore",
+        "OPTIONS": {"front": "redis", "authority": "memory"},
+    },
+    "memory": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"},
+    "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore"},
 }
 
 
@@ -369,6 +382,22 @@ class TestLives:
         layers.store.claim(atomic_ticket(lease=1))
         layers.age(1)
         assert layers.call().run() == Execute(attempt=2, takeover=True)
+
+    @pytest.mark.parametrize(("setting", "kept"), [(0.25, 0.25), (timedelta(seconds=0.5), 0.5), (60, MARKER)])
+    def test_a_marker_and_the_setting(self, settings: Settings, setting: Any, kept: float) -> None:
+        """CLAIM_LEASE bounds it on a route with a longer lease, too."""
+        settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+        settings.IDEMPOTENCY = {"STORES": LAYERED, "CLAIM_LEASE": setting}
+        store, stopwatch = stores["default"], Stopwatch()
+        front = FarFront(stopwatch)
+        assert isinstance(store, LayeredStore)
+        store.front, store._clock = Sheltered(front), stopwatch
+        store.claim(make_ticket(guarantee=Guarantee.LEASE, lease=30))
+        assert front.lives == [kept]
+
+    def test_a_marker_of_the_default(self) -> None:
+        """Who leaves CLAIM_LEASE alone gets a marker of that length."""
+        assert conf.claim_lease() == MARKER == conf.DEFAULTS["CLAIM_LEASE"]
 
     def test_our_own_marker(self, layers: Layers) -> None:
         """A second look by the same call asks the authority."""
