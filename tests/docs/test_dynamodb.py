@@ -1,0 +1,126 @@
+"""The table of the page on DynamoDB, in CloudFormation and Terraform, is the one that our command makes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from inspect import getsource
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from django_idempotency.stores import dynamodb, dynamodb_client
+from django_idempotency.stores.dynamodb import DynamoDBStore
+from django_idempotency.stores.dynamodb_table import create
+
+from .pages import DOCS, blocks, text
+
+PAGE = DOCS / "how-to/store-in-dynamodb.md"
+
+
+class Recorder:
+    """A client of DynamoDB that has no table yet, and keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, dict[str, Any]] = {}
+
+    def patient(self) -> Recorder:
+        return self
+
+    def describe_table(self, **given: Any) -> dict[str, Any]:
+        self.asked["describe_table"] = given
+        if "create_table" not in self.asked:
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "DescribeTable")
+        return {"Table": self.asked["create_table"]}
+
+    def create_table(self, **given: Any) -> None:
+        self.asked["create_table"] = given
+
+    def get_waiter(self, name: str) -> Recorder:
+        return self
+
+    def wait(self, **_: Any) -> None:
+        """It is there."""
+
+    def describe_time_to_live(self, **given: Any) -> dict[str, Any]:
+        self.asked["describe_time_to_live"] = given
+        return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+
+    def update_time_to_live(self, **given: Any) -> None:
+        self.asked["update_time_to_live"] = given
+
+
+@pytest.fixture(scope="module")
+def asked() -> dict[str, dict[str, Any]]:
+    """What `create_idempotency_table` asks for, with the default names, by the name of the operation."""
+    store, recorder = DynamoDBStore(region_name="eu-central-1"), Recorder()
+    store.client = recorder  # type: ignore[assignment]
+    list(create(store))
+    return recorder.asked
+
+
+def only(language: str) -> str:
+    (code,) = [block.code for block in blocks(PAGE) if block.language == language]
+    return code
+
+
+def found(pattern: str, code: str) -> list[Any]:
+    return re.findall(pattern, code, re.MULTILINE)
+
+
+def test_cloudformation(asked: dict[str, dict[str, Any]]) -> None:
+    """Table, billing, key and deletion, name by name."""
+    code, made, deletion = only("yaml"), asked["create_table"], asked["update_time_to_live"]["TimeToLiveSpecification"]
+    keys, *_ = made["KeySchema"]
+    (attribute,) = made["AttributeDefinitions"]
+    assert found(r"TableName: (\S+)$", code) == [made["TableName"]]
+    assert found(r"BillingMode: (\S+)$", code) == [made["BillingMode"]]
+    assert found(r"- AttributeName: (\S+)\n +AttributeType: (\S+)$", code) == [tuple(attribute.values())]
+    assert found(r"- AttributeName: (\S+)\n +KeyType: (\S+)$", code) == [tuple(keys.values())]
+    assert found(r"^ +AttributeName: (\S+)\n +Enabled: (\S+)$", code) == [(deletion["AttributeName"], "true")]
+
+
+def test_terraform(asked: dict[str, dict[str, Any]]) -> None:
+    """The same table."""
+    code, made, deletion = only("hcl"), asked["create_table"], asked["update_time_to_live"]["TimeToLiveSpecification"]
+    (attribute,) = made["AttributeDefinitions"]
+    assert found(r'^  name += "(.+)"$', code) == [made["TableName"]]
+    assert found(r'billing_mode += "(.+)"$', code) == [made["BillingMode"]]
+    assert found(r'hash_key += "(.+)"$', code) == [made["KeySchema"][0]["AttributeName"]]
+    assert found(r'attribute \{\n +name += "(.+)"\n +type += "(.+)"$', code) == [tuple(attribute.values())]
+    assert found(r'ttl \{\n +attribute_name += "(.+)"\n +enabled += (\S+)$', code) == [
+        (deletion["AttributeName"], "true")
+    ]
+
+
+def rights(operations: Iterable[str]) -> set[str]:
+    return {f"dynamodb:{name.title().replace('_', '')}" for name in operations}
+
+
+def needed(what: str) -> set[str]:
+    sentence = re.search(f"{re.escape(what)} needs? (.+?)[.;] ", text(PAGE).replace("\n", " "))
+    assert sentence, what
+    return set(re.findall(r"`(dynamodb:\w+)`", sentence[1]))
+
+
+def test_the_rights_of_the_command(asked: dict[str, dict[str, Any]]) -> None:
+    """One for each operation that it asks for, and no other."""
+    assert needed("`create_idempotency_table`") == rights(asked)
+
+
+def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:
+    """It looks at what the command looks at, and makes nothing. The page of the checks says the same."""
+    looks = rights(operation for operation in asked if operation.startswith("describe_"))
+    assert needed("[`check --deploy`](../reference/checks.md#with-deploy)") == looks
+    (line,) = re.findall("^For DynamoDB the host needs (.+)$", text("reference/checks.md"), re.MULTILINE)
+    assert set(re.findall(r"`(dynamodb:\w+)`", line)) == looks
+
+
+def test_the_rights_of_the_application() -> None:
+    """One for each operation in the store's code. A transaction of updates needs that of an update."""
+    operations = re.findall(r'"(\w+_item)s?"', getsource(dynamodb) + getsource(dynamodb_client))
+    (statement,) = json.loads(only("json"))["Statement"]
+    assert set(statement["Action"]) == rights({*operations} - {"transact_write_item"})
+    assert statement["Resource"].endswith(f":table/{DynamoDBStore().schema.table}")
