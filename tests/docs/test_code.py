@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from django_idempotency import conf
+from django_idempotency import aprocess_batch, conf, idempotent_function, process_batch
 from django_idempotency.core.policy import FIELD_NAMES
 
 from .pages import ROOT, Block, blocks, pages
 
 OURS = ("django_idempotency", "testproject")
+#: What is called on the pages, and the keywords that it takes.
+KEYWORDS = {
+    "Policy": set(FIELD_NAMES),
+    "idempotent": set(FIELD_NAMES),
+    **{
+        function.__name__: set(inspect.signature(function).parameters)
+        for function in (idempotent_function, process_batch, aprocess_batch)
+    },
+}
 EXAMPLES = [
     pytest.param(block, id=f"{page.relative_to(ROOT).as_posix()}:{block.line}")
     for page in (*pages(), ROOT / "README.md")
@@ -46,10 +56,10 @@ def test_its_imports_exist(block: Block) -> None:
 
 @pytest.mark.parametrize("block", EXAMPLES)
 def test_its_fields_exist(block: Block) -> None:
-    """`Policy(...)` and `idempotent(...)` take fields of Policy."""
+    """Whatever is called with a keyword takes it: a policy, a decorator, a batch."""
     for node in ast.walk(tree(block)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Policy", "idempotent"):
-            assert {keyword.arg for keyword in node.keywords} <= set(FIELD_NAMES)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KEYWORDS:
+            assert {keyword.arg for keyword in node.keywords} <= KEYWORDS[node.func.id]
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
