@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,8 +14,14 @@ from django.test import override_settings
 
 from django_idempotency import idempotent_function
 from django_idempotency.core.records import Status
-from django_idempotency.errors import DurableInsideGuard, InProgress, LeaseInTransaction, StoreUnavailable
-from django_idempotency.functions import Known, current_operation
+from django_idempotency.errors import (
+    DurableInsideGuard,
+    HeldForPerson,
+    InProgress,
+    LeaseInTransaction,
+    StoreUnavailable,
+)
+from django_idempotency.functions import Known, Takeover, current_operation
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.stores.acting import committed, elsewhere, not_sqlite
@@ -297,3 +304,37 @@ def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
             charge_in_full(1)
         record = IdempotencyRecord.objects.get()
         assert (record.status, record.attempt, Effect.objects.count()) == (Status.FREE, attempt, 0)
+
+
+@committed
+@pytest.mark.parametrize("answer", ["found", "hold", "run and fail", "raise"])
+def test_what_on_takeover_writes(answer: str) -> None:
+    """It is committed with what the hook decides, also where that is to hold the call; what fails takes it back."""
+
+    def ask(takeover: Takeover) -> Any:
+        effect("by the hook")
+        match answer:
+            case "found":
+                return takeover.found(7)
+            case "hold":
+                return takeover.hold()
+            case "raise":
+                raise NetworkDown
+        return takeover.run()
+
+    errors: list[BaseException] = [SystemExit(), NetworkDown()]
+
+    @idempotent_function(key_prefix="taken over", key="order", on_takeover=ask)
+    def work(order: int) -> int:
+        raise errors.pop(0)
+
+    with pytest.raises(SystemExit):
+        work(1)
+    IdempotencyRecord.objects.update(lease_until=IdempotencyRecord.objects.get().created_at)
+    decided = answer in ("found", "hold")
+    with nullcontext() if answer == "found" else pytest.raises(HeldForPerson if decided else NetworkDown):
+        assert work(1) == 7
+    assert Effect.objects.count() == decided
+    known = work.idempotency.lookup(1)
+    assert known is not None
+    assert (known.record.status is Status.COMPLETED) == decided
