@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
+from typing import Any
+from unittest.mock import Mock
 
+import pytest
 from django.core.management import load_command_class
+from pika import BasicProperties
 
 from django_idempotency import outbox
+from django_idempotency.errors import InProgress, RequestMismatch
 from django_idempotency.outbox.management.commands import relay_outbox
 from django_idempotency.outbox.models import Message
 
@@ -41,3 +47,27 @@ def test_names() -> None:
     assert all(f"`{name}" in listed for name in outbox.__all__)
     shown = set(rows[-1][1].partition(":")[2].replace("`", "").replace(" ", "").split(","))
     assert shown == {field.name for field in Message._meta.fields} - {"id", "last_error", "not_before"}
+
+
+@pytest.mark.parametrize(
+    ("error", "does"),
+    [
+        (None, ["basic_ack"]),
+        (InProgress(), ["queue_declare", "basic_publish", "basic_ack"]),
+        (ValueError("a failure"), ["queue_declare", "basic_publish", "basic_ack"]),
+        (RequestMismatch(), ["basic_reject"]),
+    ],
+    ids=["done", "not yet", "failed", "never"],
+)
+def test_the_consumer(error: Exception | None, does: list[str]) -> None:
+    """It runs as it stands there: what is not done comes back after a pause, its copy first; nothing comes back at once."""
+    page = text("how-to/outbox.md")
+    found = re.search(r"<!-- runs: the consumer -->\n\n```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert found
+    names: dict[str, Any] = {"__name__": "ledger"}
+    exec(found[1], names)
+    names["book"] = Mock(side_effect=error)
+    channel = Mock()
+    names["on_message"](channel, Mock(delivery_tag=1), BasicProperties(message_id="m-1"), b'{"order": 1}')
+    names["book"].assert_called_once_with("m-1", {"order": 1})
+    assert [name for name, _, _ in channel.mock_calls] == does
