@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from django.urls import path
 
 from django_idempotency import idempotent
 from django_idempotency.errors import SecretUnknown
+from django_idempotency.heartbeat import Heartbeat
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.registry import stores
 
 from .conftest import KEY, Connect, Sender
 
@@ -32,7 +36,22 @@ def view(request: HttpRequest) -> HttpResponse:
     )
 
 
-urlpatterns = [path("view/", view)]
+#: What a long view does, one after the other.
+ACTS: list[Callable[[], object]] = []
+
+
+@idempotent(lease=30)
+def long_view(request: HttpRequest) -> HttpResponse:
+    handle: Any = request.idempotency  # type: ignore[attr-defined]
+    told, acts = [handle.lost], ACTS.copy()
+    ACTS.clear()  # who overtakes has nothing more to do
+    for act in acts:
+        act()
+        told.append(handle.lost)
+    return JsonResponse({"attempt": handle.attempt, "lost": told})
+
+
+urlpatterns = [path("view/", view), path("long-view/", long_view)]
 
 
 @pytest.fixture
@@ -96,3 +115,54 @@ def test_a_ttl_must_be_positive(send: Sender) -> None:
     send.client.raise_request_exception = True
     with pytest.raises(ValueError, match="positive"):
         send(url="/view/?bad-ttl")
+
+
+@dataclass
+class Clocks:
+    """The store's, and that of our process, where no thread beats."""
+
+    stored: datetime = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    seconds: float = 0.0
+
+    def store_goes(self, seconds: float) -> None:
+        self.stored += timedelta(seconds=seconds)
+
+    def we_go(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def beat(self) -> None:
+        self.heartbeat.beat(self.seconds)
+
+    def __post_init__(self) -> None:
+        self.heartbeat = Heartbeat(clock=lambda: self.seconds)
+
+
+@pytest.fixture
+def clocks(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
+    settings.IDEMPOTENCY = {"STORES": {"default": memory}, "GUARANTEE": "lease"}
+    clocks = Clocks()
+    monkeypatch.setattr(stores["default"], "_clock", lambda: clocks.stored)
+    monkeypatch.setattr(clocks.heartbeat, "_start", lambda: None)
+    monkeypatch.setattr("django_idempotency.engine.heartbeat", clocks.heartbeat)
+    return clocks
+
+
+def test_a_lease_that_another_has_taken(send: Sender, clocks: Clocks) -> None:
+    """A view that asks learns of it with the next beat, though by our own clock the lease still lasts."""
+    others: list[Any] = []
+    ACTS[:] = [
+        lambda: clocks.store_goes(31),
+        lambda: others.append(send(url="/long-view/").json()),
+        lambda: clocks.we_go(10),
+        clocks.beat,
+    ]
+    assert send(url="/long-view/").json() == {"attempt": 1, "lost": [False, False, False, False, True]}
+    assert others == [{"attempt": 2, "lost": [False]}]
+    assert send(url="/long-view/").json() == others[0]
+
+
+def test_a_lease_that_has_ended_by_the_clock(send: Sender, clocks: Clocks) -> None:
+    """The beat itself may hang; and what is beaten for does not end."""
+    ACTS[:] = [lambda: clocks.we_go(29.9), clocks.beat, lambda: clocks.we_go(29.9), lambda: clocks.we_go(0.1)]
+    assert send(url="/long-view/").json() == {"attempt": 1, "lost": [False, False, False, False, True]}

@@ -1,0 +1,173 @@
+"""`current_operation().lost`: work that asks learns that another may run by now, and who lives briefly is not kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import InProgress
+from django_idempotency.functions import current_operation, deadline, deadlines
+from django_idempotency.heartbeat import Heartbeat
+
+from .acting import Clock
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+class Host:
+    """A process and its clock, which heartbeat and deadlines ask; the store has one of its own. No thread beats."""
+
+    def __init__(self, store: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        self.store = store
+        self.heartbeat = Heartbeat(clock=lambda: self.seconds)
+        monkeypatch.setattr(self.heartbeat, "_start", lambda: None)
+        monkeypatch.setattr("django_idempotency.engine.heartbeat", self.heartbeat)
+        monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: self.seconds))
+
+    def run(self, until: float) -> None:
+        """Let time pass, here and at the store, a second and a beat at a time."""
+        while self.seconds < until:
+            self.seconds += 1
+            self.store.go(1)
+            self.heartbeat.beat(self.seconds)
+
+
+@pytest.fixture
+def host(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(clock, monkeypatch)
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Any:
+    """Return what calls a guarded function that does this work, under a lease of 30 seconds; sync either way."""
+    sync = request.param == "sync"
+
+    def calling(work: Callable[[], Any]) -> Callable[[], Any]:
+        if sync:
+
+            @idempotent_function(lease=30, key_prefix="charge")
+            def charge(order: int) -> Any:
+                return work()
+
+            return lambda: charge(1)
+
+        @idempotent_function(lease=30, key_prefix="charge")
+        async def acharge(order: int) -> Any:
+            await asyncio.sleep(0)
+            return work()
+
+        return lambda: async_to_sync(acharge)(1)
+
+    return calling
+
+
+def lost() -> bool:
+    current = current_operation()
+    assert current is not None
+    return current.lost
+
+
+@idempotent_function(lease=30, key_prefix="charge")
+def overtake(order: int) -> str:
+    """Be another process: the same call, made where nothing is known of the one that runs."""
+    current = current_operation()
+    assert current is not None
+    return f"attempt {current.attempt}"
+
+
+def elsewhere() -> str:
+    return Context().run(overtake, 1)
+
+
+def test_a_lease_that_another_has_taken(call: Any, host: Host) -> None:
+    """The beat finds it out, though by our own clock the lease still lasts: the two clocks differ."""
+
+    def work() -> list[bool]:
+        told = [lost()]
+        host.store.go(31)
+        assert elsewhere() == "attempt 2"
+        told.append(lost())  # nobody has asked the store yet
+        host.seconds += 10
+        host.heartbeat.beat(host.seconds)
+        return [*told, lost()]
+
+    assert call(work)() == [False, False, True]
+    assert elsewhere() == "attempt 2"  # a late owner changes nothing
+
+
+def test_a_lease_that_has_ended_by_the_clock(call: Any, host: Host) -> None:
+    """The beat itself may hang, so work that asks is not told what was true at the last one."""
+
+    def work() -> list[bool]:
+        told = [lost()]
+        host.seconds += 29.9
+        told.append(lost())
+        host.seconds += 0.1
+        return [*told, lost()]
+
+    assert call(work)() == [False, False, True]
+
+
+def test_a_lease_that_is_renewed(call: Any, host: Host) -> None:
+    """However long the work takes, as long as somebody beats."""
+
+    def work() -> bool:
+        host.run(until=100)
+        return lost()
+
+    assert call(work)() is False
+
+
+def test_a_deadline_that_has_passed(call: Any, host: Host) -> None:
+    """The host has stopped waiting for us, and the lease ended with it."""
+
+    def work() -> list[bool]:
+        told = [lost()]
+        host.seconds += 4.9
+        told.append(lost())
+        host.seconds += 0.1
+        return [*told, lost()]
+
+    with deadline(5):
+        assert call(work)() == [False, False, True]
+
+
+def test_a_deadline_inside_the_call(call: Any, host: Host) -> None:
+    """It counts where it stands: work that has given itself a limit learns of it, and after it the lease goes on."""
+
+    def work() -> list[bool]:
+        with deadline(5):
+            host.seconds += 5
+            told = [lost()]
+        return [*told, lost()]
+
+    assert call(work)() == [True, False]
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_lease_under_a_deadline_is_not_renewed(call: Any, host: Host, limited: bool) -> None:
+    """If the host stops at its limit, the next call takes over at once; without a limit it is busy all the time."""
+
+    def work() -> str:
+        host.run(until=29)
+        with pytest.raises(InProgress):
+            elsewhere()
+        host.run(until=30)
+        try:
+            return elsewhere()
+        except InProgress:
+            return "busy"
+
+    if limited:
+        with deadline(30):
+            assert call(work)() == "attempt 2"
+    else:
+        assert call(work)() == "busy"
