@@ -290,6 +290,21 @@ def test_a_row_means_its_model_and_key() -> None:
     assert len({meaning(value) for value in (user, User(pk=6), Charge(pk=5), 5, ("auth.user", 5))}) == 5
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (User(pk=5), b"(s9:auth.useri5;)"),
+        (Charge(pk=255), b"(s15:payments.chargeiff;)"),
+        (User(pk="a"), b"(s9:auth.users1:a)"),
+        ([User(pk=5)], b"[(s9:auth.useri5;)]"),
+    ],
+    ids=["a row", "its number is in hex", "a text", "among others"],
+)
+def test_the_bytes_of_a_row_stay_as_they_are(row: Any, expected: bytes) -> None:
+    """As of every other value: stored keys depend on them."""
+    assert meaning(row) == expected
+
+
 def test_a_proxy_means_the_row_it_shows() -> None:
     """As Django's own == has it."""
 

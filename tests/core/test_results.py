@@ -108,6 +108,23 @@ def test_a_serializer_that_came_or_went() -> None:
         without.load(within.dump(of.Owner("a")))
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a", b'1:{"$":["serialized",["a"]]}'),
+        ({"a": 1}, b'1:{"$":["serialized",[{"a":1}]]}'),
+        (0, b'1:{"$":["serialized",[0]]}'),
+        (None, b"1:null"),  # no serializer is asked about it
+    ],
+    ids=shown,
+)
+def test_golden_results_of_a_serializer(value: Any, expected: bytes) -> None:
+    """What a release wrote, every later one reads."""
+    results = results_for(bare, (lambda value: [value], lambda stored: stored[0]))
+    assert results.dump(value) == expected
+    assert results.load(expected) == value
+
+
 def test_a_serializer_that_fails() -> None:
     """dump() and load() raise one exception each, from the serializer's own."""
     results = results_for(bare, (lambda value: 1 / value, lambda stored: stored["a"]))
@@ -190,6 +207,33 @@ def test_what_lacks_a_name_is_not_kept() -> None:
         object().nothing  # type: ignore[attr-defined]  # noqa: B018
     back = load_error(dump_error(caught.value, [AttributeError]), [AttributeError])
     assert (str(back), back.name, back.obj) == (str(caught.value), "nothing", None)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (LookupError(), b'["error","builtins.LookupError",{"args":[]}]'),
+        (
+            LookupError("a", 1, (b"x",)),
+            b'["error","builtins.LookupError",{"args":["a",1,{"$":["tuple",[{"$":["bytes","eA=="]}]]}]}]',
+        ),
+        (
+            of.Declined(of.State.PAID, limit=Decimal("1.50")),
+            (
+                b'["error","tests.core.result_types.Declined",{"reason":{"$":["tests.core.result_types.State","PAID"]},'
+                b'"limit":{"$":["Decimal","1.50"]},"args":["declined: PAID"]}]'
+            ),
+        ),
+        (of.Slotted(3), b'["error","tests.core.result_types.Slotted",{"code":3,"order":null,"args":[3,null]}]'),
+    ],
+    ids=shown,
+)
+def test_golden_exceptions(error: Exception, expected: bytes) -> None:
+    """What a release wrote, every later one raises."""
+    stored = b'1:{"$":' + expected + b"}"
+    assert dump_error(error, KEPT) == stored
+    back = load_error(stored, KEPT)
+    assert (type(back), repr(back), back.args, vars(back)) == (type(error), repr(error), error.args, vars(error))
 
 
 def test_the_nearest_class_that_is_named() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -142,3 +145,47 @@ def test_derive_key() -> None:
     assert len({derive_key("m", 1), derive_key("m", "1"), derive_key("m1"), derive_key("m", 1, 0)}) == 4
     with pytest.raises(NotDigestible):
         derive_key(object())
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((), "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"),
+        (("merchant", 17), "9c861c3f41434ade39569d0f64d53d5567d61e89fd7fde9ec353e3f915643ac2"),
+        (
+            ("m", 17, Decimal("12.50"), UUID(int=1), date(2026, 1, 2), None, ["a", {"b": True}]),
+            "3f576a586fbe9b8197a269d236b2302e83a7e5ceac6d771866f9c25d058fc193",
+        ),
+    ],
+    ids=["nothing", "two", "of many types"],
+)
+def test_derived_keys_stay_as_they_are(parts: tuple[Any, ...], expected: str) -> None:
+    """In every release: a queue may hold messages with keys that an earlier one has derived."""
+    assert derive_key(*parts) == expected
+
+
+def test_what_a_call_is_stored_under_stays_as_it_is() -> None:
+    """A release that changed one of these would run a known call again, or refuse it as another one."""
+    charge = make(validate="order")
+    charge(17)
+    assert charge.idempotency.scope == "call:charge"
+    record = charge.idempotency.lookup(17).record
+    assert (record.scope, record.key) == (
+        "call:charge",
+        "96f347b3c3f96842e2ce85fcb99c6bf9b97d4496ced18885fef9aa745987251e",
+    )
+    assert str(record.id) == "8afb1c34-9074-5b37-9cce-c74328550609"
+    assert record.digest.hex() == "c9caa69ab076160844a99a988b6ace218adfb8776bba27775300dd7e913dc4f8"
+    unbound = make()
+    unbound(18)
+    assert (
+        unbound.idempotency.lookup(18).record.digest.hex()
+        == "8dad300727bce3e05399577a2a3062b7cf3343c04f02c5caaca53fd88112dc24"
+    )
+
+
+def test_a_name_that_no_scope_can_hold() -> None:
+    """It is hashed, the same in every release."""
+    assert idempotent_function(key_prefix="n" * 251)(of(print)).idempotency.scope == (
+        "call#sha256:8fce702e81ba43242cd3556d630696fa26e85b3de7a9f42da975b954b932ffc6"
+    )
