@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -306,35 +305,121 @@ def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
         assert (record.status, record.attempt, Effect.objects.count()) == (Status.FREE, attempt, 0)
 
 
-@committed
-@pytest.mark.parametrize("answer", ["found", "hold", "run and fail", "raise"])
-def test_what_on_takeover_writes(answer: str) -> None:
-    """It is committed with what the hook decides, also where that is to hold the call; what fails takes it back."""
+# ----------------------------------------------------------------------------------------------------------- takeovers
 
-    def ask(takeover: Takeover) -> Any:
-        effect("by the hook")
-        match answer:
-            case "found":
-                return takeover.found(7)
-            case "hold":
-                return takeover.hold()
-            case "raise":
-                raise NetworkDown
-        return takeover.run()
 
-    errors: list[BaseException] = [SystemExit(), NetworkDown()]
+def lapse() -> None:
+    """Let the lease of the claim end; nobody holds the row."""
+    IdempotencyRecord.objects.update(lease_until=IdempotencyRecord.objects.get().created_at)
 
-    @idempotent_function(key_prefix="taken over", key="order", on_takeover=ask)
-    def work(order: int) -> int:
-        raise errors.pop(0)
+
+def crashed(ask: Any, **given: Any) -> tuple[Any, list[BaseException | None]]:
+    """Return a function whose first call crashed, and what its next runs raise instead of returning."""
+    errors: list[BaseException | None] = [SystemExit()]
+
+    @idempotent_function(key_prefix="crashed", key="order", guarantee="atomic", on_takeover=ask, **given)
+    def work(order: int) -> str:
+        attempt = effect("work")
+        if errors and (error := errors.pop(0)) is not None:
+            raise error
+        return f"attempt {attempt}"
 
     with pytest.raises(SystemExit):
         work(1)
-    IdempotencyRecord.objects.update(lease_until=IdempotencyRecord.objects.get().created_at)
-    decided = answer in ("found", "hold")
-    with nullcontext() if answer == "found" else pytest.raises(HeldForPerson if decided else NetworkDown):
-        assert work(1) == 7
-    assert Effect.objects.count() == decided
-    known = work.idempotency.lookup(1)
-    assert known is not None
-    assert (known.record.status is Status.COMPLETED) == decided
+    lapse()
+    return work, errors
+
+
+def noting(answer: Any) -> Any:
+    """Return a hook that writes, and then answers so."""
+
+    def ask(takeover: Takeover) -> Any:
+        assert connection.in_atomic_block
+        assert current_operation() is takeover
+        Effect.objects.create(label="asked", idempotency_key=takeover.key, attempt=takeover.attempt)
+        return answer(takeover)
+
+    return ask
+
+
+def written() -> list[tuple[str, int]]:
+    return list(Effect.objects.order_by("pk").values_list("label", "attempt"))
+
+
+@committed
+def test_a_takeover_that_finds_the_result() -> None:
+    """What the hook wrote is committed with the result that it found; the call does not run, then or later."""
+    work, _ = crashed(noting(lambda takeover: takeover.found("it was done")))
+    assert [work(1), work(1)] == ["it was done"] * 2
+    assert written() == [("asked", 2)]
+    assert work.idempotency.lookup(1).state == "completed"
+
+
+@committed
+def test_a_takeover_that_is_held() -> None:
+    """What the hook wrote stays with the record, which waits for a person: nobody is asked again."""
+    work, _ = crashed(noting(lambda takeover: takeover.hold()))
+    for _ in range(2):
+        with pytest.raises(HeldForPerson):
+            work(1)
+        assert written() == [("asked", 2)]
+    assert work.idempotency.lookup(1).state == "held"
+    lapse()
+    with pytest.raises(HeldForPerson):
+        work(1)
+    assert written() == [("asked", 2)]
+
+
+@committed
+def test_a_takeover_that_runs() -> None:
+    """Hook and run share one transaction: both are there, or neither."""
+    work, errors = crashed(noting(lambda takeover: takeover.run()))
+    errors.append(NetworkDown())
+    with pytest.raises(NetworkDown):
+        work(1)
+    assert written() == []
+    assert work.idempotency.lookup(1).state == "free"
+    assert [work(1), work(1)] == ["attempt 3"] * 2
+    assert written() == [("work", 3)]  # a call that failed is no crash: nobody is asked
+
+
+@committed
+def test_a_takeover_whose_run_answers() -> None:
+    """It is asked once, and what it wrote is committed with what the run wrote."""
+    work, _ = crashed(noting(lambda takeover: takeover.run()))
+    assert [work(1), work(1)] == ["attempt 2"] * 2
+    assert written() == [("asked", 2), ("work", 2)]
+
+
+@committed
+@pytest.mark.parametrize("error", [NetworkDown(), SystemExit()], ids=["an exception", "no exception"])
+def test_a_takeover_that_fails(error: BaseException) -> None:
+    """Nothing is decided: the writes go, the record stays as it was, and after its lease the next call asks again."""
+    answers = [raising(error), lambda takeover: takeover.found("it was done")]
+    work, _ = crashed(noting(lambda takeover: answers.pop(0)(takeover)))  # noqa: PLW0108 - another each time
+    with pytest.raises(type(error)):
+        work(1)
+    assert not connection.in_atomic_block
+    assert written() == []
+    assert work.idempotency.lookup(1).state in ("running", "lapsed")
+    lapse()
+    assert work(1) == "it was done"
+    assert [label for label, _ in written()] == ["asked"]
+
+
+@committed
+def test_a_takeover_that_finds_a_refusal() -> None:
+    """A kept exception is remembered, and what the hook wrote goes, as with one that the call itself raises."""
+    work, _ = crashed(noting(raising(CardDeclined("no money", 51))), keep_exceptions=CardDeclined)
+    for _ in range(2):
+        with pytest.raises(CardDeclined):
+            work(1)
+    assert written() == []
+    assert work.idempotency.lookup(1).state == "completed"
+
+
+def raising(error: BaseException) -> Any:
+    def ask(takeover: Takeover) -> Any:
+        raise error
+
+    return ask
