@@ -7,10 +7,11 @@ import functools
 import inspect
 import logging
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from asgiref.sync import async_to_sync, iscoroutinefunction
@@ -20,7 +21,8 @@ from django.utils.decorators import method_decorator
 from jmespath import Options
 from jmespath.functions import signature
 
-from django_idempotency import idempotent_function
+from django_idempotency import idempotent_function, switch
+from django_idempotency.core.meaning import digest
 from django_idempotency.errors import (
     ConfigurationError,
     DeadlinePassed,
@@ -529,6 +531,23 @@ def test_disabled(guard: Any) -> None:
     assert work.attempts == [1, 1, 1]
 
 
+def test_disabled_by_the_environment(
+    guard: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same, and the log says so once, however many calls and functions there are."""
+    monkeypatch.setenv(switch.VARIABLE, "1")
+    monkeypatch.setattr(switch, "_warned", False)
+    stores._built["default"] = recording = RecordingStore(stores["default"])
+    work = Runs(lambda order, _: order)
+    with caplog.at_level(logging.WARNING, "django_idempotency"):
+        for charge in (guard(work, key="order", key_prefix="one"), guard(work, key="order", key_prefix="two")):
+            assert [charge(1), charge(1), charge.with_key("k")(2)] == [1, 1, 2]
+    assert (work.count, recording.verbs) == (6, [])
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Idempotency is off"]
+    monkeypatch.setenv(switch.VARIABLE, "0")
+    assert charge.idempotency.lookup(1) is None
+
+
 def test_derived_keys_while_disabled(guard: Any) -> None:
     """A function that derives does so off as on."""
     derived = []
@@ -864,3 +883,73 @@ def test_methods() -> None:
     assert known is not None
     assert known.result() == 1
     assert Shop.sell.with_key("k")(one, 9) == 9
+
+
+class AsyncShop:
+    """Each method notes its runs where all can see them."""
+
+    runs: ClassVar[list[str]] = []
+
+    @idempotent_function(key="order")
+    async def sell(self, order: int) -> int:
+        self.runs.append("sell")
+        return order
+
+    @idempotent_function
+    async def sell_all(self, order: int, *more: int) -> list[int]:
+        self.runs.append("sell_all")
+        return [order, *more]
+
+    @staticmethod
+    @idempotent_function
+    async def look(order: int) -> int:
+        AsyncShop.runs.append("look")
+        return order
+
+    @idempotent_function
+    @staticmethod
+    async def look_again(order: int) -> int:
+        AsyncShop.runs.append("look_again")
+        return order
+
+    @classmethod
+    @idempotent_function
+    async def make(cls, order: int) -> str:
+        cls.runs.append("make")
+        return f"{cls.__name__} {order}"
+
+    @idempotent_function
+    @classmethod
+    async def make_again(cls, order: int) -> str:
+        cls.runs.append("make_again")
+        return f"{cls.__name__} {order}"
+
+
+def test_async_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for coroutine functions: neither `self` nor `cls` is part of a key, and either order works."""
+    monkeypatch.setattr(AsyncShop, "runs", [])
+
+    class Branch(AsyncShop): ...
+
+    async def main() -> None:
+        one, two = AsyncShop(), AsyncShop()
+        assert [await one.sell(1), await two.sell(1), await two.sell(order=2)] == [1, 1, 2]
+        assert [await one.sell_all(1, 2), await two.sell_all(1, 2)] == [[1, 2]] * 2
+        assert [await AsyncShop.look(1), await one.look(1), await two.look(order=1)] == [1] * 3
+        assert [await AsyncShop.look_again(1), await one.look_again(1)] == [1] * 2
+        assert [await AsyncShop.make(1), await one.make(1), await Branch.make(order=1)] == ["AsyncShop 1"] * 3
+        assert [await AsyncShop.make_again(1), await Branch().make_again(1)] == ["AsyncShop 1"] * 2
+        assert await AsyncShop.sell.with_key("k")(one, 9) == 9
+        for method, result in ((AsyncShop.sell, 1), (one.look, 1), (one.make, "AsyncShop 1")):
+            known = await method.idempotency.alookup(1)
+            assert known is not None
+            assert known.result() == result
+
+    for method in (AsyncShop.sell, AsyncShop.look, AsyncShop.look_again, AsyncShop.make, AsyncShop.make_again):
+        assert iscoroutinefunction(method)
+    async_to_sync(main)()
+    once = dict.fromkeys(("sell_all", "look", "look_again", "make", "make_again"), 1)
+    assert Counter(AsyncShop.runs) == {"sell": 3, **once}
+    assert AsyncShop.sell.idempotency.key_for(1) == digest(1)
+    for whole in (AsyncShop.look, AsyncShop.look_again, AsyncShop.make, AsyncShop.make_again):
+        assert whole.idempotency.key_for(1) == digest({"order": 1})
