@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 
 from django.core.management import load_command_class
@@ -11,6 +12,7 @@ from django_idempotency import observing, signals
 from django_idempotency.engine import EVENTS
 from django_idempotency.http.exchange import RequestIdempotency
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.testing import assert_idempotent
 
 from .pages import checked, code, table, text
 
@@ -61,3 +63,15 @@ def test_request_idempotency() -> None:
     shown = {code(row[0]).partition("(")[0] for row in table("reference/python.md", "## request.idempotency")}
     members = {name for cls in RequestIdempotency.__mro__[:-1] for name in vars(cls)}
     assert shown == {name for name in members if not name.startswith("_")}
+
+
+def test_assert_idempotent() -> None:
+    """Every argument with its default, in the how-to's table and in the reference's line."""
+    parameters = list(inspect.signature(assert_idempotent).parameters.values())
+    shown = {
+        code(name): code(default)
+        for name, default, _ in table("how-to/testing-your-views.md", "| argument | default |")
+    }
+    assert shown == {each.name: str(each.default).removesuffix(".0") for each in parameters[1:]}
+    line = ", ".join([parameters[0].name, *(f"{name}={default}" for name, default in shown.items())])
+    assert f"`django_idempotency.testing.assert_idempotent({line})`" in text("reference/python.md")

@@ -96,6 +96,28 @@ def test_a_guarded_function_passes(work: Work) -> None:
 
 
 @pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(("asked", "expected"), [({}, 21), ({"times": 3}, 4), ({"times": 1}, 2)], ids=str)
+@pytest.mark.parametrize("concurrent", [True, False])
+def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurrent: bool) -> None:
+    """So many as are asked for, or twenty; and the one that comes alone. A call that is made again is counted once."""
+    called: list[None] = []
+    answered: list[int] = []
+
+    @idempotent_function(key="order")
+    def charge(order: int) -> int:
+        called.append(None)
+        return order
+
+    def act() -> int:
+        result = charge(17)
+        answered.append(result)
+        return result
+
+    assert_idempotent(act, concurrent=concurrent, **asked)
+    assert (len(called), len(answered)) == (1, expected)
+
+
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("how", ["function", "partial", "object", "lambda", "one by one"])
 def test_a_guarded_coroutine_function_passes(work: Work, how: str) -> None:
     """In tasks of one event loop; what only returns a coroutine is awaited in its thread."""
