@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pika
-from django.db import connection
 from pika.exceptions import ChannelClosedByBroker
 
-from ..faults.plans import until
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from .processes import Processes
 
 
-class Mail:
+class Mail(Processes):
     """A queue, and processes on it. `environment` names both to them."""
 
     def __init__(self, url: str, queue: str, folder: Path) -> None:
+        super().__init__(folder, RABBITMQ_URL=url)
         self.queue = queue
-        self._log = folder / "log"
-        self._log.touch()
-        self.environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "testproject.settings",
-            "DATABASE_NAME": str(connection.settings_dict["NAME"]),
-            "RABBITMQ_URL": url,
-            "LOG_LEVEL": "INFO",
-        }
         parameters = pika.URLParameters(url)
         parameters.heartbeat = 0  # nobody answers for us while we wait for others
         self._connection = pika.BlockingConnection(parameters)
-        self._processes: list[subprocess.Popen[bytes]] = []
 
     def close(self) -> None:
-        self.end()
+        super().close()
         self._connection.close()
-
-    # ------------------------------------------------------------------------------------------------------ messages
 
     def send(self, payload: Any, message_id: str | None = "m-1") -> None:
         properties = pika.BasicProperties(message_id=message_id, delivery_mode=pika.DeliveryMode.Persistent)
@@ -93,37 +74,3 @@ class Mail:
         self.until(lambda: not self.consumers(), "the broker has noticed")
         with self._connection.channel() as channel:
             channel.queue_purge(self.queue)
-
-    # ----------------------------------------------------------------------------------------------------- processes
-
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a Python process."""
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, *command],
-                cwd=ROOT,
-                env=self.environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._processes.append(process)
-        return process
-
-    def end(self) -> None:
-        """Kill all processes, and their children."""
-        for process in self._processes:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-
-    @property
-    def log(self) -> str:
-        """Return what all processes have printed."""
-        return self._log.read_text(errors="replace")
-
-    def until(self, check: Callable[[], object], what: str) -> None:
-        try:
-            until(check, what)
-        except TimeoutError as error:
-            raise AssertionError(f"{error} They said:\n{self.log[-3000:]}") from None
