@@ -119,6 +119,7 @@ class Command(BaseCommand):
             "Both must be exact, and the key is without the quotes of its header. A scope is one of\n"
             f"  user:<app.model>:<pk>  of a user, such as user:{user}:7\n"
             "  scope:<name>           where a policy's scope function returned that name\n"
+            "  call:<name>            of a guarded function: its key_prefix, or its module and qualified name\n"
             f'  {ANONYMOUS:<21}  where a policy says anonymous="shared"\n'
             f"The record may also have expired and been deleted{elsewhere}."
         )
