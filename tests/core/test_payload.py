@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -67,3 +69,17 @@ def test_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "INFLATE_LIMIT", 4999)
     with pytest.raises(Malformed):
         payload.unpack_outcome(packed)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_bomb_that_lies(size: int) -> None:
+    """What inflates to more than it says is refused, and is never in memory as a whole."""
+    deflated = zlib.compress(bytes(32 * 1024 * 1024), 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed):
+            payload.inflate(deflated, size)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(deflated) < 1024 * 1024
