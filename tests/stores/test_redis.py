@@ -34,6 +34,7 @@ from django_idempotency.stores import sealing
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import CHANGE, RedisStore
 from django_idempotency.stores.redis_client import Call
 from django_idempotency.testing import StoreContract
@@ -41,6 +42,7 @@ from django_idempotency.testing.tickets import make_ticket
 
 from ..services import REDIS, needs_redis
 from ..store_servers import RedisServer, running
+from .acting import committed
 from .elsewhere import redis_store
 
 pytestmark = needs_redis
@@ -378,6 +380,32 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
     assert other.claim(make_ticket()).status is Status.RUNNING
     other.drop(ticket.id)
     assert other.peek(ticket.id) is None
+
+
+@committed
+def test_a_front_answers_in_one_trip(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    """Before the ORM store a replay is one packet and no statement, sync and async; so is a busy key."""
+    layered = LayeredStore(front=store, authority=ORMStore())
+    done, running = make_ticket(key="done"), make_ticket(key="running")
+    for ticket in (done, running):
+        layered.claim(ticket)
+    layered.settle(done, settled_by(done))
+    retries = {Status.COMPLETED: make_ticket(key="done"), Status.RUNNING: make_ticket(key="running")}
+
+    async def aclaim() -> None:
+        await store.apeek(done.id)  # connected
+        for status, retry in retries.items():
+            trips.clear()
+            assert ((await layered.aclaim(retry)).status, trips) == (status, ["EVALSHA"])
+
+    trips = packets(monkeypatch)
+    with django_assert_num_queries(0):
+        for status, retry in retries.items():
+            trips.clear()
+            assert (layered.claim(retry).status, trips) == (status, ["EVALSHA"])
+        async_to_sync(aclaim)()
 
 
 @pytest.mark.parametrize("skew", [-3600, 0, 3600])
