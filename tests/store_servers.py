@@ -77,6 +77,13 @@ class Server(ABC):
         self.kill()
         self.start()
 
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(10)
+        self._process = None
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)

@@ -59,7 +59,7 @@ class BusyStore(FakeStore):
 @pytest.mark.parametrize(("alive", "quarter"), [(3, 0), (4, 1), (8, 2), (15, 3)])
 def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many wait and get the replay; one more is told at once that the key is busy. Afterwards as many may again."""
-    monkeypatch.setattr(engine.threading, "active_count", lambda: alive)
+    monkeypatch.setattr(threading, "active_count", lambda: alive)
     for _ in range(2):
         store = BusyStore()
         with ThreadPoolExecutor(alive) as pool:
@@ -77,7 +77,7 @@ def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch
 
 def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its place is another's."""
-    monkeypatch.setattr(engine.threading, "active_count", lambda: 4)
+    monkeypatch.setattr(threading, "active_count", lambda: 4)
     store = BusyStore()
     for _ in range(3):
         store.error = ZeroDivisionError()
@@ -100,7 +100,7 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError("a thread is held")
 
     async def work() -> None:
-        while len(store.trace) < 3 * callers:  # each has looked, waited, and looked again
+        while len(store.trace) < 3 * callers:  # noqa: ASYNC110 - each has looked, waited, and looked again
             await asyncio.sleep(0.001)
         store.done.set()
 
@@ -177,14 +177,12 @@ def release(store: DeadStore, listener: Listener) -> None:
     ("seconds", "asked"),
     [
         (0.0, 7),  # refused at once: at 0.0, 0.1 … 0.6
-        (0.25, 2),  # 0.00–0.25, 0.35–0.60
-        (0.5, 2),  # frozen, the default timeout: 0.0–0.5, 0.6–1.1
+        (0.25, 2),  # 0.00 to 0.25, 0.35 to 0.60
+        (0.5, 2),  # frozen, the default timeout: 0.0 to 0.5, 0.6 to 1.1
         (1.0, 1),
     ],
 )
-def test_the_bound_of_a_settles_retries(
-    act: Any, seconds: float, asked: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bound_of_a_settles_retries(act: Any, seconds: float, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing begins after 0.6 s, whatever a try takes; then the loss is told, and the caller has its answer."""
     clock, listener = FakeTime(), Listener()
     monkeypatch.setattr(engine, "time", clock)

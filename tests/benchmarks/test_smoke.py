@@ -55,7 +55,9 @@ STORES = {
     "DynamoDBStore": (
         "claim of a new key",
         "claim of a known key (replay)",
+        "settle",
         "first call (claim and settle)",
+        "in progress",
         "finished, without its body of 1 kB",
     ),
 }
