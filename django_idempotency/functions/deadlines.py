@@ -26,7 +26,7 @@ class LambdaContext(Protocol):
 
 @contextmanager
 def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[None]:
-    """Say until when this host lives: seconds from now, an aware `datetime`, or an AWS Lambda context.
+    """Say until when this host lives: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
 
     Inside, a `lease` lasts until then and is not renewed: if the host stops at its limit, the next call takes over at
     once. No call waits beyond it, none begins after it (`DeadlinePassed`), and a batch stops before it. The nearer of two
@@ -52,6 +52,8 @@ def remaining() -> float | None:
 
 
 def _left(limit: float | timedelta | datetime | LambdaContext) -> float:
+    if not isinstance(limit, LambdaContext):
+        limit = getattr(limit, "lambda_context", limit)  # a durable context has the invocation's own
     if isinstance(limit, LambdaContext):
         return limit.get_remaining_time_in_millis() / 1000
     if isinstance(limit, datetime):

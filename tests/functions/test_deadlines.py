@@ -17,12 +17,24 @@ class Invocation:
         return 2500
 
 
+class Mocked(Invocation):
+    """A context that has every attribute, as mocks do."""
+
+    lambda_context = None
+
+
+class Durable:
+    """What AWS Lambda's durable functions get."""
+
+    lambda_context = Invocation()
+
+
 def test_without_one() -> None:
     """A host lives on."""
     assert remaining() is None
 
 
-@pytest.mark.parametrize("limit", [2.5, timedelta(seconds=2.5), Invocation()])
+@pytest.mark.parametrize("limit", [2.5, timedelta(seconds=2.5), Invocation(), Mocked(), Durable()])
 def test_spans(limit: Any) -> None:
     """Seconds, a timedelta, and what AWS Lambda hands over."""
     assert _left(limit) == 2.5
