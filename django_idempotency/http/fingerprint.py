@@ -30,7 +30,7 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
     parts = [str(http.method), http.path, http.META.get("QUERY_STRING", ""), content_type]
     head = framed(map(_text, parts))
     rule = policy.fingerprint
-    if callable(rule) and asks_request(rule):
+    if asks_request(rule):
         return request_digest(head, b"custom", _custom(rule(request)))
     if rule not in FINGERPRINTS:
         selected = selected_part(document or Document(request, None), rule)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
@@ -60,7 +60,7 @@ def compiled(expression: str | Selector) -> Selector:
     return selector
 
 
-def asks_request(rule: Any) -> bool:
+def asks_request(rule: object) -> TypeGuard[Callable[[Any], Any]]:
     """Is a key or a fingerprint a function of the request? A selector is one of the document."""
     return callable(rule) and not isinstance(rule, Selector)
 

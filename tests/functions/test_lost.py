@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,17 +104,19 @@ def test_a_lease_that_another_has_taken(call: Any, host: Host) -> None:
     assert elsewhere() == "attempt 2"  # a late owner changes nothing
 
 
+def told_around(host: Host, end: float) -> list[bool]:
+    """Ask at once, just before so many seconds have passed, and then."""
+    told = [lost()]
+    host.seconds += end - 0.1
+    told.append(lost())
+    host.seconds += 0.1
+    return [*told, lost()]
+
+
 def test_a_lease_that_has_ended_by_the_clock(call: Any, host: Host) -> None:
     """The beat itself may hang, so work that asks is not told what was true at the last one."""
 
-    def work() -> list[bool]:
-        told = [lost()]
-        host.seconds += 29.9
-        told.append(lost())
-        host.seconds += 0.1
-        return [*told, lost()]
-
-    assert call(work)() == [False, False, True]
+    assert call(partial(told_around, host, 30))() == [False, False, True]
 
 
 def test_a_lease_that_is_renewed(call: Any, host: Host) -> None:
@@ -129,15 +132,8 @@ def test_a_lease_that_is_renewed(call: Any, host: Host) -> None:
 def test_a_deadline_that_has_passed(call: Any, host: Host) -> None:
     """The host has stopped waiting for us, and the lease ended with it."""
 
-    def work() -> list[bool]:
-        told = [lost()]
-        host.seconds += 4.9
-        told.append(lost())
-        host.seconds += 0.1
-        return [*told, lost()]
-
     with deadline(5):
-        assert call(work)() == [False, False, True]
+        assert call(partial(told_around, host, 5))() == [False, False, True]
 
 
 def test_a_deadline_inside_the_call(call: Any, host: Host) -> None:
