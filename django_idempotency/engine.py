@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Protocol
 
 from .core import rules
@@ -14,12 +13,10 @@ from .core.records import Guarantee, Outcome, Record, Settlement, Ticket, change
 from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
 from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from .finishing import to_the_end
-from .forking import begins_anew
 from .heartbeat import heartbeat
 from .stores.base import BaseStore, Hold
+from .waiting import pauses, waiting
 
-#: Seconds between two looks at a busy record: at first, and at most. Each is half as long again as the one before.
-PAUSE, LONGEST_PAUSE = 0.05, 0.5
 #: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
 #: one more timeout of a store, an answer that is done comes a second later at most.
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
@@ -96,8 +93,8 @@ class Operation:
         """
         verdict = self._try()
         if isinstance(verdict, Busy) and wait > 0:
-            with _waiters.one_more(least=waiters) as admitted:
-                for pause, left in _pauses(wait) if admitted else ():
+            with waiting.one_more(least=waiters) as admitted:
+                for pause, left in pauses(wait) if admitted else ():
                     began = time.monotonic()
                     with suppress(StoreUnavailable):
                         self.store.wait(self.ticket, seconds=left)
@@ -120,7 +117,7 @@ class Operation:
         """See open(). Waiting holds no thread. Whoever cancels it leaves the key as it was: nothing has run."""
         try:
             verdict = await to_the_end(self._atry())
-            for pause, _ in _pauses(wait) if isinstance(verdict, Busy) else ():
+            for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
                 await asyncio.sleep(pause)
                 self._shorten()
                 try:
@@ -394,39 +391,3 @@ def _abandoned(run: Execute) -> Leave:
 def _too_late(began: float) -> bool:
     """Is it too late to try a settle once more?"""
     return time.monotonic() - began + SETTLE_PAUSE > SETTLE_PATIENCE
-
-
-def _pauses(wait: float) -> Iterator[tuple[float, float]]:
-    """Yield how long to pause before the next look, and what is left of `wait`, until nothing is."""
-    deadline, pause = time.monotonic() + wait, PAUSE
-    while (left := deadline - time.monotonic()) > 0:
-        yield min(pause, left), left
-        pause = min(pause * 1.5, LONGEST_PAUSE)
-
-
-class _Waiters:
-    """How many threads of this process wait for others' work."""
-
-    def __init__(self) -> None:
-        self.begin_anew()
-        begins_anew(self)
-
-    def begin_anew(self) -> None:
-        """Count from nothing: the parent's threads are not there."""
-        self.count = 0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def one_more(self, *, least: int = 0) -> Iterator[bool]:
-        """Say whether one thread more may wait. Those who work must not be starved by those who wait for them."""
-        with self._lock:
-            admitted = self.count < max(least, threading.active_count() // 4)
-            self.count += admitted
-        try:
-            yield admitted
-        finally:
-            with self._lock:
-                self.count -= admitted
-
-
-_waiters = _Waiters()

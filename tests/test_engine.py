@@ -269,10 +269,10 @@ def test_aopen_loses_a_race() -> None:
 
 def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Busy was the last that was known: a route that runs without a store must not run beside the first."""
-    monkeypatch.setattr("django_idempotency.engine.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
     theirs = record_of(replace(LEASED, owner=uuid4()))
     for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
-        monkeypatch.setattr("django_idempotency.engine._waiters.count", -10)
+        monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
         assert isinstance(opening(call), Busy)
 
@@ -280,8 +280,8 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(("attempt", "event"), [(1, "claimed"), (2, "taken_over")])
 def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one finds the record ours, and cannot say whether it was taken: then it was. A first attempt was not."""
-    monkeypatch.setattr("django_idempotency.engine.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine._waiters.count", -10)
+    monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
     theirs, ours = record_of(replace(LEASED, owner=uuid4())), record_of(LEASED, attempt=attempt)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
@@ -291,7 +291,7 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
 
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is followed by the pause all the same."""
-    monkeypatch.setattr("django_idempotency.engine._waiters.count", -10)
+    monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
     store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
     waits: list[float] = []
 

@@ -93,7 +93,7 @@ def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there are, on one loop that goes on meanwhile: no thread is started, lent or put to sleep."""
-    monkeypatch.setattr(engine, "PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
     store, callers = BusyStore(), 200
 
     def refuse(*_: Any, **__: Any) -> None:

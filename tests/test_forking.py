@@ -18,14 +18,14 @@ from django_idempotency.stores.fronts import LocalFront
 SCRIPT = """
 import os, signal, threading, warnings
 from uuid import UUID
-from django_idempotency import engine, switch
+from django_idempotency import switch, waiting
 from django_idempotency.forking import new_lock
 from django_idempotency.stores.fronts import LocalFront, Sheltered
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore
 
 warnings.simplefilter("ignore", DeprecationWarning)  # "fork in a process with threads": that is what is tried here
-store, front, waiters = MemoryStore(), LocalFront(), engine._waiters
+store, front, waiters = MemoryStore(), LocalFront(), waiting.waiting
 sheltered, layered = Sheltered(front), LayeredStore(front=front, authority=store)
 sheltered._failing, waiters.count = True, 3
 holding, done = threading.Event(), threading.Event()
