@@ -6,7 +6,7 @@ Importing this loads no model and no driver.
 from .batches import aprocess_batch, process_batch
 from .core.policy import Policy
 from .decorators import idempotency_exempt, idempotent
-from .functions import current_operation, deadline, derive_key, idempotent_function
+from .functions import current_operation, deadline, derive_key, execution, idempotent_function
 
 __all__ = [
     "Policy",
@@ -14,6 +14,7 @@ __all__ = [
     "current_operation",
     "deadline",
     "derive_key",
+    "execution",
     "idempotency_exempt",
     "idempotent",
     "idempotent_function",

@@ -15,6 +15,7 @@ from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, S
 from .finishing import to_the_end
 from .heartbeat import heartbeat
 from .stores.base import BaseStore, Hold
+from .suspension import Execution, arenewed, aresume, renewed, resume
 from .waiting import pauses, waiting
 
 #: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
@@ -34,8 +35,12 @@ class Observer(Protocol):
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
 
 
-#: claimed (first run), taken_over, replayed, busy, mismatched, then completed, released, or lost: it was no longer ours.
-EVENTS = ("claimed", "replayed", "busy", "mismatched", "taken_over", "completed", "released", "lost")
+#: claimed (first run), taken_over, resumed, replayed, busy, mismatched; then completed, released, suspended, or lost: it
+#: was no longer ours.
+EVENTS = (
+    *("claimed", "replayed", "busy", "mismatched", "taken_over", "resumed"),
+    *("completed", "released", "suspended", "lost"),
+)
 
 
 class Operation:
@@ -49,12 +54,16 @@ class Operation:
     record: Record | None = None
     #: Why the record is no longer ours although the work still runs; `lease` only.
     lost: Exception | None = None
+    #: The durable execution that makes the call, if one does.
+    execution: Execution | None = None
     _hold = NOTHING_HELD
     #: The guard, while it is open.
     _guard: ExitStack | None = None
     _opened_at = 0.0
     #: Has a claim of ours got no answer, so that it may have been carried out?
     _unanswered = False
+    #: The attempt that our execution has suspended, if it was found.
+    _resuming = 0
 
     def __init__(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
         self,
@@ -141,7 +150,10 @@ class Operation:
         for _ in range(ROUNDS):
             try:
                 self.record = self.store.claim(self.ticket)
-                verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
+                verdict = self._read(self.record)
+                if (suspended := self._suspended(verdict, self.record)) is not None:
+                    self.record = resume(self.store, self.ticket, suspended, self.record)
+                    verdict = self._read(self.record)
                 if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
                     return verdict
                 if (held := self._enter_guard(verdict)) is not None:
@@ -154,12 +166,28 @@ class Operation:
         for _ in range(ROUNDS):
             with suppress(LostRace):
                 self.record = await self.store.aclaim(self.ticket)
-                verdict = rules.read(self.record, self.ticket, unanswered=self._unanswered)
+                verdict = self._read(self.record)
+                if (suspended := self._suspended(verdict, self.record)) is not None:
+                    self.record = await aresume(self.store, self.ticket, suspended, self.record)
+                    verdict = self._read(self.record)
                 if isinstance(verdict, Execute):
                     # Now, since who is cancelled hears of no verdict.
                     self.run, self._opened_at = verdict, time.monotonic()
                 return verdict
         return Busy(retry_after=1)
+
+    def _read(self, record: Record) -> Verdict:
+        return rules.read(record, self.ticket, unanswered=self._unanswered, resuming=self._resuming)
+
+    def _suspended(self, verdict: Verdict, record: Record) -> Ticket | None:
+        """Return the ticket under which our execution has suspended what is busy, if it has."""
+        if self.execution is None or not isinstance(verdict, Busy):
+            return None
+        suspended = self.execution.suspended(self.ticket, record.attempt)
+        if not rules.owned(record, suspended):
+            return None
+        self._resuming = record.attempt
+        return suspended
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
         """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
@@ -173,7 +201,7 @@ class Operation:
                 verdict = None
             else:
                 self.record = self._hold.record
-                verdict = rules.read(self.record, self.ticket)
+                verdict = rules.read(self.record, self.ticket, resuming=self._resuming)
             if isinstance(verdict, Execute):
                 self._guard = guard.pop_all()
             else:
@@ -186,7 +214,7 @@ class Operation:
             self.run, self._opened_at = verdict, time.monotonic()
             if self._renews and not self._hold.joins and self.record is not None and not self.record.joined:
                 heartbeat.watch(self)
-            return "taken_over" if verdict.takeover else "claimed"
+            return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
         return _EVENT_OF_VERDICT[type(verdict)]
 
     # ------------------------------------------------------------------------------------------------------- settle
@@ -200,7 +228,7 @@ class Operation:
         return nullcontext() if self._guard is None else self._hold.aside()
 
     def abandon(self) -> None:
-        """Release a record whose work has not begun. For any other verdict than `Execute` there is nothing to do."""
+        """Leave a record whose work has not begun as it was. For any other verdict than `Execute` there is nothing to do."""
         if self.run is None:
             return
         heartbeat.forget(self)
@@ -310,6 +338,8 @@ class Operation:
                     settled = self._settle_guarded(settlement)
                 else:
                     settled = self.store.settle(self.ticket, settlement)
+                if leave is Leave.SUSPENDED:
+                    settled = renewed(self.store, self.ticket)
             except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
                 if _too_late(began):
                     self._told(None, None if isinstance(error, LostRace) else error)
@@ -343,6 +373,8 @@ class Operation:
         while True:
             try:
                 settled = await self.store.asettle(self.ticket, settlement)
+                if leave is Leave.SUSPENDED:
+                    settled = await arenewed(self.store, self.ticket)
             except Exception as error:  # noqa: BLE001 - the same
                 if _too_late(began):
                     await self._atell("lost", error)
@@ -365,6 +397,10 @@ class Operation:
         assert self.run is not None, "settle() follows an open() that said Execute"
         if ttl is None and time.monotonic() - self._opened_at >= self.ticket.ttl:
             ttl = self.ticket.ttl  # the work took longer than its answer was to be kept
+        if leave is Leave.SUSPENDED:
+            assert self.execution is not None, "who is suspended is an execution"
+            # From here on the record is not ours.
+            self.ticket = self.execution.suspended(self.ticket, self.run.attempt)
         return rules.settlement(leave, self.ticket, self.run, self.record, outcome, ttl)
 
     async def _atell(self, event: str, error: BaseException | None = None) -> None:
@@ -380,11 +416,19 @@ class Operation:
 
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched"}
-_EVENT_OF = {Leave.COMPLETED: "completed", Leave.FREE: "released", Leave.BOUND: "released", None: "lost"}
+_EVENT_OF = {
+    Leave.COMPLETED: "completed",
+    Leave.FREE: "released",
+    Leave.BOUND: "released",
+    Leave.SUSPENDED: "suspended",
+    None: "lost",
+}
 
 
 def _abandoned(run: Execute) -> Leave:
     """Say what becomes of a record whose work has not begun. One of a crashed owner must be a takeover again."""
+    if run.resumed:
+        return Leave.SUSPENDED
     return Leave.HELD if run.takeover else Leave.BOUND
 
 

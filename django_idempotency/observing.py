@@ -17,9 +17,11 @@ logger = logging.getLogger("django_idempotency")
 _TOLD = {
     "claimed": (signals.claimed, logging.DEBUG, "Claimed: the work runs."),
     "replayed": (signals.replayed, logging.DEBUG, "Replayed: answered from the record."),
+    "resumed": (signals.resumed, logging.DEBUG, "Resumed: a durable execution goes on."),
     "completed": (signals.completed, logging.DEBUG, "Completed: the answer is remembered."),
     "busy": (signals.busy, logging.INFO, "Busy: another request with this key is running."),
     "released": (signals.released, logging.INFO, "Released: the key is free again."),
+    "suspended": (signals.suspended, logging.DEBUG, "Suspended: the key waits for its durable execution."),
     "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for another request."),
     "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
     "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),

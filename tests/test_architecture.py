@@ -61,8 +61,11 @@ RINGS = {
     "stores.dynamodb_items": Ring(1, ("core",), frozenset()),
     "stores.dynamodb_table": Ring(1, ("errors", *DYNAMODB), frozenset({"botocore"})),
     "finishing": Ring(0, (), frozenset()),
-    "engine": Ring(2, ("core", "errors", "finishing", "stores.base", "heartbeat", "waiting"), frozenset()),
+    "engine": Ring(
+        2, ("core", "errors", "finishing", "stores.base", "heartbeat", "suspension", "waiting"), frozenset()
+    ),
     "waiting": Ring(2, ("forking",), frozenset()),
+    "suspension": Ring(2, ("core", "stores.base"), frozenset({"asgiref"})),
     "heartbeat": Ring(2, ("core", "errors", "forking", "stores.base", "engine"), frozenset()),
     "messages": Ring(2, ("errors",), frozenset()),
     "selecting": Ring(2, ("core", "errors", "selecting"), frozenset({"jmespath"})),
@@ -84,7 +87,7 @@ RINGS = {
     # For the tests of others: it may read what it tests, and needs no door.
     "testing": Ring(
         3,
-        ("core", "errors", "models", "stores", "engine", "testing"),
+        ("core", "errors", "models", "stores", "engine", "suspension", "testing"),
         frozenset({"django", "asgiref", "pytest", "hypothesis"}),
     ),
     # It stands outside every door, and listens.

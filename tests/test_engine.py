@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import pytest
@@ -13,9 +14,10 @@ from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
 from django_idempotency.engine import EVENTS, ROUNDS, Operation
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from django_idempotency.suspension import Execution
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-from .fakes import FakeHold, FakeStore, Listener, record_of
+from .fakes import FakeHold, FakeStore, Listener, answer, record_of
 
 TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
 LEASED = replace(TICKET, guarantee=Guarantee.LEASE)
@@ -289,6 +291,60 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
         assert listener.events == [event]
 
 
+SUSPENDED = Execution("order-17", (KeyboardInterrupt,))
+
+
+def test_a_resumption_whose_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next claim finds the record ours as the attempt that was suspended: it goes on, and nobody crashed."""
+    monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
+    theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
+    slept = record_of(SUSPENDED.suspended(LEASED, 2), attempt=2)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        call, listener = operation(FakeStore(claims=[theirs, slept, ours], settles=[StoreUnavailable()]), lease=True)
+        call.execution = SUSPENDED
+        assert opening(call) == Execute(attempt=2, resumed=True)
+        assert listener.events == ["resumed"]
+
+
+def test_what_was_suspended_is_taken_from_a_later_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While our answer was lost, ours has lapsed and become a later attempt: then it is a takeover."""
+    monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
+    slept = record_of(SUSPENDED.suspended(LEASED, 2), attempt=2)
+    claims = [record_of(LEASED, owner=OTHER), slept, record_of(LEASED, attempt=3, taken=True)]
+    call, listener = operation(FakeStore(claims=claims, settles=[StoreUnavailable()]), lease=True)
+    call.execution = SUSPENDED
+    assert call.open(wait=20) == Execute(attempt=3, takeover=True)
+    assert listener.events == ["taken_over"]
+
+
+@pytest.mark.parametrize("renewed", [set(), LostRace()])
+def test_a_resumption_that_loses_a_race(renewed: Any) -> None:
+    """Another invocation was faster, or holds the row: it is asked again, and then busy."""
+    slept = record_of(SUSPENDED.suspended(LEASED, 1))
+    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+        store = FakeStore(claims=[slept] * ROUNDS)
+        call, listener = operation(store, lease=True)
+        call.execution = SUSPENDED
+        with patch.object(store, "renew", side_effect=lambda tickets: answer([renewed])):
+            assert isinstance(opening(call), Busy)
+        assert (listener.events, store.settled) == (["busy"], [])
+
+
+def test_a_resumption_under_a_lock() -> None:
+    """In `atomic` the lock judges again, and what goes on is no first run."""
+    slept = record_of(SUSPENDED.suspended(TICKET, 1))
+    for locked, verdict, event in (
+        (OURS, Execute(attempt=1, resumed=True), "resumed"),
+        (DONE, Replay(outcome=OUTCOME, attempt=1), "replayed"),  # overtaken in between
+    ):
+        call, listener = operation(FakeStore(claims=[slept], locks=[locked]))
+        call.execution = SUSPENDED
+        assert call.open() == verdict
+        assert listener.events == [event]
+
+
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is followed by the pause all the same."""
     monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
@@ -331,4 +387,7 @@ def test_a_takeover_by_claim_is_told() -> None:
 
 def test_every_event_has_a_name() -> None:
     """The list that doors, signals and docs go by."""
-    assert EVENTS == ("claimed", "replayed", "busy", "mismatched", "taken_over", "completed", "released", "lost")
+    assert (
+        *("claimed", "replayed", "busy", "mismatched", "taken_over", "resumed"),
+        *("completed", "released", "suspended", "lost"),
+    ) == EVENTS

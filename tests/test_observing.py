@@ -323,7 +323,9 @@ def test_a_receiver_that_raises_changes_nothing(
 LEVELS = {
     "claimed": logging.DEBUG,
     "replayed": logging.DEBUG,
+    "resumed": logging.DEBUG,
     "completed": logging.DEBUG,
+    "suspended": logging.DEBUG,
     "busy": logging.INFO,
     "released": logging.INFO,
     "mismatched": logging.WARNING,

@@ -48,6 +48,12 @@ def record_id(scope: str, key: str) -> UUID:
     return uuid_of(hashlib.sha256(f"{scope}\0{key}".encode()).digest()[:16], 5)
 
 
+def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
+    """Name the owner of a suspended record: a durable execution finds the same token again, and no other has it."""
+    parts = (b"suspension", execution.encode(), record.bytes, b"%d" % attempt)
+    return uuid_of(hashlib.sha256(framed(parts)).digest()[:16], 5)
+
+
 def request_digest(*parts: bytes) -> bytes:
     """Hash what makes a request the same request: 32 bytes."""
     return hashlib.sha256(framed((b"v1", *parts))).digest()

@@ -18,6 +18,8 @@ A record is born RUNNING, with its owner's token, a lease and an expiry. The wor
                        v   |
                        FREE
 
+A durable execution leaves its record RUNNING when it goes to sleep, under a token that it knows again (see `suspension`).
+
 A claim that meets a record reads it in this order:
 
 1. Another scope or key under the same id: a collision of digests, so `Mismatch`.
@@ -26,7 +28,7 @@ A claim that meets a record reads it in this order:
    expires, but for a release that said otherwise (a refused request may be corrected under the same key).
 4. `takeable`: free, or expired, or the lease lapsed. `Execute` where the store leaves the takeover to the guard's row
    lock (`atomic`); elsewhere the store has taken what it could in the claim itself, and what it left is `Busy`.
-5. Completed: `Replay`. Running: `Busy` until the lease ends.
+5. Completed: `Replay`. Running: `Busy` until the lease ends, but for the durable execution that has suspended it.
 
 A live lease is never taken, not even when the record has expired meanwhile: its work still runs.
 
@@ -53,11 +55,15 @@ from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket, fac
 
 @fact
 class Execute:
-    """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it."""
+    """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it.
+
+    `resumed`: a durable execution has done part of it, knows which, and goes on.
+    """
 
     attempt: int
     takeover: bool = False
     new_life: bool = False
+    resumed: bool = False
 
 
 @fact
@@ -165,16 +171,22 @@ def succession(record: Record) -> Execute:
     return Execute(attempt=record.attempt + 1, takeover=record.status is Status.RUNNING)
 
 
-def read(record: Record, ticket: Ticket, *, unanswered: bool = False) -> Execute | Replay | Busy | Mismatch:
+def read(
+    record: Record, ticket: Ticket, *, unanswered: bool = False, resuming: int = 0
+) -> Execute | Replay | Busy | Mismatch:
     """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no answer.
 
     What is ours since then may have been taken from an owner who fell silent, and nobody has told us: better to ask
-    about an owner who failed than to run beside the traces of one who crashed.
+    about an owner who failed than to run beside the traces of one who crashed. `resuming` is the attempt that the
+    ticket's own execution has suspended (0: none was found): if that is what is ours now, it goes on.
     """
     if record.key != ticket.key or record.scope != ticket.scope:
         return Mismatch()
     if owned(record, ticket):
-        return Execute(record.attempt, record.taken or (unanswered and record.attempt > 1), False)
+        resumed = record.attempt == resuming
+        return Execute(
+            record.attempt, record.taken or (unanswered and record.attempt > 1 and not resumed), False, resumed
+        )
     over = expired(record)
     if not over and binds(record, ticket.digest):
         return Mismatch()
@@ -210,6 +222,7 @@ class Ending(Enum):
     DROPPED = "dropped"  # a refusal that the client may correct and send again under the same key
     FAILED = "failed"  # 5xx, or an exception that leaves the work
     CUT = "cut"  # cancellation, SystemExit: the work may still be running somewhere
+    SUSPENDED = "suspended"  # a durable execution sleeps in the middle of it, and comes back
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 
@@ -234,6 +247,7 @@ class Leave(Enum):
     FREE = "free"  # released; another body may come
     BOUND = "bound"  # released; the same body must come again
     HELD = "held"  # not touched: the lease ends by itself
+    SUSPENDED = "suspended"  # running, for one durable execution only
     __hash__ = object.__hash__
 
 
@@ -255,6 +269,8 @@ CONCLUSIONS: dict[tuple[Ending, bool], Conclusion] = {
     (Ending.FAILED, True): Conclusion(leave=Leave.BOUND, commit=False),
     (Ending.CUT, False): Conclusion(leave=Leave.HELD, commit=False),  # nobody knows what still runs
     (Ending.CUT, True): Conclusion(leave=Leave.HELD, commit=False),
+    (Ending.SUSPENDED, False): Conclusion(leave=Leave.SUSPENDED, commit=False),  # no transaction sleeps for days
+    (Ending.SUSPENDED, True): Conclusion(leave=Leave.SUSPENDED, commit=False),
 }
 
 
@@ -272,7 +288,8 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
     """Say what the store writes, or `None` for nothing.
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. A takeover starts the retention anew; otherwise only a response's own `ttl` (seconds) moves it.
+    until now. A new token starts the retention anew (a takeover's, or a suspension's); otherwise only a response's own
+    `ttl` (seconds) moves it.
     """
     if leave is Leave.HELD:
         return None
@@ -280,7 +297,7 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
     if ttl is None and owner.int != ticket.owner.int:
         ttl = ticket.ttl
     return Settlement(
-        Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
+        _STATUS_AFTER[leave],
         owner,
         run.attempt,
         b"" if leave is Leave.FREE else ticket.digest,
@@ -288,6 +305,19 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
         ttl,
         run.new_life,
     )
+
+
+_STATUS_AFTER = {
+    Leave.COMPLETED: Status.COMPLETED,
+    Leave.FREE: Status.FREE,
+    Leave.BOUND: Status.FREE,
+    Leave.SUSPENDED: Status.RUNNING,
+}
+
+
+def resumption(record: Record, ticket: Ticket) -> Settlement:
+    """Say what makes a suspended record this ticket's: the same attempt goes on, and the retention starts anew."""
+    return Settlement(Status.RUNNING, record.owner, record.attempt, ticket.digest, None, ticket.ttl, False)
 
 
 # ----------------------------------------------------------------------------------------------------- for an operator

@@ -3,6 +3,7 @@
 from .current import CurrentOperation, Takeover, current_operation
 from .deadlines import deadline, remaining
 from .decorator import idempotent_function
+from .executions import execution
 from .handle import Handle, Known
 from .keys import derive_key
 
@@ -14,6 +15,7 @@ __all__ = [
     "current_operation",
     "deadline",
     "derive_key",
+    "execution",
     "idempotent_function",
     "remaining",
 ]

@@ -32,6 +32,7 @@ from ..registry import store_of
 from ..ticketing import issue
 from .current import CurrentOperation, Found, Hold, Run, Takeover, current_operation, living
 from .deadlines import remaining
+from .executions import executing
 from .keys import digest_of
 from .terms import Terms
 
@@ -82,6 +83,8 @@ class Call:
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
         self.operation = Operation(store, ticket, self.observer, hold_failures, until_then is None, remaining)
+        if (execution := executing()) is not None:
+            self.operation.execution = execution
         outer = current_operation()
         self._outer = None if outer is None else living(outer)
         self.current = CurrentOperation(self.operation, self._outer)
@@ -171,6 +174,9 @@ class Call:
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""
         kept = self.terms.keep_exceptions
+        execution = self.operation.execution
+        if execution is not None and isinstance(error, execution.suspended_by):
+            return End(ending=Ending.SUSPENDED)
         if not is_answer(error, kept):
             return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         self.operation.give_up()

@@ -15,7 +15,9 @@ from ..core.records import Record, Status, shortened
 from ..errors import ConfigurationError, InProgress, KeyMissing
 from ..registry import store_of, stores
 from ..stores.base import Intervention
+from ..suspension import let_go
 from .call import remembered
+from .executions import executing
 from .keys import explicit, key_of
 from .running import arun, run
 from .terms import Terms
@@ -108,14 +110,17 @@ class Handle:
     def forget(self, *args: Any, **kwargs: Any) -> bool:
         """Forget a call with these arguments, so that it runs again as if it had never been. Was there anything?
 
-        Raises `InProgress` while it runs.
+        Raises `InProgress` while it runs. What a durable execution has suspended runs for all others: see forget_key().
         """
         return self.forget_key(self.key_for(*args, **kwargs))
 
     def forget_key(self, key: str) -> bool:
-        """Forget a key. See forget()."""
+        """Forget a key. See forget(). Inside `execution()` also what that execution has suspended, and will not resume."""
         store = stores.foremost(store_of(self._terms.resolved()))
-        ended = store.expire(record_id(self.scope, explicit(key)), audit=self._audit)
+        name, execution = record_id(self.scope, explicit(key)), executing()
+        ended = store.expire(name, audit=self._audit)
+        if ended is Intervention.HELD and execution is not None and let_go(store, execution, name):
+            ended = store.expire(name, audit=self._audit)
         if ended is Intervention.HELD:
             raise InProgress
         return ended is Intervention.DONE

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from django_idempotency import aprocess_batch, conf, idempotent_function, process_batch
+from django_idempotency import aprocess_batch, conf, execution, idempotent_function, process_batch
 from django_idempotency.core.policy import FIELD_NAMES
 
 from .pages import ROOT, Block, blocks, pages
@@ -22,7 +22,7 @@ KEYWORDS = {
     "idempotent": set(FIELD_NAMES),
     **{
         function.__name__: set(inspect.signature(function).parameters)
-        for function in (idempotent_function, process_batch, aprocess_batch)
+        for function in (execution, idempotent_function, process_batch, aprocess_batch)
     },
 }
 EXAMPLES = [

@@ -46,34 +46,6 @@ from .acting import LEASES, Clock, NetworkDown, Runs, of
 pytestmark = pytest.mark.usefixtures("memory")
 
 
-@pytest.fixture(params=["sync", "async"])
-def guard(request: pytest.FixtureRequest) -> Any:
-    """Return a maker of guarded functions, whose calls are sync either way."""
-
-    def make(work: Any, **given: Any) -> Any:
-        if request.param == "sync":
-
-            @idempotent_function(**given)
-            def charge(order: Any = None, amount: Any = 0, **more: Any) -> Any:
-                return work(order, amount)
-
-            return charge
-
-        @idempotent_function(**given)
-        async def acharge(order: Any = None, amount: Any = 0, **more: Any) -> Any:
-            await asyncio.sleep(0)
-            return work(order, amount)
-
-        def called(*args: Any, **kwargs: Any) -> Any:
-            return async_to_sync(acharge)(*args, **kwargs)
-
-        called.idempotency = acharge.idempotency  # type: ignore[attr-defined]
-        called.with_key = lambda key: async_to_sync(acharge.with_key(key))  # type: ignore[attr-defined]
-        return called
-
-    return make
-
-
 @pytest.mark.parametrize("result", [None, 0, "", [], False, b"", {}, 0.0, (), {"id": 1}, [1, (2, {3})]], ids=repr)
 def test_once(guard: Any, result: Any) -> None:
     """The work runs once, and every call returns what it returned: type and value."""

@@ -23,12 +23,15 @@ from .endings import Endings
 from .guards import Guards
 from .nesting import Nesting
 from .sequences import Sequences
+from .suspending import Suspending
 from .twins import Twins
 from .upkeep import Upkeep
 from .vanishing import Vanishing
 
 
-class StoreContract(Claims, Endings, Upkeep, Twins, Guards, Costs, Vanishing, Nesting, Crowds, Sequences, Contract):
+class StoreContract(
+    Claims, Endings, Upkeep, Twins, Guards, Costs, Vanishing, Nesting, Suspending, Crowds, Sequences, Contract
+):
     """A class of tests. Every test gets an empty store from the fixture `store`, which you define."""
 
 

@@ -1,0 +1,59 @@
+"""Durable executions: work that its engine suspends, and begins again from the top hours later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..core.policy import Duration, seconds
+from ..suspension import Execution
+from .deadlines import LONGEST
+
+_EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
+#: What leaves a function for other reasons, too.
+_TOO_WIDE = (BaseException, Exception)
+
+
+@contextmanager
+def execution(
+    name: str,
+    *,
+    suspended_by: type[BaseException] | tuple[type[BaseException], ...],
+    resumes_within: Duration | None = None,
+) -> Iterator[None]:
+    """Say which durable execution this is, such as its ARN, and by which exceptions its engine suspends it.
+
+    A guarded call that such an exception leaves stays under way: other executions find it busy, and this one goes on
+    with it when it is called again, as the same attempt. That may take `resumes_within` (seconds or a `timedelta`); after
+    it the call counts as crashed. By default it is the call's `expires_after`. Calls side by side in one execution need
+    names of their own. Raises `TypeError` or `ValueError` for what makes no sense.
+    """
+    token = _EXECUTION.set(_execution(name, suspended_by, resumes_within))
+    try:
+        yield
+    finally:
+        _EXECUTION.reset(token)
+
+
+def executing() -> Execution | None:
+    """Return the durable execution that runs here; `None`: none does."""
+    return _EXECUTION.get()
+
+
+def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) -> Execution:
+    if not isinstance(name, str):
+        raise TypeError(f"execution() takes the name of a durable execution, not {name!r}.")
+    if not name or not name.isprintable():
+        raise ValueError("execution() needs a name of its own, in printable characters, such as the execution's ARN.")
+    classes = suspended_by if isinstance(suspended_by, tuple) else (suspended_by,)
+    for cls in classes:
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            raise TypeError(f"suspended_by names classes of exceptions, and {cls!r} is none.")
+    if not classes or any(cls in _TOO_WIDE for cls in classes):
+        raise ValueError("suspended_by names what the engine suspends an execution by, such as SuspendExecution.")
+    within = None if resumes_within is None else seconds(resumes_within)
+    if within is not None and not 0 < within <= LONGEST:  # NaN, too
+        raise ValueError(f"resumes_within is seconds, above 0 and at most ten years, not {resumes_within!r}.")
+    return Execution(name, classes, within)

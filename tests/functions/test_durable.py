@@ -1,0 +1,34 @@
+"""AWS Lambda's durable functions, by their own SDK and its runner: the handler of the page, as it stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="The SDK needs Python 3.11")
+
+
+def test_the_page() -> None:
+    """It sleeps for twelve hours and goes on; who comes meanwhile is refused, who comes after gets its result."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.functions.durable"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
+    done = ["SUCCEEDED", {"order": "o-17", "charge": "ch_1"}]
+    assert told["answers"] == [done, ["FAILED", "django_idempotency.errors.InProgress"], done]
+    assert told["charges"] == [["o-17", 5]]
+    assert told["invocations"] == [1, 1, 2]

@@ -1,0 +1,695 @@
+"""Durable executions: what one has suspended it goes on with, and nobody else; all other ends are what they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from django.test import override_settings
+
+from django_idempotency import deadline, execution, idempotent_function, signals
+from django_idempotency.core.records import Settlement, Status, Ticket
+from django_idempotency.errors import (
+    DeadlinePassed,
+    HeldForPerson,
+    InProgress,
+    RequestMismatch,
+    ResponseNotStored,
+    StoreUnavailable,
+)
+from django_idempotency.functions import Takeover, current_operation
+from django_idempotency.functions.executions import executing
+from django_idempotency.heartbeat import heartbeat
+from django_idempotency.observing import Observer
+from django_idempotency.registry import stores
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing.clock import elapse
+from django_idempotency.testing.recording import RecordingStore
+from testproject.payments.models import Effect
+from tests.stores.acting import committed
+
+from .acting import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+TOLD = ("claimed", "taken_over", "resumed", "busy", "replayed", "suspended", "completed", "released", "lost")
+
+
+class Suspended(BaseException):
+    """As an engine of durable executions ends an invocation."""
+
+
+class SuspendedUntil(Suspended):
+    """Engines have several of them."""
+
+
+#: The invocations of one durable execution, and those of another.
+ours = partial(execution, "order-17", suspended_by=Suspended)
+theirs = partial(execution, "order-18", suspended_by=Suspended)
+
+
+def steps(*ends: Any) -> Runs:
+    """End the first run so, the second so, and so on: raise an exception, return anything else."""
+    left = list(ends)
+
+    def work(*_: Any) -> Any:
+        end = left.pop(0)
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    return Runs(work)
+
+
+def suspend(charge: Callable[..., Any], *arguments: Any) -> None:
+    with ours(), pytest.raises(Suspended):
+        charge(*arguments)
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """Collect the events."""
+    events: list[str] = []
+    receivers = [(getattr(signals, name), lambda *, name=name, **_: events.append(name)) for name in TOLD]
+    for signal, receiver in receivers:
+        signal.connect(receiver)
+    yield events
+    for signal, receiver in receivers:
+        signal.disconnect(receiver)
+
+
+# ------------------------------------------------------------------------------------------------------- it goes on
+
+
+def test_it_goes_on(guard: Any) -> None:
+    """As often as it takes, as one attempt with the same derived keys; then its result is everybody's."""
+    keys: list[str] = []
+
+    def act(*_: Any) -> Any:
+        keys.append(current_operation().derive("charge"))  # type: ignore[union-attr]
+        if len(keys) < 4:
+            raise SuspendedUntil
+        return "charged"
+
+    work = Runs(act)
+    charge = guard(work, key="order", key_prefix="charge")
+    for _ in range(3):
+        suspend(charge, 17)
+    with ours():
+        assert charge(17) == "charged"
+    with theirs():
+        assert charge(17) == "charged"
+    assert charge(17) == "charged"
+    assert work.attempts == [1, 1, 1, 1]
+    assert len(set(keys)) == 1
+
+
+def test_nobody_else_does(guard: Any) -> None:
+    """Another execution, and a call of none, find it busy, also under another class of exceptions."""
+    charge = guard(work := steps(Suspended()), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    for who in (theirs(), execution("order-17/1", suspended_by=Suspended), nullcontext()):
+        with who, pytest.raises(InProgress):
+            charge(17)
+    assert work.count == 1
+
+
+def test_what_is_told(guard: Any, told: list[str]) -> None:
+    charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    with theirs(), pytest.raises(InProgress):
+        charge(17)
+    with ours():
+        charge(17)
+        charge(17)
+    assert told == ["claimed", "suspended", "busy", "resumed", "completed", "replayed"]
+
+
+def test_inner_calls_are_not_repeated() -> None:
+    """What a suspended call has finished inside is replayed; what was suspended with it goes on with it."""
+    booked, shipped = steps("booked"), steps(Suspended(), "shipped")
+    book = idempotent_function(key="order", key_prefix="book")(of(booked))
+    ship = idempotent_function(key="order", key_prefix="ship")(of(shipped))
+    process = idempotent_function(key="order", key_prefix="process")(of(lambda order: [book(order), ship(order)]))
+    suspend(process, 17)
+    with ours():
+        assert process(17) == ["booked", "shipped"]
+    assert (booked.count, shipped.attempts) == (1, [1, 1])
+
+
+def test_trips(guard: Any) -> None:
+    """An execution costs nothing until it is suspended."""
+    stores._built["default"] = store = RecordingStore(MemoryStore())
+    charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    assert store.verbs == ["claim", "settle", "renew"]
+    with ours():
+        charge(17)
+    assert store.verbs[3:] == ["claim", "renew", "settle", "settle"]
+    with ours():
+        charge(17)
+    assert store.verbs[7:] == ["claim"]
+
+
+def test_many_invocations_at_once() -> None:
+    """An engine that calls twice runs it once."""
+    charge = idempotent_function(key="order", key_prefix="charge")(of(work := steps(Suspended(), "charged")))
+    suspend(charge, 17)
+
+    def invoke(_: int) -> Any:
+        with ours():
+            try:
+                return charge(17)
+            except InProgress:
+                return None
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(invoke, range(32)))
+    assert set(answers) <= {"charged", None}
+    assert "charged" in answers
+    assert work.count == 2
+
+
+# ------------------------------------------------------------------------------------------------- all other endings
+
+
+def test_another_request_is_a_mismatch(guard: Any) -> None:
+    """For the execution, too, although it is its own record."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", validate="amount", key_prefix="charge")
+    suspend(charge, 17, 100)
+    with ours():
+        with pytest.raises(RequestMismatch):
+            charge(17, 200)
+        assert charge(17, 100) == "charged"
+    assert work.count == 2
+
+
+def test_a_failure_frees_the_key(guard: Any) -> None:
+    """Before or after a suspension; the next call is the next attempt, whoever makes it."""
+    charge = guard(work := steps(Suspended(), NetworkDown(), "charged"), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    with ours(), pytest.raises(NetworkDown):
+        charge(17)
+    with theirs():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1, 2]
+
+
+def test_a_failure_that_is_held(guard: Any, clock: Clock) -> None:
+    """`on_failure="hold"` holds it from its own execution, too."""
+    work = steps(Suspended(), NetworkDown(), "charged")
+    charge = guard(work, key="order", key_prefix="charge", on_failure="hold", lease=30)
+    suspend(charge, 17)
+    with ours():
+        with pytest.raises(NetworkDown):
+            charge(17)
+        with pytest.raises(InProgress):
+            charge(17)
+        clock.go(30)
+        assert charge(17) == "charged"
+
+
+def test_kept_exceptions(guard: Any) -> None:
+    work = steps(Suspended(), CardDeclined("no money", 51))
+    charge = guard(work, key="order", key_prefix="charge", keep_exceptions=CardDeclined)
+    suspend(charge, 17)
+    for who in (ours(), theirs()):
+        with who, pytest.raises(CardDeclined, match="no money"):
+            charge(17)
+    assert work.count == 2
+
+
+def test_a_result_that_cannot_be_stored(guard: Any) -> None:
+    """Is returned, and the work is not run again for that."""
+    result = object()
+    charge = guard(steps(Suspended(), result), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    with ours():
+        assert charge(17) is result
+        with pytest.raises(ResponseNotStored):
+            charge(17)
+
+
+@pytest.mark.parametrize("cut", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_suspension(guard: Any, clock: Clock, cut: type[BaseException]) -> None:
+    """Leaves it to the lease, as outside: nobody knows how far it came, so that is asked."""
+    asked: list[int] = []
+
+    def ask(takeover: Takeover) -> Any:
+        asked.append(takeover.attempt)
+        return takeover.run()
+
+    work = steps(Suspended(), cut(), Suspended(), "charged")
+    charge = guard(work, key="order", key_prefix="charge", on_takeover=ask, lease=30)
+    suspend(charge, 17)
+    with ours(), pytest.raises(cut):
+        charge(17)
+    with ours(), pytest.raises(InProgress):
+        charge(17)
+    clock.go(30)
+    suspend(charge, 17)  # taken over
+    with ours():
+        assert charge(17) == "charged"  # and resumed, of which nobody is asked
+    assert asked == [2]
+    assert work.attempts == [1, 1, 2, 2]
+
+
+def test_without_suspending_nothing_is_resumed(guard: Any, clock: Clock) -> None:
+    """An invocation that was killed is taken over when its lease ends, by its own execution, too."""
+    charge = guard(work := steps(SystemExit(), "charged"), key="order", key_prefix="charge", lease=30)
+    with ours(), pytest.raises(SystemExit):
+        charge(17)
+    with ours(), pytest.raises(InProgress):
+        charge(17)
+    clock.go(30)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 2]
+
+
+def test_a_suspension_while_it_is_asked(guard: Any, clock: Clock) -> None:
+    """Decides nothing: after the lease it is asked again."""
+    asked: list[int] = []
+
+    def ask(takeover: Takeover) -> Any:
+        asked.append(takeover.attempt)
+        if len(asked) == 1:
+            raise Suspended
+        return takeover.hold()
+
+    charge = guard(work := steps(SystemExit()), key="order", key_prefix="charge", on_takeover=ask, lease=30)
+    with ours(), pytest.raises(SystemExit):
+        charge(17)
+    clock.go(30)
+    suspend(charge, 17)
+    with ours(), pytest.raises(InProgress):
+        charge(17)
+    clock.go(30)
+    for _ in range(2):
+        with ours(), pytest.raises(HeldForPerson):
+            charge(17)
+    assert (asked, work.count) == ([2, 3], 1)
+
+
+# --------------------------------------------------------------------------------------------------------- durations
+
+
+def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
+    """`resumes_within`; after that it counts as crashed, for its own execution, too."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=60)
+    with execution("order-17", suspended_by=Suspended, resumes_within=timedelta(days=3)), pytest.raises(Suspended):
+        charge(17)
+    clock.go(3 * 86400 - 1)
+    with pytest.raises(InProgress):
+        charge(17)
+    clock.go(1)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.count == 2
+
+
+def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
+    """Without, the call's `expires_after`, from each suspension on; so long the result is kept from its last waking."""
+    work = steps(Suspended(), Suspended(), "charged")
+    charge = guard(work, key="order", key_prefix="charge", expires_after=1000)
+    for _ in range(2):
+        suspend(charge, 17)
+        clock.go(900)
+    with ours():
+        assert charge(17) == "charged"
+    clock.go(900)
+    assert charge(17) == "charged"
+    assert work.attempts == [1, 1, 1]
+
+
+def test_the_heartbeat(guard: Any) -> None:
+    """Renews it while it runs, resumed or not, and not while it sleeps; with a deadline not at all."""
+    watched: list[bool] = []
+    names: list[int] = []
+    ends = iter([Suspended(), Suspended(), None])
+
+    def act(*_: Any) -> None:
+        names.append(id(current_operation()._operation))  # type: ignore[union-attr]
+        watched.append(names[-1] in heartbeat._watched)
+        if (end := next(ends)) is not None:
+            raise end
+
+    charge = guard(act, key="order", key_prefix="charge")
+    suspend(charge, 17)
+    assert names[-1] not in heartbeat._watched
+    with deadline(60):
+        suspend(charge, 17)
+    with ours():
+        charge(17)
+    assert watched == [True, False, True]
+
+
+def test_under_a_deadline(guard: Any, clock: Clock) -> None:
+    """The lease of a resumed call ends with its host; a suspended one's does not."""
+    charge = guard(work := steps(Suspended(), SystemExit(), "charged"), key="order", key_prefix="charge")
+    with deadline(10):
+        suspend(charge, 17)
+    clock.go(1000)
+    with deadline(10), ours(), pytest.raises(SystemExit):
+        charge(17)
+    clock.go(10)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1, 2]
+
+
+# ------------------------------------------------------------------------------------- what is begun and not resumed
+
+
+def test_a_deadline_that_passes_meanwhile(guard: Any) -> None:
+    """Nothing has run, and it is still the execution's."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    with (
+        ours(),
+        deadline(60),
+        patch("django_idempotency.functions.call.Call.is_late", return_value=True),
+        pytest.raises(DeadlinePassed),
+    ):
+        charge(17)
+    with theirs(), pytest.raises(InProgress):
+        charge(17)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1]
+
+
+def test_an_observer_that_fails(guard: Any) -> None:
+    """The same."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge")
+    suspend(charge, 17)
+
+    def tell(self: Observer, event: str, *_: Any) -> None:
+        if event == "resumed":
+            raise MemoryError
+
+    async def asend(self: Observer, event: str, *_: Any) -> None:
+        tell(self, event)
+
+    with patch.multiple(Observer, __call__=tell, asend=asend), ours(), pytest.raises(MemoryError):
+        charge(17)
+    with theirs(), pytest.raises(InProgress):
+        charge(17)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1]
+
+
+@pytest.mark.parametrize("verb", ["renew", "settle", "claim"])
+def test_a_cancelled_one(verb: str) -> None:
+    """Whoever is cancelled on the way in leaves it to its execution, at whatever step."""
+    runs: list[int] = []
+
+    @idempotent_function(key="order", key_prefix="charge")
+    async def charge(order: int) -> str:
+        runs.append(order)
+        if len(runs) == 1:
+            raise Suspended
+        return "charged"
+
+    suspend(async_to_sync(charge), 17)
+
+    async def cancelled() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with ours(), cancelling(verb, asyncio.get_running_loop(), task):
+            await charge(17)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert runs == [17]
+    with pytest.raises(InProgress):
+        async_to_sync(charge)(17)
+    with ours():
+        assert async_to_sync(charge)(17) == "charged"
+
+
+@contextmanager
+def cancelling(verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> Iterator[None]:
+    """Cancel a task when its store is asked for this."""
+    store = stores["default"]
+    given = getattr(store, verb)
+
+    def asked(*arguments: Any) -> Any:
+        loop.call_soon_threadsafe(task.cancel)
+        return given(*arguments)
+
+    with patch.object(store, verb, asked):
+        yield
+
+
+# ------------------------------------------------------------------------------------------ a store that does not answer
+
+
+class Faulty(MemoryStore):
+    """Answers some verbs with an error: the next so many, before or after it has done what they ask."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self.faults: dict[str, list[bool]] = {}
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        return self._answered("settle", partial(super().settle, ticket, settlement))  # type: ignore[no-any-return]
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        return self._answered("renew", partial(super().renew, tickets))  # type: ignore[no-any-return]
+
+    def _answered(self, verb: str, act: Callable[[], Any]) -> Any:
+        faults = self.faults.get(verb)
+        done = faults.pop(0) if faults else None
+        answer = None if done is False else act()
+        if done is not None:
+            raise StoreUnavailable
+        return answer
+
+
+@pytest.fixture
+def faulty() -> Faulty:
+    stores._built["default"] = store = Faulty(Clock())
+    return store
+
+
+@pytest.mark.parametrize("verb", ["settle", "renew"])
+@pytest.mark.parametrize("done", [False, True])
+def test_an_answer_that_is_lost_as_it_is_suspended(guard: Any, faulty: Faulty, verb: str, done: bool) -> None:
+    """It is asked again, and is suspended."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    faulty.faults = {verb: [done]}
+    suspend(charge, 17)
+    faulty._clock.go(3600)  # type: ignore[attr-defined]
+    with theirs(), pytest.raises(InProgress):
+        charge(17)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1]
+
+
+def test_a_store_that_stays_away(guard: Any, faulty: Faulty, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine gets its exception all the same; the record is taken over after the lease, as a crashed one."""
+    monkeypatch.setattr("django_idempotency.engine.SETTLE_PATIENCE", 0)
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    faulty.faults = {"settle": [False] * 9}
+    suspend(charge, 17)
+    assert told == ["claimed", "lost"]
+    with ours(), pytest.raises(InProgress):
+        charge(17)
+    faulty._clock.go(30)  # type: ignore[attr-defined]
+    faulty.faults = {}
+    with theirs():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 2]
+
+
+@pytest.mark.parametrize("verb", ["settle", "renew"])
+@pytest.mark.parametrize("done", [False, True])
+def test_an_answer_that_is_lost_as_it_is_resumed(guard: Any, faulty: Faulty, verb: str, done: bool) -> None:
+    """Nothing has run, and the next invocation goes on; after a lease, where this one has come into its possession."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    suspend(charge, 17)
+    faulty.faults = {verb: [done]}
+    with ours(), pytest.raises(StoreUnavailable):
+        charge(17)
+    with pytest.raises(InProgress):
+        guard(work, key="order", key_prefix="charge")(17)
+    known_to_us = verb == "renew" or not done
+    if not known_to_us:  # it is ours by a token that nobody has heard of
+        faulty._clock.go(30)  # type: ignore[attr-defined]
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1 if known_to_us else 2]
+
+
+# ------------------------------------------------------------------------------------------------------- by hand
+
+
+def test_forgetting(guard: Any) -> None:
+    """Its own execution may let it go, where it will not be resumed; to others it runs."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge")
+    suspend(charge, 17)
+    for who in (theirs(), nullcontext()):
+        with who, pytest.raises(InProgress):
+            charge.idempotency.forget(17)
+    with ours():
+        assert charge.idempotency.forget(17) is True
+        assert charge.idempotency.forget(17) is False
+    assert charge(17) == "charged"
+    assert work.attempts == [1, 1]
+
+
+def test_forgetting_what_runs(guard: Any) -> None:
+    """Is refused, also inside the execution that runs it."""
+    refused: list[type[Exception]] = []
+
+    def act(*_: Any) -> None:
+        try:
+            charge.idempotency.forget(17)
+        except InProgress as error:
+            refused.append(type(error))
+
+    charge = guard(act, key="order", key_prefix="charge")
+    with ours():
+        charge(17)
+    assert refused == [InProgress]
+
+
+# -------------------------------------------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "error", "says"),
+    [
+        (17, {"suspended_by": Suspended}, TypeError, "name"),
+        ("", {"suspended_by": Suspended}, ValueError, "name"),
+        ("\ud800", {"suspended_by": Suspended}, ValueError, "name"),
+        ("a", {"suspended_by": "Suspended"}, TypeError, "'Suspended'"),
+        ("a", {"suspended_by": Suspended()}, TypeError, "classes"),
+        ("a", {"suspended_by": (Suspended, int)}, TypeError, "int"),
+        ("a", {"suspended_by": ()}, ValueError, "SuspendExecution"),
+        ("a", {"suspended_by": BaseException}, ValueError, "SuspendExecution"),
+        ("a", {"suspended_by": (Suspended, Exception)}, ValueError, "SuspendExecution"),
+        ("a", {"suspended_by": Suspended, "resumes_within": 0}, ValueError, "resumes_within"),
+        ("a", {"suspended_by": Suspended, "resumes_within": float("nan")}, ValueError, "resumes_within"),
+        ("a", {"suspended_by": Suspended, "resumes_within": timedelta(days=4000)}, ValueError, "ten years"),
+    ],
+)
+def test_what_makes_no_sense(name: Any, given: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says), execution(name, **given):
+        pass
+    assert executing() is None
+
+
+def test_the_innermost_counts() -> None:
+    with ours():
+        outer = executing()
+        with theirs():
+            inner = executing()
+        assert executing() is outer
+    assert (outer and outer.name, inner and inner.name) == ("order-17", "order-18")
+    assert executing() is None
+
+
+def test_threads_and_tasks() -> None:
+    """A task inherits it, a bare thread does not."""
+    with ours():
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(executing).result() is None
+
+        async def task() -> Any:
+            return executing()
+
+        async def both() -> tuple[Any, Any]:
+            return await asyncio.create_task(task()), await asyncio.to_thread(executing)
+
+        assert asyncio.run(both()) == (executing(), executing())
+
+
+# ------------------------------------------------------------------------------------------------------------ atomic
+
+
+@pytest.fixture
+def database(db: None) -> Iterator[None]:
+    with override_settings(IDEMPOTENCY={"STORES": {"default": ORM, "memory": MEMORY}}):
+        yield
+    Effect.objects.all().delete()
+
+
+@committed
+def test_atomic(database: None) -> None:
+    """What it wrote before it slept is rolled back, for no transaction lasts so long; the key stays its own."""
+    work = steps(Suspended(), Suspended(), "charged")
+
+    @idempotent_function(key="order", key_prefix="charge")
+    def charge(order: int) -> Any:
+        Effect.objects.create(label="charge")
+        return work(order)
+
+    for _ in range(2):
+        suspend(charge, 17)
+        assert Effect.objects.count() == 0
+        with theirs(), pytest.raises(InProgress):
+            charge(17)
+    with ours():
+        assert charge(17) == "charged"
+    assert charge(17) == "charged"
+    assert Effect.objects.count() == 1
+    assert work.attempts == [1, 1, 1]
+
+
+@committed
+def test_atomic_in_a_transaction_of_the_caller(database: None) -> None:
+    """Whose rollback takes everything back; if it goes on, what it wrote stays and the call is suspended."""
+    work = steps(Suspended(), Suspended(), "charged")
+
+    @idempotent_function(key="order", key_prefix="charge")
+    def charge(order: int) -> Any:
+        Effect.objects.create(label="charge")
+        return work(order)
+
+    with pytest.raises(Suspended), ours(), transaction.atomic():
+        charge(17)
+    assert charge.idempotency.lookup(17) is None
+    with transaction.atomic():
+        Effect.objects.create(label="caller")
+        suspend(charge, 17)
+    assert [effect.label for effect in Effect.objects.all()] == ["caller"]
+    with theirs(), pytest.raises(InProgress):
+        charge(17)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1, 1]
+
+
+@committed
+def test_a_takeover_that_is_suspended_in_atomic(database: None) -> None:
+    """A takeover writes nothing until it ends: suspended, it is the execution's."""
+    work = steps(SystemExit(), Suspended(), "charged")
+
+    @idempotent_function(key="order", key_prefix="charge")
+    def charge(order: int) -> Any:
+        return work(order)
+
+    with pytest.raises(SystemExit):
+        charge(17)
+    elapse(30)
+    suspend(charge, 17)
+    known = charge.idempotency.lookup(17)
+    assert known is not None
+    assert (known.record.status, known.attempt, known.state) == (Status.RUNNING, 2, "running")
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 2, 2]
