@@ -14,8 +14,8 @@ from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
 from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from .finishing import to_the_end
 from .heartbeat import heartbeat
-from .stores.base import BaseStore, Hold
-from .suspension import Execution, arenewed, aresume, renewed, resume
+from .stores.base import BaseStore, Hold, aowns, owns
+from .suspension import Execution, awoken, woken
 from .waiting import pauses, waiting
 
 #: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
@@ -54,7 +54,7 @@ class Operation:
     record: Record | None = None
     #: Why the record is no longer ours although the work still runs; `lease` only.
     lost: Exception | None = None
-    #: The durable execution that makes the call, if one does.
+    #: The durable execution that makes the call, if one does; `lease` only.
     execution: Execution | None = None
     _hold = NOTHING_HELD
     #: The guard, while it is open.
@@ -151,8 +151,8 @@ class Operation:
             try:
                 self.record = self.store.claim(self.ticket)
                 verdict = self._read(self.record)
-                if (suspended := self._suspended(verdict, self.record)) is not None:
-                    self.record = resume(self.store, self.ticket, suspended, self.record)
+                if self._sleeps_here(verdict, self.record):
+                    self.record = woken(self.store, self.ticket, self.record)
                     verdict = self._read(self.record)
                 if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
                     return verdict
@@ -167,8 +167,8 @@ class Operation:
             with suppress(LostRace):
                 self.record = await self.store.aclaim(self.ticket)
                 verdict = self._read(self.record)
-                if (suspended := self._suspended(verdict, self.record)) is not None:
-                    self.record = await aresume(self.store, self.ticket, suspended, self.record)
+                if self._sleeps_here(verdict, self.record):
+                    self.record = await awoken(self.store, self.ticket, self.record)
                     verdict = self._read(self.record)
                 if isinstance(verdict, Execute):
                     # Now, since who is cancelled hears of no verdict.
@@ -179,15 +179,12 @@ class Operation:
     def _read(self, record: Record) -> Verdict:
         return rules.read(record, self.ticket, unanswered=self._unanswered, resuming=self._resuming)
 
-    def _suspended(self, verdict: Verdict, record: Record) -> Ticket | None:
-        """Return the ticket under which our execution has suspended what is busy, if it has."""
-        if self.execution is None or not isinstance(verdict, Busy):
-            return None
-        suspended = self.execution.suspended(self.ticket, record.attempt)
-        if not rules.owned(record, suspended):
-            return None
+    def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
+        """Has our own execution suspended what is busy?"""
+        if self.execution is None or not isinstance(verdict, Busy) or not self.execution.suspended(record):
+            return False
         self._resuming = record.attempt
-        return suspended
+        return True
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
         """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
@@ -201,7 +198,7 @@ class Operation:
                 verdict = None
             else:
                 self.record = self._hold.record
-                verdict = rules.read(self.record, self.ticket, resuming=self._resuming)
+                verdict = rules.read(self.record, self.ticket)
             if isinstance(verdict, Execute):
                 self._guard = guard.pop_all()
             else:
@@ -328,18 +325,18 @@ class Operation:
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""
-        settlement = self._settlement(leave, outcome, ttl)
+        ticket, settlement = self._ending(leave, outcome, ttl)
         if settlement is None:
             return
         began = time.monotonic()
         while True:
             try:
-                if self.ticket.guarantee is Guarantee.ATOMIC:
+                if ticket.guarantee is Guarantee.ATOMIC:
                     settled = self._settle_guarded(settlement)
                 else:
-                    settled = self.store.settle(self.ticket, settlement)
-                if leave is Leave.SUSPENDED:
-                    settled = renewed(self.store, self.ticket)
+                    settled = self.store.settle(ticket, settlement)
+                if ticket is not self.ticket:
+                    settled = settled or owns(self.store, ticket)
             except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
                 if _too_late(began):
                     self._told(None, None if isinstance(error, LostRace) else error)
@@ -366,15 +363,15 @@ class Operation:
 
     async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """See _settle_apart()."""
-        settlement = self._settlement(leave, outcome, ttl)
+        ticket, settlement = self._ending(leave, outcome, ttl)
         if settlement is None:
             return
         began = time.monotonic()
         while True:
             try:
-                settled = await self.store.asettle(self.ticket, settlement)
-                if leave is Leave.SUSPENDED:
-                    settled = await arenewed(self.store, self.ticket)
+                settled = await self.store.asettle(ticket, settlement)
+                if ticket is not self.ticket:
+                    settled = settled or await aowns(self.store, ticket)
             except Exception as error:  # noqa: BLE001 - the same
                 if _too_late(began):
                     await self._atell("lost", error)
@@ -393,14 +390,17 @@ class Operation:
                 self._hold.give_up()
             guard.close()
 
+    def _ending(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> tuple[Ticket, Settlement | None]:
+        """Say what is written, and under whose token: ours, or that of the execution which goes to sleep."""
+        if leave is Leave.SUSPENDED and self.execution is not None and self.record is not None:
+            asleep = self.execution.asleep(self.record, self.ticket)
+            return asleep, rules.handover(self.record, asleep)
+        return self.ticket, self._settlement(leave, outcome, ttl)
+
     def _settlement(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
         assert self.run is not None, "settle() follows an open() that said Execute"
         if ttl is None and time.monotonic() - self._opened_at >= self.ticket.ttl:
             ttl = self.ticket.ttl  # the work took longer than its answer was to be kept
-        if leave is Leave.SUSPENDED:
-            assert self.execution is not None, "who is suspended is an execution"
-            # From here on the record is not ours.
-            self.ticket = self.execution.suspended(self.ticket, self.run.attempt)
         return rules.settlement(leave, self.ticket, self.run, self.record, outcome, ttl)
 
     async def _atell(self, event: str, error: BaseException | None = None) -> None:

@@ -2,28 +2,30 @@
 
 Such an execution ends by an exception, and its function is called again hours later, in another process. In between
 nobody works, but the key is not free. So the record passes to a token that this execution alone can name, under a long
-lease; and later from there to whoever is called next. Both are fenced: of two that resume one wins, and an invocation
-that was thought to be over settles nothing.
+lease; and later from there to whoever is called next. Each is one fenced settlement: of two that wake it one wins, and
+an invocation that was thought to be over settles nothing.
 
 owner        |-- lease --|
-suspended        |------------ resumes within ------------|       the token is made of the execution's name
+asleep           |------------ resumes within ------------|       the token is made of the execution's name
 owner                                  |-- lease --|
-
-Each takes two steps, a settlement and a renewal, in such an order that who dies between them leaves a short lease behind:
-then it is taken over, as from any owner who fell silent.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
-from uuid import UUID
-
-from asgiref.sync import sync_to_async
+from uuid import UUID, uuid4
 
 from .core import rules
 from .core.digest import suspension_token
-from .core.records import Record, Ticket, changed
-from .stores.base import BaseStore
+from .core.records import Record, Status, Ticket, changed
+from .errors import StoreUnavailable
+from .stores.base import BaseStore, aowns, owns
+
+#: Seconds until a record that could not be woken is tried to wake once more: what an answer told that was lost is ours
+#: by a token that nobody else has heard of.
+PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,39 +36,48 @@ class Execution:
     suspended_by: tuple[type[BaseException], ...]
     resumes_within: float | None = None
 
-    def suspended(self, ticket: Ticket, attempt: int) -> Ticket:
-        """Return the ticket under which a call of this execution is suspended."""
+    def asleep(self, record: Record, ticket: Ticket) -> Ticket:
+        """Return the ticket under which a record sleeps that this one owns.
+
+        Its retention outlasts its lease: what is not woken in time counts as crashed, and is not forgotten.
+        """
         lease = ticket.ttl if self.resumes_within is None else self.resumes_within
-        return changed(ticket, owner=suspension_token(self.name, ticket.id, attempt), lease=lease)
+        return changed(ticket, owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
+
+    def suspended(self, record: Record) -> bool:
+        """Is a record asleep, and this execution's?"""
+        return record.status is Status.RUNNING and record.owner == self._token(record)
+
+    def _token(self, record: Record) -> UUID:
+        return suspension_token(self.name, record.id, record.attempt)
 
 
-def renewed(store: BaseStore, ticket: Ticket) -> bool:
-    """Let a running record's lease begin anew, if it is the ticket's. Say whether it is, also where a settle got no answer."""
-    return ticket.owner in store.renew([ticket])
-
-
-async def arenewed(store: BaseStore, ticket: Ticket) -> bool:
-    """See renewed()."""
-    return await sync_to_async(renewed)(store, ticket)
-
-
-def resume(store: BaseStore, ticket: Ticket, suspended: Ticket, record: Record) -> Record:
-    """Pass a suspended record to the ticket. Return it, as it was where another was faster."""
-    if not renewed(store, changed(suspended, lease=ticket.lease)):
-        return record
-    ours = store.settle(ticket, rules.resumption(record, ticket)) or renewed(store, ticket)
+def woken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
+    """Pass a record that sleeps on to the ticket. Return it, as it was where another was faster."""
+    handover = rules.handover(record, ticket)
+    try:
+        ours = store.settle(ticket, handover) or owns(store, ticket)
+    except StoreUnavailable:
+        time.sleep(PAUSE)
+        ours = store.settle(ticket, handover) or owns(store, ticket)
     return changed(record, owner=ticket.owner) if ours else record
 
 
-async def aresume(store: BaseStore, ticket: Ticket, suspended: Ticket, record: Record) -> Record:
-    """See resume()."""
-    return await sync_to_async(resume)(store, ticket, suspended, record)
+async def awoken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
+    """See woken()."""
+    handover = rules.handover(record, ticket)
+    try:
+        ours = await store.asettle(ticket, handover) or await aowns(store, ticket)
+    except StoreUnavailable:
+        await asyncio.sleep(PAUSE)
+        ours = await store.asettle(ticket, handover) or await aowns(store, ticket)
+    return changed(record, owner=ticket.owner) if ours else record
 
 
 def let_go(store: BaseStore, execution: Execution, record_id: UUID) -> bool:
-    """End the lease of a record that this execution has suspended, and will not resume. Say whether there is one."""
+    """End the lease of a record that this execution has left asleep, and will not wake. Say whether there is one."""
     record = store.look(record_id)
-    if record is None:
+    if record is None or not execution.suspended(record):
         return False
-    # A record's own ticket has a lease of no seconds.
-    return renewed(store, record.ticket(owner=suspension_token(execution.name, record_id, record.attempt)))
+    nobody = record.ticket(owner=uuid4())  # its lease is no seconds
+    return store.settle(nobody, rules.handover(record, nobody)) or owns(store, nobody)

@@ -65,7 +65,7 @@ RINGS = {
         2, ("core", "errors", "finishing", "stores.base", "heartbeat", "suspension", "waiting"), frozenset()
     ),
     "waiting": Ring(2, ("forking",), frozenset()),
-    "suspension": Ring(2, ("core", "stores.base"), frozenset({"asgiref"})),
+    "suspension": Ring(2, ("core", "errors", "stores.base"), frozenset()),
     "heartbeat": Ring(2, ("core", "errors", "forking", "stores.base", "engine"), frozenset()),
     "messages": Ring(2, ("errors",), frozenset()),
     "selecting": Ring(2, ("core", "errors", "selecting"), frozenset({"jmespath"})),

@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
+from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
 from django_idempotency.engine import EVENTS, ROUNDS, Operation
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from django_idempotency.suspension import Execution
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-from .fakes import FakeHold, FakeStore, Listener, answer, record_of
+from .fakes import FakeHold, FakeStore, Listener, record_of
 
 TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
 LEASED = replace(TICKET, guarantee=Guarantee.LEASE)
@@ -291,58 +291,64 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
         assert listener.events == [event]
 
 
-SUSPENDED = Execution("order-17", (KeyboardInterrupt,))
+EXECUTION = Execution("order-17", (KeyboardInterrupt,))
 
 
-def test_a_resumption_whose_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def asleep(attempt: int = 1) -> Record:
+    """Return a record that our execution has suspended."""
+    record = record_of(LEASED, attempt=attempt)
+    return replace(record, owner=EXECUTION.asleep(record, LEASED).owner)
+
+
+def executing(store: FakeStore) -> tuple[Operation, Listener]:
+    call, listener = operation(store, lease=True)
+    call.execution = EXECUTION
+    return call, listener
+
+
+def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next claim finds the record ours as the attempt that was suspended: it goes on, and nobody crashed."""
     monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.suspension.PAUSE", 0.001)
     theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
-    slept = record_of(SUSPENDED.suspended(LEASED, 2), attempt=2)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
-        call, listener = operation(FakeStore(claims=[theirs, slept, ours], settles=[StoreUnavailable()]), lease=True)
-        call.execution = SUSPENDED
+        settles = [StoreUnavailable(), StoreUnavailable()]
+        call, listener = executing(FakeStore(claims=[theirs, asleep(2), ours], settles=settles))
         assert opening(call) == Execute(attempt=2, resumed=True)
-        assert listener.events == ["resumed"]
+        assert (listener.events, settles) == (["resumed"], [])
 
 
-def test_what_was_suspended_is_taken_from_a_later_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While our answer was lost, ours has lapsed and become a later attempt: then it is a takeover."""
+def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours as a later attempt: then it was taken over."""
     monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
-    slept = record_of(SUSPENDED.suspended(LEASED, 2), attempt=2)
-    claims = [record_of(LEASED, owner=OTHER), slept, record_of(LEASED, attempt=3, taken=True)]
-    call, listener = operation(FakeStore(claims=claims, settles=[StoreUnavailable()]), lease=True)
-    call.execution = SUSPENDED
+    monkeypatch.setattr("django_idempotency.suspension.PAUSE", 0.001)
+    claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
+    call, listener = executing(FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()]))
     assert call.open(wait=20) == Execute(attempt=3, takeover=True)
     assert listener.events == ["taken_over"]
 
 
-@pytest.mark.parametrize("renewed", [set(), LostRace()])
-def test_a_resumption_that_loses_a_race(renewed: Any) -> None:
-    """Another invocation was faster, or holds the row: it is asked again, and then busy."""
-    slept = record_of(SUSPENDED.suspended(LEASED, 1))
+@pytest.mark.parametrize(("settled", "asked"), [(False, ROUNDS - 1), (LostRace(), ROUNDS)])
+def test_waking_what_another_has_woken(settled: Any, asked: int) -> None:
+    """Or holds, for a moment: it is busy."""
     for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
-        store = FakeStore(claims=[slept] * ROUNDS)
-        call, listener = operation(store, lease=True)
-        call.execution = SUSPENDED
-        with patch.object(store, "renew", side_effect=lambda tickets: answer([renewed])):
+        store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * ROUNDS)
+        call, listener = executing(store)
+        with patch.object(store, "look", return_value=record_of(LEASED, owner=OTHER)):
             assert isinstance(opening(call), Busy)
-        assert (listener.events, store.settled) == (["busy"], [])
+        assert (listener.events, len(store.settled)) == (["busy"], asked)
 
 
-def test_a_resumption_under_a_lock() -> None:
-    """In `atomic` the lock judges again, and what goes on is no first run."""
-    slept = record_of(SUSPENDED.suspended(TICKET, 1))
-    for locked, verdict, event in (
-        (OURS, Execute(attempt=1, resumed=True), "resumed"),
-        (DONE, Replay(outcome=OUTCOME, attempt=1), "replayed"),  # overtaken in between
-    ):
-        call, listener = operation(FakeStore(claims=[slept], locks=[locked]))
-        call.execution = SUSPENDED
-        assert call.open() == verdict
-        assert listener.events == [event]
+def test_what_others_have_left_is_not_woken() -> None:
+    """A record of another execution, and ours for a call that is none."""
+    for execution in (replace(EXECUTION, name="order-18"), None):
+        for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+            call, listener = operation(store := FakeStore(claims=[asleep()]), lease=True)
+            call.execution = execution
+            assert isinstance(opening(call), Busy)
+            assert (listener.events, store.settled) == (["busy"], [])
 
 
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,8 +179,9 @@ class Record:
 class Settlement:
     """What a store writes when the work is over, if the row is still owned by `fence`.
 
-    `status` is `COMPLETED` (with `outcome`) or `FREE` (released). `expires_in` is seconds from the store's now, and
-    `None` where the deadline that the claim fixed stays. `new_life`: the row had expired, so it starts again.
+    `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` where another token of the same work goes on.
+    `expires_in` and `lease_in` are seconds from the store's now, and `None` where the deadline stays as it is. `new_life`:
+    the row had expired, so it starts again.
     """
 
     status: Status
@@ -190,3 +191,4 @@ class Settlement:
     outcome: Outcome | None = None
     expires_in: float | None = None
     new_life: bool = False
+    lease_in: float | None = None

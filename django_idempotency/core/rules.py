@@ -269,7 +269,7 @@ CONCLUSIONS: dict[tuple[Ending, bool], Conclusion] = {
     (Ending.FAILED, True): Conclusion(leave=Leave.BOUND, commit=False),
     (Ending.CUT, False): Conclusion(leave=Leave.HELD, commit=False),  # nobody knows what still runs
     (Ending.CUT, True): Conclusion(leave=Leave.HELD, commit=False),
-    (Ending.SUSPENDED, False): Conclusion(leave=Leave.SUSPENDED, commit=False),  # no transaction sleeps for days
+    (Ending.SUSPENDED, False): Conclusion(leave=Leave.SUSPENDED, commit=False),  # `lease` only: no transaction sleeps
     (Ending.SUSPENDED, True): Conclusion(leave=Leave.SUSPENDED, commit=False),
 }
 
@@ -288,8 +288,7 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
     """Say what the store writes, or `None` for nothing.
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. A new token starts the retention anew (a takeover's, or a suspension's); otherwise only a response's own
-    `ttl` (seconds) moves it.
+    until now. A takeover starts the retention anew; otherwise only a response's own `ttl` (seconds) moves it.
     """
     if leave is Leave.HELD:
         return None
@@ -297,27 +296,30 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
     if ttl is None and owner.int != ticket.owner.int:
         ttl = ticket.ttl
     return Settlement(
-        _STATUS_AFTER[leave],
+        Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
         owner,
         run.attempt,
         b"" if leave is Leave.FREE else ticket.digest,
         outcome if leave is Leave.COMPLETED else None,
         ttl,
         run.new_life,
+        None,  # lease_in
     )
 
 
-_STATUS_AFTER = {
-    Leave.COMPLETED: Status.COMPLETED,
-    Leave.FREE: Status.FREE,
-    Leave.BOUND: Status.FREE,
-    Leave.SUSPENDED: Status.RUNNING,
-}
+def handover(record: Record, ticket: Ticket) -> Settlement:
+    """Say what passes a running record on to the ticket: the same attempt goes on, under a lease and a retention anew.
 
-
-def resumption(record: Record, ticket: Ticket) -> Settlement:
-    """Say what makes a suspended record this ticket's: the same attempt goes on, and the retention starts anew."""
-    return Settlement(Status.RUNNING, record.owner, record.attempt, ticket.digest, None, ticket.ttl, False)
+    So a durable execution goes to sleep, and so it wakes up.
+    """
+    return Settlement(
+        status=Status.RUNNING,
+        fence=record.owner,
+        attempt=record.attempt,
+        digest=ticket.digest,
+        expires_in=ticket.ttl,
+        lease_in=ticket.lease,
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- for an operator

@@ -26,6 +26,7 @@ from ..errors import (
     is_answer,
 )
 from ..finishing import to_the_end
+from ..http.exchange import clarified
 from ..observing import Observer
 from ..open_transactions import refuse_open_transactions
 from ..registry import store_of
@@ -83,8 +84,9 @@ class Call:
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
         self.operation = Operation(store, ticket, self.observer, hold_failures, until_then is None, remaining)
-        if (execution := executing()) is not None:
-            self.operation.execution = execution
+        self.execution = executing()
+        if leases and self.execution is not None:
+            self.operation.execution = self.execution
         outer = current_operation()
         self._outer = None if outer is None else living(outer)
         self.current = CurrentOperation(self.operation, self._outer)
@@ -174,9 +176,8 @@ class Call:
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""
         kept = self.terms.keep_exceptions
-        execution = self.operation.execution
-        if execution is not None and isinstance(error, execution.suspended_by):
-            return End(ending=Ending.SUSPENDED)
+        if self._suspends(error):
+            return End(ending=Ending.FAILED if self.operation.execution is None else Ending.SUSPENDED)
         if not is_answer(error, kept):
             return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         self.operation.give_up()
@@ -185,6 +186,20 @@ class Call:
         except Exception as unstorable:  # noqa: BLE001 - as above
             outcome = self._unstored(Kind.ERROR, unstorable)
         return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds)
+
+    def _suspends(self, error: BaseException) -> bool:
+        return self.execution is not None and isinstance(error, self.execution.suspended_by)
+
+    def leaving(self, error: BaseException) -> BaseException:
+        """Return what the caller gets for what has left the function."""
+        if self.policy.guarantee is Guarantee.ATOMIC and self._suspends(error):
+            refusal = ConfigurationError(
+                f"{self.terms.name} was suspended, and no transaction lasts so long: what it wrote was rolled back, while "
+                f'its engine takes its steps for done. Type guarantee="lease".'
+            )
+            refusal.__cause__ = error
+            return refusal
+        return clarified(error)
 
     def decided(self, decision: Any) -> End | None:
         """Say how a call ends that `on_takeover` has decided; `None`: it runs."""

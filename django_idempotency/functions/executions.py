@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,7 +14,7 @@ from .deadlines import LONGEST
 
 _EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
 #: What leaves a function for other reasons, too.
-_TOO_WIDE = (BaseException, Exception)
+_OTHERS = (BaseException, Exception, KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
 
 
 @contextmanager
@@ -25,10 +26,10 @@ def execution(
 ) -> Iterator[None]:
     """Say which durable execution this is, such as its ARN, and by which exceptions its engine suspends it.
 
-    A guarded call that such an exception leaves stays under way: other executions find it busy, and this one goes on
+    A guarded call ("lease") that such an exception leaves goes to sleep: others find it busy, and this execution goes on
     with it when it is called again, as the same attempt. That may take `resumes_within` (seconds or a `timedelta`); after
     it the call counts as crashed. By default it is the call's `expires_after`. Calls side by side in one execution need
-    names of their own. Raises `TypeError` or `ValueError` for what makes no sense.
+    names of their own, or each would go on with the other's. Raises `TypeError` or `ValueError` for what makes no sense.
     """
     token = _EXECUTION.set(_execution(name, suspended_by, resumes_within))
     try:
@@ -51,7 +52,7 @@ def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) ->
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
             raise TypeError(f"suspended_by names classes of exceptions, and {cls!r} is none.")
-    if not classes or any(cls in _TOO_WIDE for cls in classes):
+    if not classes or any(cls in _OTHERS for cls in classes):
         raise ValueError("suspended_by names what the engine suspends an execution by, such as SuspendExecution.")
     within = None if resumes_within is None else seconds(resumes_within)
     if within is not None and not 0 < within <= LONGEST:  # NaN, too

@@ -13,7 +13,6 @@ from ..core.records import Guarantee
 from ..core.rules import Execute
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..finishing import to_the_end
-from ..http.exchange import clarified
 from ..open_transactions import arefuse_open_transactions
 from .call import Call, End
 from .current import SwitchedOffOperation, running
@@ -96,7 +95,7 @@ def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
             return call.ended(call.terms.function(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again
         call.settle(call.failed(error))
-        raise clarified(error)  # noqa: B904 - its cause is its own
+        raise call.leaving(error)  # noqa: B904 - its cause is its own
 
 
 # -------------------------------------------------------------------------------------------------------------- async
@@ -157,4 +156,4 @@ async def _awork(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         raise
     except BaseException as error:  # noqa: BLE001 - raised again
         await call.asettle(call.failed(error))
-        raise clarified(error)  # noqa: B904 - the same
+        raise call.leaving(error)  # noqa: B904 - the same

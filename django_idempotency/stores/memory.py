@@ -94,7 +94,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     """Return what a settlement makes of the record that it fences, at the store's `now`."""
     born = ticket if settlement.new_life else known
     earlier = None if settlement.new_life else known.completed_at
-    expires_in = settlement.expires_in
+    expires_in, lease_in = settlement.expires_in, settlement.lease_in
     return Record(
         known.id,
         known.scope,
@@ -104,7 +104,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
         ticket.owner,
         settlement.attempt,
         born.guarantee,
-        known.lease_until,
+        known.lease_until if lease_in is None else now + timedelta(seconds=lease_in),
         now if settlement.new_life else known.created_at,
         None if settlement.outcome is None else (earlier or now),
         known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),

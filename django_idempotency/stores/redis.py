@@ -172,8 +172,8 @@ class RedisStore(BaseStore):
         now = yield from self._change(
             self._name(ticket.id), ticket, settlement.fence.bytes,
             head=payload.pack_head(settlement.status, ticket.owner, settlement.attempt), digest=settlement.digest,
-            life=payload.pack_life(ticket), new_life=settlement.new_life, ttl=settlement.expires_in,
-            outcome=payload.pack_outcome(settlement.outcome),
+            life=payload.pack_life(ticket), new_life=settlement.new_life,
+            lease=settlement.lease_in, ttl=settlement.expires_in, outcome=payload.pack_outcome(settlement.outcome),
         )  # fmt: skip
         return now is not None
 

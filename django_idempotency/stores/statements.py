@@ -154,6 +154,9 @@ class Statements:
         if settlement.expires_in is not None:
             columns.append("expires_at")
             values.append(self.dialect.delay(settlement.expires_in))
+        if settlement.lease_in is not None:
+            columns.append("lease_until")
+            values.append(self.dialect.delay(settlement.lease_in))
         return self._bind(
             ticket, columns, values, settlement.new_life, (settlement.fence, None, None), completes=outcome is not None
         )

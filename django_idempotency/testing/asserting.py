@@ -18,6 +18,9 @@ from ..registry import stores
 from .calling import EVENTS, Answer, Call, gathered, listening, one_by_one, together
 from .carrying import carried
 
+#: The events with which work begins.
+BEGINS = frozenset({"claimed", "taken_over", "resumed"})
+
 _Raises = type[Exception] | tuple[type[Exception], ...]
 
 
@@ -134,13 +137,13 @@ def _wrong_runs(calls: list[Call]) -> Iterator[str]:
 
 def _begun(call: Call) -> set[Any]:
     """Return what a call has begun. Where the call's own work was known, nothing nested in it came up."""
-    return {event.record for event in call.events if event.name in ("claimed", "taken_over")}
+    return {event.record for event in call.events if event.name in BEGINS}
 
 
 def _runs(call: Call, record: Any) -> int:
     """Count how often a call did the work. What an `atomic` guard has lost was rolled back."""
     own = [event for event in call.events if event.record == record]
-    begun = sum(event.name in ("claimed", "taken_over") for event in own)
+    begun = sum(event.name in BEGINS for event in own)
     return begun - sum(event.name == "lost" and event.guarantee is Guarantee.ATOMIC for event in own)
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.functions.invocation NAME END [VERB NUMBER]
 
-END is "sleep", "hang" or "return"; before the store carries out the VERB ("renew" or "settle") of that NUMBER, it hangs.
+END is "sleep", "hang" or "return"; before the store carries out the VERB, such as "settle", of that NUMBER, it hangs.
 It says on its standard output how far it came.
 """
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any
 from unittest.mock import patch
-from uuid import UUID
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
 from django.test import override_settings
 
 from django_idempotency import deadline, execution, idempotent_function, signals
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.errors import (
+    ConfigurationError,
     DeadlinePassed,
     HeldForPerson,
     InProgress,
@@ -148,17 +147,17 @@ def test_inner_calls_are_not_repeated() -> None:
 
 
 def test_trips(guard: Any) -> None:
-    """An execution costs nothing until it is suspended."""
+    """To sleep costs what any end costs, to wake up one trip more; until then an execution costs nothing."""
     stores._built["default"] = store = RecordingStore(MemoryStore())
     charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
-    assert store.verbs == ["claim", "settle", "renew"]
+    assert store.verbs == ["claim", "settle"]
     with ours():
         charge(17)
-    assert store.verbs[3:] == ["claim", "renew", "settle", "settle"]
+    assert store.verbs[2:] == ["claim", "settle", "settle"]
     with ours():
         charge(17)
-    assert store.verbs[7:] == ["claim"]
+    assert store.verbs[5:] == ["claim"]
 
 
 def test_many_invocations_at_once() -> None:
@@ -315,7 +314,23 @@ def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
     clock.go(1)
     with ours():
         assert charge(17) == "charged"
-    assert work.count == 2
+    assert work.attempts == [1, 2]
+
+
+def test_a_sleep_that_outlasts_what_is_remembered(guard: Any, clock: Clock) -> None:
+    """Is not forgotten, but counts as crashed: that is asked about."""
+    asked: list[int] = []
+
+    def ask(takeover: Takeover) -> Any:
+        asked.append(takeover.attempt)
+        return takeover.run()
+
+    charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=1000, on_takeover=ask)
+    suspend(charge, 17)
+    clock.go(1000)
+    with theirs():
+        assert charge(17) == "charged"
+    assert asked == [2]
 
 
 def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
@@ -410,7 +425,7 @@ def test_an_observer_that_fails(guard: Any) -> None:
     assert work.attempts == [1, 1]
 
 
-@pytest.mark.parametrize("verb", ["renew", "settle", "claim"])
+@pytest.mark.parametrize("verb", ["claim", "settle"])
 def test_a_cancelled_one(verb: str) -> None:
     """Whoever is cancelled on the way in leaves it to its execution, at whatever step."""
     runs: list[int] = []
@@ -457,22 +472,16 @@ def cancelling(verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[An
 
 
 class Faulty(MemoryStore):
-    """Answers some verbs with an error: the next so many, before or after it has done what they ask."""
+    """Answers settles with an error: the next so many, before or after it has done what they ask."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock=clock)
-        self.faults: dict[str, list[bool]] = {}
+        self.clock = clock
+        self.faults: list[bool] = []
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        return self._answered("settle", partial(super().settle, ticket, settlement))  # type: ignore[no-any-return]
-
-    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        return self._answered("renew", partial(super().renew, tickets))  # type: ignore[no-any-return]
-
-    def _answered(self, verb: str, act: Callable[[], Any]) -> Any:
-        faults = self.faults.get(verb)
-        done = faults.pop(0) if faults else None
-        answer = None if done is False else act()
+        done = self.faults.pop(0) if self.faults else None
+        answer = done is not False and super().settle(ticket, settlement)
         if done is not None:
             raise StoreUnavailable
         return answer
@@ -484,14 +493,14 @@ def faulty() -> Faulty:
     return store
 
 
-@pytest.mark.parametrize("verb", ["settle", "renew"])
 @pytest.mark.parametrize("done", [False, True])
-def test_an_answer_that_is_lost_as_it_is_suspended(guard: Any, faulty: Faulty, verb: str, done: bool) -> None:
-    """It is asked again, and is suspended."""
+def test_an_answer_that_is_lost_as_it_goes_to_sleep(guard: Any, faulty: Faulty, told: list[str], done: bool) -> None:
+    """It is asked again, and sleeps."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
-    faulty.faults = {verb: [done]}
+    faulty.faults = [done]
     suspend(charge, 17)
-    faulty._clock.go(3600)  # type: ignore[attr-defined]
+    assert told == ["claimed", "suspended"]
+    faulty.clock.go(3600)
     with theirs(), pytest.raises(InProgress):
         charge(17)
     with ours():
@@ -503,35 +512,63 @@ def test_a_store_that_stays_away(guard: Any, faulty: Faulty, told: list[str], mo
     """The engine gets its exception all the same; the record is taken over after the lease, as a crashed one."""
     monkeypatch.setattr("django_idempotency.engine.SETTLE_PATIENCE", 0)
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
-    faulty.faults = {"settle": [False] * 9}
+    faulty.faults = [False] * 9
     suspend(charge, 17)
     assert told == ["claimed", "lost"]
     with ours(), pytest.raises(InProgress):
         charge(17)
-    faulty._clock.go(30)  # type: ignore[attr-defined]
-    faulty.faults = {}
+    faulty.clock.go(30)
+    faulty.faults = []
     with theirs():
         assert charge(17) == "charged"
     assert work.attempts == [1, 2]
 
 
-@pytest.mark.parametrize("verb", ["settle", "renew"])
+def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, told: list[str]) -> None:
+    """Suspends nothing that is another's."""
+
+    def act(*_: Any) -> str:
+        if faulty.clock.now == Clock().now:
+            faulty.clock.go(30)
+            with theirs():
+                assert guard(lambda *_: "theirs", key="order", key_prefix="charge")(17) == "theirs"
+            raise Suspended
+        return "ours"
+
+    charge = idempotent_function(key="order", key_prefix="charge", lease=30)(of(act))
+    suspend(charge, 17)
+    assert told == ["claimed", "taken_over", "completed", "lost"]
+    with ours():
+        assert charge(17) == "theirs"
+
+
 @pytest.mark.parametrize("done", [False, True])
-def test_an_answer_that_is_lost_as_it_is_resumed(guard: Any, faulty: Faulty, verb: str, done: bool) -> None:
-    """Nothing has run, and the next invocation goes on; after a lease, where this one has come into its possession."""
+def test_an_answer_that_is_lost_as_it_wakes_up(guard: Any, faulty: Faulty, told: list[str], done: bool) -> None:
+    """It is asked again, and goes on."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     suspend(charge, 17)
-    faulty.faults = {verb: [done]}
-    with ours(), pytest.raises(StoreUnavailable):
-        charge(17)
-    with pytest.raises(InProgress):
-        guard(work, key="order", key_prefix="charge")(17)
-    known_to_us = verb == "renew" or not done
-    if not known_to_us:  # it is ours by a token that nobody has heard of
-        faulty._clock.go(30)  # type: ignore[attr-defined]
+    faulty.faults = [done]
     with ours():
         assert charge(17) == "charged"
-    assert work.attempts == [1, 1 if known_to_us else 2]
+    assert told == ["claimed", "suspended", "resumed", "completed"]
+    assert work.attempts == [1, 1]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: bool) -> None:
+    """Nothing has run. It still sleeps; or is ours by a token that nobody has heard of, and waits for the lease."""
+    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    suspend(charge, 17)
+    faulty.faults = [done, False]
+    with ours(), pytest.raises(StoreUnavailable):
+        charge(17)
+    with theirs(), pytest.raises(InProgress):
+        charge(17)
+    if done:
+        faulty.clock.go(30)
+    with ours():
+        assert charge(17) == "charged"
+    assert work.attempts == [1, 1 + done]
 
 
 # ------------------------------------------------------------------------------------------------------- by hand
@@ -582,6 +619,8 @@ def test_forgetting_what_runs(guard: Any) -> None:
         ("a", {"suspended_by": ()}, ValueError, "SuspendExecution"),
         ("a", {"suspended_by": BaseException}, ValueError, "SuspendExecution"),
         ("a", {"suspended_by": (Suspended, Exception)}, ValueError, "SuspendExecution"),
+        ("a", {"suspended_by": asyncio.CancelledError}, ValueError, "SuspendExecution"),
+        ("a", {"suspended_by": KeyboardInterrupt}, ValueError, "SuspendExecution"),
         ("a", {"suspended_by": Suspended, "resumes_within": 0}, ValueError, "resumes_within"),
         ("a", {"suspended_by": Suspended, "resumes_within": float("nan")}, ValueError, "resumes_within"),
         ("a", {"suspended_by": Suspended, "resumes_within": timedelta(days=4000)}, ValueError, "ten years"),
@@ -628,68 +667,60 @@ def database(db: None) -> Iterator[None]:
     Effect.objects.all().delete()
 
 
+@idempotent_function(key="order", key_prefix="book", guarantee="atomic")
+def book(order: int, end: BaseException | None = None) -> str:
+    Effect.objects.create(label="book", attempt=current_operation().attempt)  # type: ignore[union-attr]
+    if end is not None:
+        raise end
+    return "booked"
+
+
 @committed
 def test_atomic(database: None) -> None:
-    """What it wrote before it slept is rolled back, for no transaction lasts so long; the key stays its own."""
-    work = steps(Suspended(), Suspended(), "charged")
-
-    @idempotent_function(key="order", key_prefix="charge")
-    def charge(order: int) -> Any:
-        Effect.objects.create(label="charge")
-        return work(order)
-
-    for _ in range(2):
-        suspend(charge, 17)
-        assert Effect.objects.count() == 0
-        with theirs(), pytest.raises(InProgress):
-            charge(17)
-    with ours():
-        assert charge(17) == "charged"
-    assert charge(17) == "charged"
-    assert Effect.objects.count() == 1
-    assert work.attempts == [1, 1, 1]
+    """No transaction sleeps: its writes are rolled back, the key is free, and the engine hears of a mistake."""
+    with ours(), pytest.raises(ConfigurationError, match='Type guarantee="lease"') as caught:
+        book(17, Suspended())
+    assert isinstance(caught.value.__cause__, Suspended)
+    assert Effect.objects.count() == 0
+    with theirs():
+        assert book(17) == "booked"
+    assert [effect.attempt for effect in Effect.objects.all()] == [2]
 
 
 @committed
-def test_atomic_in_a_transaction_of_the_caller(database: None) -> None:
-    """Whose rollback takes everything back; if it goes on, what it wrote stays and the call is suspended."""
-    work = steps(Suspended(), Suspended(), "charged")
+def test_atomic_inside_of_one_that_sleeps(database: None) -> None:
+    """Is a step that is done once."""
+    left = [Suspended()]
 
-    @idempotent_function(key="order", key_prefix="charge")
-    def charge(order: int) -> Any:
-        Effect.objects.create(label="charge")
-        return work(order)
+    @idempotent_function(key="order", key_prefix="fulfil", guarantee="lease")
+    def fulfil(order: int) -> str:
+        booked = book(order)
+        if left:
+            raise left.pop()
+        return booked
 
-    with pytest.raises(Suspended), ours(), transaction.atomic():
+    suspend(fulfil, 17)
+    with ours():
+        assert fulfil(17) == "booked"
+    assert Effect.objects.count() == 1
+
+
+@committed
+def test_in_a_database(database: None) -> None:
+    """Whose clock says how long it sleeps."""
+    charge = idempotent_function(key="order", key_prefix="charge", guarantee="lease", lease=30)(
+        of(work := steps(Suspended(), Suspended(), "charged", "charged again"))
+    )
+    with execution("order-17", suspended_by=Suspended, resumes_within=300), pytest.raises(Suspended):
         charge(17)
-    assert charge.idempotency.lookup(17) is None
-    with transaction.atomic():
-        Effect.objects.create(label="caller")
-        suspend(charge, 17)
-    assert [effect.label for effect in Effect.objects.all()] == ["caller"]
+    elapse(290)
+    suspend(charge, 17)
+    known = charge.idempotency.lookup(17)
+    assert known is not None
+    assert (known.record.status, known.attempt, known.state) == (Status.RUNNING, 1, "running")
+    elapse(80000)
     with theirs(), pytest.raises(InProgress):
         charge(17)
     with ours():
         assert charge(17) == "charged"
     assert work.attempts == [1, 1, 1]
-
-
-@committed
-def test_a_takeover_that_is_suspended_in_atomic(database: None) -> None:
-    """A takeover writes nothing until it ends: suspended, it is the execution's."""
-    work = steps(SystemExit(), Suspended(), "charged")
-
-    @idempotent_function(key="order", key_prefix="charge")
-    def charge(order: int) -> Any:
-        return work(order)
-
-    with pytest.raises(SystemExit):
-        charge(17)
-    elapse(30)
-    suspend(charge, 17)
-    known = charge.idempotency.lookup(17)
-    assert known is not None
-    assert (known.record.status, known.attempt, known.state) == (Status.RUNNING, 2, "running")
-    with ours():
-        assert charge(17) == "charged"
-    assert work.attempts == [1, 2, 2]

@@ -59,37 +59,33 @@ def test_killed_while_it_works(host: Lambda) -> None:
 
 
 @committed
-@pytest.mark.parametrize("verb", ["settle", "renew"])
-def test_killed_as_it_goes_to_sleep(host: Lambda, verb: str) -> None:
-    """Before the token changes, it is a crash; before the long lease, it may be resumed until the short one ends."""
-    host.kill("a", "sleep", verb, "1")
+def test_killed_as_it_goes_to_sleep(host: Lambda) -> None:
+    """Until it sleeps it is a crash."""
+    host.kill("a", "sleep", "settle", "1")
     assert host.invoke("b") == "in progress"
-    if verb == "renew":
-        assert host.invoke("a") == "charged"
-        assert attempts() == [1, 1]
-    else:
-        assert host.invoke("a") == "in progress"
-        elapse(LEASE)
-        assert host.invoke("b") == "asked\ncharged"
-        assert attempts() == [1, 2]
+    assert host.invoke("a") == "in progress"
+    elapse(LEASE)
+    assert host.invoke("b") == "asked\ncharged"
+    assert attempts() == [1, 2]
 
 
 @committed
-@pytest.mark.parametrize("verb", ["renew", "settle"])
-def test_killed_as_it_wakes(host: Lambda, verb: str) -> None:
-    """Until the token changes it is asleep, and goes on."""
+def test_killed_as_it_wakes(host: Lambda) -> None:
+    """Until it is awake it sleeps, and may be called again at once."""
     host.invoke("a", "sleep")
-    host.kill("a", "return", verb, "1")
+    host.kill("a", "return", "settle", "1")
+    elapse(LEASE)
     assert host.invoke("b") == "in progress"
     assert host.invoke("a") == "charged"
     assert attempts() == [1, 1]
 
 
 @committed
-def test_killed_as_it_wakes_and_never_called_again(host: Lambda) -> None:
-    """What was half awake is taken over after a short lease, not after the long one."""
+def test_killed_when_it_is_awake(host: Lambda) -> None:
+    """Before it has done anything: nobody knows that, so it is asked about, after a short lease and not the long one."""
     host.invoke("a", "sleep")
-    host.kill("a", "return", "settle", "1")
+    host.kill("a", "return", "settle", "2")
+    assert host.invoke("b") == "in progress"
     elapse(LEASE)
     assert host.invoke("b") == "asked\ncharged"
-    assert attempts() == [1, 2]
+    assert attempts() == [1, 1, 2]

@@ -1,4 +1,4 @@
-"""What a durable execution leaves in the middle: it finds that again, nobody else does, and who dies over it is overtaken."""
+"""What a durable execution leaves asleep: it finds that again, nobody else does, and who dies over it is overtaken."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import partial
 
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
-from ...core.rules import Busy, Execute, Leave, Replay
+from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
 from ...errors import LostRace
 from ...stores.base import BaseStore
-from ...suspension import Execution, renewed, resume
+from ...suspension import Execution, let_go, woken
 from ..tickets import make_ticket
 from .base import Contract, seconds
 from .crew import Act
@@ -21,121 +21,150 @@ TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
-    """Tests of `settle` and `renew` as `suspension` uses them."""
+    """Tests of `settle` where it passes a running record on, as `suspension` does."""
 
-    def test_suspended(self, store: BaseStore) -> None:
-        """The record runs on, under another token, a long lease and a retention of its own; its owner has lost it."""
+    def test_asleep(self, store: BaseStore) -> None:
+        """The record runs on, for its request, under another token and a long lease; its owner has lost it."""
         owner = make_ticket(lease=30, ttl=100)
-        store.claim(owner)
+        self.claim(store, owner)
         self.elapse(store, 20)
-        suspended = self.suspend(store, owner)
+        asleep = self.sleep(store, owner)
         record = self.look(store, owner)
-        assert (record.status, record.owner, record.attempt) == (Status.RUNNING, suspended.owner, 1)
-        assert (record.outcome, record.completed_at) == (None, None)
+        assert (record.status, record.owner, record.attempt) == (Status.RUNNING, asleep.owner, 1)
+        assert (record.outcome, record.completed_at, record.digest) == (None, None, owner.digest)
         assert abs((seconds(record, "lease_until") or 0) - 500) < 1
-        assert abs((seconds(record, "expires_at") or 0) - 100) < 1
+        assert abs((seconds(record, "expires_at") or 0) - 600) < 1
         assert store.renew([owner]) == set()
         assert self.settle(store, owner, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0]) is False
+        assert self.settle(store, owner, Leave.BOUND, Execute(attempt=1)) is False
         self.elapse(store, 400)
         store.purge(limit=10)
-        other = make_ticket()
-        assert rules.read(store.claim(other), other) == Busy(retry_after=100)
+        for other, verdict in ((make_ticket(), Busy(retry_after=100)), (make_ticket(body=b"other"), Mismatch())):
+            assert rules.read(store.claim(other), other) == verdict
 
-    def test_resumed(self, store: BaseStore) -> None:
+    def test_whose_it_is(self, store: BaseStore) -> None:
+        """Its execution knows it again; no other execution does, and nobody another record or attempt by it."""
+        asleep = self.sleep(store, self.running(store))
+        record = self.look(store, asleep)
+        assert EXECUTION.suspended(record)
+        for other in (
+            self.look(store, self.running(store, key="other")),
+            replace(record, attempt=2),
+            replace(record, id=make_ticket(key="other").id),
+            replace(record, status=Status.COMPLETED),
+        ):
+            assert not EXECUTION.suspended(other)
+        assert not Execution("order-18", (KeyboardInterrupt,)).suspended(record)
+
+    def test_woken(self, store: BaseStore) -> None:
         """It goes on as the same attempt, with a lease and a retention as at its first claim, and is completed."""
-        suspended = self.suspend(store, self.running(store))
+        self.sleep(store, self.running(store))
         self.elapse(store, 400)
         owner = make_ticket(lease=30, ttl=1000)
-        resumed = resume(store, owner, suspended, store.claim(owner))
-        assert rules.read(resumed, owner, resuming=1) == Execute(attempt=1, resumed=True)
+        found = woken(store, owner, store.claim(owner))
+        assert rules.read(found, owner, resuming=1) == Execute(attempt=1, resumed=True)
         record = self.look(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 1)
+        assert record.digest == owner.digest
         assert abs((seconds(record, "lease_until") or 0) - 30) < 1
         assert abs((seconds(record, "expires_at") or 0) - 1000) < 1
+        assert store.renew([owner]) == {owner.owner}
         assert self.settle(store, owner, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0]) is True
         self.elapse(store, 600)
         again = make_ticket()
         assert rules.read(store.claim(again), again) == Replay(outcome=self.outcomes[0], attempt=1)
 
-    def test_suspended_again(self, store: BaseStore) -> None:
-        """As often as it takes. Who has resumed it earlier, and was thought dead, neither settles nor resumes."""
-        suspended = self.suspend(store, self.running(store))
+    def test_asleep_again(self, store: BaseStore) -> None:
+        """As often as it takes. Who has woken it earlier, and was thought dead, neither settles nor wakes it."""
+        asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
         seen = store.claim(earlier)
-        resume(store, earlier, suspended, seen)
-        assert self.suspend(store, earlier).owner == suspended.owner
-        assert resume(store, later, suspended, seen).owner == later.owner
-        assert resume(store, earlier, suspended, seen).owner == suspended.owner  # as it was seen
+        woken(store, earlier, seen)
+        assert self.sleep(store, earlier).owner == asleep.owner
+        assert woken(store, later, seen).owner == later.owner
+        assert woken(store, earlier, seen) == seen
         assert self.settle(store, earlier, Leave.BOUND, Execute(attempt=1)) is False
-        assert store.renew([earlier, suspended, later]) == {later.owner}
+        assert store.renew([earlier, asleep, later]) == {later.owner}
+
+    def test_an_answer_that_was_lost(self, store: BaseStore) -> None:
+        """Who asks again is told that it is theirs."""
+        self.sleep(store, self.running(store))
+        owner = make_ticket()
+        seen = store.claim(owner)
+        assert store.settle(owner, rules.handover(seen, owner)) is True  # of which nobody hears
+        assert woken(store, owner, seen).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, crowd: Crowd) -> None:
-        """All resume at one moment: one has it."""
-        suspended = self.suspend(store, self.running(store))
-        tickets = [make_ticket(ttl=1000) for _ in range(min(self.claimers, 20))]
+        """All wake it at one moment: one has it."""
+        self.sleep(store, self.running(store))
+        tickets = [make_ticket() for _ in range(min(self.claimers, 20))]
         seen = store.claim(tickets[0])
-        acts: list[Act[bool]] = [partial(resumes, ticket, suspended, seen) for ticket in tickets]
+        acts: list[Act[bool]] = [partial(wakes, ticket, seen) for ticket in tickets]
         answers = crowd(store, acts)
         assert answers.count(True) == 1
         assert self.look(store, tickets[0]).owner == tickets[answers.index(True)].owner
 
-    def test_never_resumed(self, store: BaseStore) -> None:
-        """When its time is over it counts as crashed, for its own execution, too."""
-        self.suspend(store, self.running(store))
+    def test_never_woken(self, store: BaseStore) -> None:
+        """When its time is over it counts as crashed, for its own execution, too; also where it would have expired."""
+        for key, ttl in (("remembered", 1000), ("forgotten", 100)):
+            self.sleep(store, self.running(store, key=key, ttl=ttl))
         self.elapse(store, 501)
-        assert self.claim(store, make_ticket()) == TAKEN_OVER
+        for key in ("remembered", "forgotten"):
+            assert self.claim(store, make_ticket(key=key)) == TAKEN_OVER
 
-    def test_dead_after_either_step(self, store: BaseStore) -> None:
-        """Who dies while it suspends or resumes leaves a short lease behind, and is overtaken."""
-        owner = self.running(store)
-        suspended = EXECUTION.suspended(owner, 1)
-        store.settle(suspended, self.passed_on(owner, suspended))  # and dies
+    def test_woken_and_dead(self, store: BaseStore) -> None:
+        """It is taken over after a short lease, not after the long one; and sleeps again as another attempt."""
+        asleep = self.sleep(store, self.running(store))
+        dead = make_ticket(lease=30)
+        woken(store, dead, store.claim(dead))
         self.elapse(store, 31)
-        taker = make_ticket()
+        taker = make_ticket(lease=30)
         assert self.claim(store, taker) == TAKEN_OVER
-
-        suspended = self.suspend(store, taker, attempt=2)
-        assert renewed(store, replace(suspended, lease=30))  # and dies
-        self.elapse(store, 31)
-        taker = make_ticket()
-        assert self.claim(store, taker) == Execute(attempt=3, takeover=True)
-
-        suspended = self.suspend(store, taker, attempt=3)
-        resumed = make_ticket(lease=30)
-        resume(store, resumed, suspended, store.claim(resumed))  # and dies
-        self.elapse(store, 31)
-        assert self.claim(store, make_ticket()) == Execute(attempt=4, takeover=True)
+        assert self.sleep(store, taker).owner != asleep.owner
+        assert EXECUTION.suspended(self.look(store, taker))
 
     def test_overtaken_before(self, store: BaseStore) -> None:
-        """An owner whose lease has lapsed meanwhile suspends nothing that is another's."""
+        """An owner whose lease has lapsed meanwhile lets nothing sleep that is another's."""
         owner = self.running(store)
+        before = self.look(store, owner)
         self.elapse(store, 31)
-        self.claim(store, thief := make_ticket())
-        suspended = EXECUTION.suspended(owner, 1)
-        assert store.settle(suspended, self.passed_on(owner, suspended)) is False
-        assert renewed(store, suspended) is False
+        thief = make_ticket()
+        self.claim(store, thief)
+        assert store.settle(EXECUTION.asleep(before, owner), self.handover(before, owner)) is False
         assert self.look(store, owner).owner == thief.owner
 
-    def running(self, store: BaseStore) -> Ticket:
-        self.claim(store, ticket := make_ticket(lease=30, ttl=1000))
+    def test_let_go(self, store: BaseStore) -> None:
+        """The execution that sleeps may be ended by hand, by its name; what works, or is another's, may not."""
+        owner = self.running(store)
+        assert let_go(store, EXECUTION, owner.id) is False
+        self.sleep(store, owner)
+        assert let_go(store, Execution("order-18", (KeyboardInterrupt,)), owner.id) is False
+        assert let_go(store, EXECUTION, make_ticket(key="unknown").id) is False
+        assert rules.leased(self.look(store, owner))
+        assert let_go(store, EXECUTION, owner.id) is True
+        assert let_go(store, EXECUTION, owner.id) is False
+        assert self.claim(store, make_ticket()) == TAKEN_OVER
+
+    def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
+        ticket = make_ticket(key=key, lease=30, ttl=ttl)
+        self.claim(store, ticket)
         return ticket
 
-    def suspend(self, store: BaseStore, owner: Ticket, attempt: int = 1) -> Ticket:
-        suspended = EXECUTION.suspended(owner, attempt)
-        assert store.settle(suspended, replace(self.passed_on(owner, suspended), attempt=attempt)) is True
-        assert renewed(store, suspended) is True
-        return suspended
+    def sleep(self, store: BaseStore, owner: Ticket) -> Ticket:
+        record = self.look(store, owner)
+        asleep = EXECUTION.asleep(record, owner)
+        assert store.settle(asleep, self.handover(record, owner)) is True
+        return asleep
 
-    def passed_on(self, owner: Ticket, suspended: Ticket) -> Settlement:
-        fence = rules.born(owner, owner.now)
-        return self.settlement(suspended, Leave.SUSPENDED, Execute(attempt=1), fence=fence)
+    def handover(self, record: Record, owner: Ticket) -> Settlement:
+        return rules.handover(record, EXECUTION.asleep(record, owner))
 
 
-def resumes(ticket: Ticket, suspended: Ticket, seen: Record, store: BaseStore) -> bool:
-    """Resume; who lost a race asks once more, as the engine does."""
+def wakes(ticket: Ticket, seen: Record, store: BaseStore) -> bool:
+    """Wake a record; who lost a race asks once more, as the engine does."""
     for _ in range(2):
         try:
-            return resume(store, ticket, suspended, seen).owner == ticket.owner
+            return woken(store, ticket, seen).owner == ticket.owner
         except LostRace:
             continue
     return False
