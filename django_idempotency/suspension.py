@@ -33,7 +33,7 @@ class Execution:
     """A durable execution, as its engine names it. `resumes_within` is seconds; `None`: the call's retention."""
 
     name: str
-    suspended_by: tuple[type[BaseException], ...]
+    suspended_by: tuple[type[BaseException], ...] = ()
     resumes_within: float | None = None
 
     def asleep(self, record: Record, ticket: Ticket) -> Ticket:

@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
+from django_idempotency.core import rules
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
 from django_idempotency.management.commands import idempotency_record
@@ -24,6 +25,7 @@ from django_idempotency.showing.terminal import plain, span
 from django_idempotency.stores.base import BaseStore, Intervention
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapping import innermost
+from django_idempotency.suspension import Execution
 from django_idempotency.testing.tickets import make_ticket
 
 from .docs.pages import code, table
@@ -168,6 +170,23 @@ class TestEveryStore:
         assert ("by itself" if store.expires_natively else "A purge") in fact(shown, "a request now")
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
+
+    def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
+        """Its execution's name says that nobody will wake it; without, it is leased, and refused."""
+        owner = claim(store)
+        record = store.look(owner.id)
+        assert record is not None
+        asleep = Execution("order-17").asleep(record, owner)
+        assert store.settle(asleep, rules.handover(record, asleep))
+        assert "It sleeps for the durable execution order-17." in run("--execution", "order-17")
+        assert "It does not sleep for the durable execution order-18." in run("--execution", "order-18")
+        for others in ([], ["--execution", "order-18"]):
+            with pytest.raises(CommandError, match="Refused"):
+                run("--release", *others)
+        assert run("--release", "--execution", "order-17").startswith("Released. It was running, attempt 1, POST")
+        assert run("--release", "--execution", "order-17").startswith("It is free or expired already.")
+        written = [record for record in caplog.records if record.name == "django_idempotency"]
+        assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]
 
     def test_there_is_none(self, store: BaseStore) -> None:
         """What may have been meant; from each verb alike."""
@@ -465,5 +484,9 @@ def test_a_living_owner_of_an_atomic_record() -> None:
 def test_every_option_is_documented() -> None:
     """In the order of the code."""
     parser = load_command_class("django_idempotency", "idempotency_record").create_parser("manage.py", "x")
-    ours = [action.option_strings[0] for action in parser._actions if action.dest in ("store", "verb", "no_body")]
+    ours = [
+        action.option_strings[0]
+        for action in parser._actions
+        if action.dest in ("store", "verb", "execution", "no_body")
+    ]
     assert [code(row[0]) for row in table("reference/commands.md", "## idempotency_record")] == ours

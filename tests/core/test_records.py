@@ -150,6 +150,7 @@ def test_a_record_is_settled(new_life: bool) -> None:
         outcome=outcome,
         expires_in=50.0,
         new_life=new_life,
+        lease_in=20.0,
     )
     reborn: dict[str, Any] = {"created_at": later, "completed_at": later, "guarantee": Guarantee.LEASE}
     reborn |= {"secret_id": "secret", "method": "POST", "path": "/path"}
@@ -158,6 +159,7 @@ def test_a_record_is_settled(new_life: bool) -> None:
         digest=b"settled",
         owner=TICKET.owner,
         attempt=5,
+        lease_until=later + timedelta(seconds=20),
         expires_at=later + timedelta(seconds=50),
         outcome=outcome,
         joined=True,

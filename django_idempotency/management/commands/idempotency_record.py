@@ -24,6 +24,7 @@ from ...showing.terminal import lines, plain, span
 from ...stores.base import BaseStore, Intervention
 from ...stores.memory import MemoryStore
 from ...stores.wrapping import innermost, layers
+from ...suspension import Execution, let_go
 
 logger = logging.getLogger("django_idempotency")
 
@@ -67,6 +68,11 @@ class Command(BaseCommand):
             dest="verb",
             help="End the retention now: the next request is a new one, whatever its body.",
         )
+        parser.add_argument(
+            "--execution",
+            metavar="NAME",
+            help="Say whether it sleeps for this durable execution; with --release or --expire also where it does.",
+        )
         parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -79,9 +85,11 @@ class Command(BaseCommand):
         try:
             store = stores.foremost(stores[self.alias])
             if options["verb"]:
+                if options["execution"]:
+                    let_go(store, Execution(options["execution"]), self.id)
                 self.intervene(store, options["verb"])
             else:
-                self.show(store, body_allowed=not options["no_body"])
+                self.show(store, body_allowed=not options["no_body"], execution=options["execution"])
         except MISCONFIGURED as error:
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except LostRace as error:
@@ -91,7 +99,7 @@ class Command(BaseCommand):
 
     # ---------------------------------------------------------------------------------------------------------- show
 
-    def show(self, store: BaseStore, *, body_allowed: bool) -> None:
+    def show(self, store: BaseStore, *, body_allowed: bool, execution: str | None) -> None:
         record = store.look(self.id)
         if record is None:
             raise CommandError(self.unknown(store))
@@ -104,6 +112,9 @@ class Command(BaseCommand):
         )
         for line in shown:
             self.stdout.write(line)
+        if execution:
+            sleeps = "sleeps" if Execution(execution).suspended(record) else "does not sleep"
+            self.stdout.write(f"\nIt {sleeps} for the durable execution {plain(execution)}.")
 
     def unknown(self, store: BaseStore) -> str:
         """Say that there is no such record, and what may have been meant."""
