@@ -114,6 +114,7 @@ def resolve(policy: Policy) -> Resolved:
             **terms.given(),
             "guarantee": guarantee,
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
+            "derive_secret": get("DERIVE_SECRET"),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )

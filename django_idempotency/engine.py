@@ -94,7 +94,7 @@ class Operation:
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def open(self, *, wait: float = 0.0, waiters: int = 0) -> Verdict:
+    def open(self, wait: float = 0.0, waiters: int = 0) -> Verdict:
         """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
 
         Raises `StoreUnavailable`; nothing has run then. A busy record is waited for up to `wait` seconds, unless a
@@ -122,7 +122,7 @@ class Operation:
             raise
         return verdict
 
-    async def aopen(self, *, wait: float = 0.0) -> Verdict:
+    async def aopen(self, wait: float = 0.0) -> Verdict:
         """See open(). Waiting holds no thread. Whoever cancels it leaves the key as it was: nothing has run."""
         try:
             verdict = await to_the_end(self._atry())
@@ -150,10 +150,10 @@ class Operation:
         for _ in range(ROUNDS):
             try:
                 self.record = self.store.claim(self.ticket)
-                verdict = self._read(self.record)
-                if self._sleeps_here(verdict, self.record):
+                verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
+                if self.execution is not None and self._sleeps_here(verdict, self.record):
                     self.record = woken(self.store, self.ticket, self.record)
-                    verdict = self._read(self.record)
+                    verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
                 if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
                     return verdict
                 if (held := self._enter_guard(verdict)) is not None:
@@ -166,18 +166,15 @@ class Operation:
         for _ in range(ROUNDS):
             with suppress(LostRace):
                 self.record = await self.store.aclaim(self.ticket)
-                verdict = self._read(self.record)
-                if self._sleeps_here(verdict, self.record):
+                verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
+                if self.execution is not None and self._sleeps_here(verdict, self.record):
                     self.record = await awoken(self.store, self.ticket, self.record)
-                    verdict = self._read(self.record)
+                    verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
                 if isinstance(verdict, Execute):
                     # Now, since who is cancelled hears of no verdict.
                     self.run, self._opened_at = verdict, time.monotonic()
                 return verdict
         return Busy(retry_after=1)
-
-    def _read(self, record: Record) -> Verdict:
-        return rules.read(record, self.ticket, unanswered=self._unanswered, resuming=self._resuming)
 
     def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
         """Has our own execution suspended what is busy?"""
@@ -250,7 +247,7 @@ class Operation:
         """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
         self._hold.give_up()
 
-    def settle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
+    def settle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle or release the record and end the guard, as the table in `core.rules` says.
 
         Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
@@ -259,7 +256,7 @@ class Operation:
         """
         heartbeat.forget(self)
         if not self._hold.joins:
-            leave = rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave
+            leave = rules.conclude(ended, False, self._hold_failures).leave
             self._settle_apart(leave, outcome, ttl)
             return
         try:
@@ -272,7 +269,7 @@ class Operation:
         if ended in (Ending.KEPT, Ending.DROPPED) and hold.broken():
             self._roll_back()
             raise StoreUnavailable
-        conclusion = rules.conclude(ended, doomed=hold.doomed(), hold_failures=self._hold_failures)
+        conclusion = rules.conclude(ended, hold.doomed(), self._hold_failures)
         committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
         if not committing:
             hold.give_up()
@@ -294,7 +291,7 @@ class Operation:
     async def asettle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
         """See settle(). No transaction is held in an async call."""
         heartbeat.forget(self)
-        leave = rules.conclude(ended, doomed=False, hold_failures=self._hold_failures).leave
+        leave = rules.conclude(ended, False, self._hold_failures).leave
         await self._asettle_apart(leave, outcome, ttl)
 
     def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
@@ -303,7 +300,7 @@ class Operation:
         Raises `OwnershipLost` or `StoreUnavailable` after all of it was rolled back. Then the work had not given up
         its writes: it was our statement that failed, so its answer must not stay without them.
         """
-        settlement = self._settlement(leave, outcome, ttl)
+        settlement = self._settlement(leave, self.ticket, outcome, ttl)
         assert settlement is not None
         try:
             settled = self.store.settle(self.ticket, settlement)
@@ -325,7 +322,8 @@ class Operation:
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""
-        ticket, settlement = self._ending(leave, outcome, ttl)
+        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
+        settlement = self._settlement(leave, ticket, outcome, ttl)
         if settlement is None:
             return
         began = time.monotonic()
@@ -363,7 +361,8 @@ class Operation:
 
     async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """See _settle_apart()."""
-        ticket, settlement = self._ending(leave, outcome, ttl)
+        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
+        settlement = self._settlement(leave, ticket, outcome, ttl)
         if settlement is None:
             return
         began = time.monotonic()
@@ -390,18 +389,20 @@ class Operation:
                 self._hold.give_up()
             guard.close()
 
-    def _ending(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> tuple[Ticket, Settlement | None]:
-        """Say what is written, and under whose token: ours, or that of the execution which goes to sleep."""
-        if leave is Leave.SUSPENDED and self.execution is not None and self.record is not None:
-            asleep = self.execution.asleep(self.record, self.ticket)
-            return asleep, rules.handover(self.record, asleep)
-        return self.ticket, self._settlement(leave, outcome, ttl)
+    def _asleep(self) -> Ticket:
+        """Return the ticket under which our execution lets the record sleep."""
+        assert self.execution is not None and self.record is not None, "who is suspended has run"  # noqa: PT018
+        return self.execution.asleep(self.record, self.ticket)
 
-    def _settlement(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
+    def _settlement(
+        self, leave: Leave, ticket: Ticket, outcome: Outcome | None, ttl: float | None
+    ) -> Settlement | None:
         assert self.run is not None, "settle() follows an open() that said Execute"
-        if ttl is None and time.monotonic() - self._opened_at >= self.ticket.ttl:
-            ttl = self.ticket.ttl  # the work took longer than its answer was to be kept
-        return rules.settlement(leave, self.ticket, self.run, self.record, outcome, ttl)
+        if ticket is not self.ticket and self.record is not None:
+            return rules.handover(self.record, ticket)
+        if ttl is None and time.monotonic() - self._opened_at >= ticket.ttl:
+            ttl = ticket.ttl  # the work took longer than its answer was to be kept
+        return rules.settlement(leave, ticket, self.run, self.record, outcome, ttl)
 
     async def _atell(self, event: str, error: BaseException | None = None) -> None:
         tell = getattr(self._tell, "asend", None)

@@ -73,8 +73,8 @@ class Heartbeat:
 
     def watch(self, operation: Operation) -> None:
         """Renew an operation's lease from now on."""
-        lease = _Lease(operation)
-        lease.begin(self._clock(), operation.ticket.lease)
+        lease, now, seconds = _Lease(operation), self._clock(), operation.ticket.lease
+        lease.ends, lease.due = now + seconds, now + seconds / PART  # begin(), whose call would cost a tenth of this
         with self._lock:
             self._watched[id(operation)] = lease
             if self._thread is None:

@@ -11,7 +11,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from . import conf
-from .core.policy import Policy
+from .core.policy import Resolved
 from .core.records import Guarantee
 from .errors import ConfigurationError
 from .stores.base import BaseStore
@@ -109,10 +109,10 @@ def _local_cache(value: Any) -> int:
     return int(value)
 
 
-def store_of(policy: Policy) -> BaseStore:
+def store_of(policy: Resolved) -> BaseStore:
     """Return the store of a resolved policy. Raises `ConfigurationError` where it cannot keep what is promised."""
     store = stores[policy.store]
-    if policy.guarantee == Guarantee.ATOMIC and not store.supports_atomic:
+    if policy.guarantee is Guarantee.ATOMIC and not store.supports_atomic:
         raise ConfigurationError(
             f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from datetime import datetime, timezone
 
-from . import conf
 from .core.digest import record_id, secret_id, uuid_of
 from .core.policy import Resolved
 from .core.records import Ticket
+from .secret_key import secret_key
 
 
 def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
@@ -25,7 +25,7 @@ def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records
         policy.claim_lease if lease is None else lease,
         policy.ttl,
         policy.guarantee,
-        secret_id(conf.derive_secret()),
+        secret_id(policy.derive_secret or secret_key()),
         method,
         path[:255],
     )

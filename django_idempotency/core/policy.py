@@ -113,6 +113,8 @@ class Resolved(Policy):
     guarantee: Guarantee
     #: How long a claim alone is its owner's: in `atomic` it only covers the way from claim to lock.
     claim_lease: float
+    #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
+    derive_secret: str | bytes | None
 
 
 def _flag(value: Any) -> bool:

@@ -172,7 +172,7 @@ def succession(record: Record) -> Execute:
 
 
 def read(
-    record: Record, ticket: Ticket, *, unanswered: bool = False, resuming: int = 0
+    record: Record, ticket: Ticket, unanswered: bool = False, resuming: int = 0
 ) -> Execute | Replay | Busy | Mismatch:
     """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no answer.
 
@@ -274,7 +274,7 @@ CONCLUSIONS: dict[tuple[Ending, bool], Conclusion] = {
 }
 
 
-def conclude(ended: Ending, *, doomed: bool, hold_failures: bool = False) -> Conclusion:
+def conclude(ended: Ending, doomed: bool, hold_failures: bool = False) -> Conclusion:
     """Read the table. `hold_failures` (`on_failure="hold"`) leaves a failed call's key busy until its lease ends."""
     conclusion = CONCLUSIONS[ended, doomed]
     if hold_failures and conclusion.leave is Leave.BOUND:

@@ -31,9 +31,9 @@ from ..observing import Observer
 from ..open_transactions import refuse_open_transactions
 from ..registry import store_of
 from ..ticketing import issue
-from .current import CurrentOperation, Found, Hold, Run, Takeover, current_operation, living
+from .current import CURRENT, CurrentOperation, Found, Hold, Run, Takeover, living
 from .deadlines import remaining
-from .executions import executing
+from .executions import EXECUTION
 from .keys import digest_of
 from .terms import Terms
 
@@ -84,10 +84,10 @@ class Call:
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
         self.operation = Operation(store, ticket, self.observer, hold_failures, until_then is None, remaining)
-        self.execution = executing()
+        self.execution = EXECUTION.get()
         if leases and self.execution is not None:
             self.operation.execution = self.execution
-        outer = current_operation()
+        outer = CURRENT.get()
         self._outer = None if outer is None else living(outer)
         self.current = CurrentOperation(self.operation, self._outer)
         #: Seconds to wait for a busy record: none for one that waits for us.
@@ -226,7 +226,7 @@ class Call:
 
     def settle(self, end: End) -> None:
         """Tell the store. Raises what `Operation.settle` raises."""
-        self.operation.settle(end.ending, end.outcome, ttl=end.ttl)
+        self.operation.settle(end.ending, end.outcome, end.ttl)
 
     async def asettle(self, end: End) -> None:
         """See settle(). It is done before a cancellation goes on."""

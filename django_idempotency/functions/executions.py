@@ -12,7 +12,8 @@ from ..core.policy import Duration, seconds
 from ..suspension import Execution
 from .deadlines import LONGEST
 
-_EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
+#: The durable execution that runs here; `None`: none does.
+EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
 #: What leaves a function for other reasons, too.
 _OTHERS = (BaseException, Exception, KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
 
@@ -31,16 +32,11 @@ def execution(
     it the call counts as crashed. By default it is the call's `expires_after`. Calls side by side in one execution need
     names of their own, or each would go on with the other's. Raises `TypeError` or `ValueError` for what makes no sense.
     """
-    token = _EXECUTION.set(_execution(name, suspended_by, resumes_within))
+    token = EXECUTION.set(_execution(name, suspended_by, resumes_within))
     try:
         yield
     finally:
-        _EXECUTION.reset(token)
-
-
-def executing() -> Execution | None:
-    """Return the durable execution that runs here; `None`: none does."""
-    return _EXECUTION.get()
+        EXECUTION.reset(token)
 
 
 def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) -> Execution:

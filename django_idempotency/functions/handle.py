@@ -17,7 +17,7 @@ from ..registry import store_of, stores
 from ..stores.base import Intervention
 from ..suspension import let_go
 from .call import remembered
-from .executions import executing
+from .executions import EXECUTION
 from .keys import explicit, key_of
 from .running import arun, run
 from .terms import Terms
@@ -117,7 +117,7 @@ class Handle:
     def forget_key(self, key: str) -> bool:
         """Forget a key. See forget(). Inside `execution()` also what that execution has suspended, and will not resume."""
         store = stores.foremost(store_of(self._terms.resolved()))
-        name, execution = record_id(self.scope, explicit(key)), executing()
+        name, execution = record_id(self.scope, explicit(key)), EXECUTION.get()
         ended = store.expire(name, audit=self._audit)
         if ended is Intervention.HELD and execution is not None and let_go(store, execution, name):
             ended = store.expire(name, audit=self._audit)

@@ -15,7 +15,7 @@ from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..finishing import to_the_end
 from ..open_transactions import arefuse_open_transactions
 from .call import Call, End
-from .current import SwitchedOffOperation, running
+from .current import SwitchedOffOperation, Unguarded
 from .keys import go_without_key, key_of, unjudged
 from .terms import Terms
 
@@ -48,7 +48,7 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
     """
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
-        with running(call):
+        with call or Unguarded():
             return terms.function(*args, **kwargs), False
     try:
         return _run(call, args, kwargs)
@@ -59,10 +59,10 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
 
 def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     try:
-        verdict = call.operation.open(wait=call.patience, waiters=1)  # a consumer may have no other thread
+        verdict = call.operation.open(call.patience, 1)  # a consumer may have no other thread
     except StoreUnavailable as error:
         call.go_without_store(error)
-        with running(call.current):
+        with call.current:
             return call.terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         return call.replayed(verdict), True
@@ -82,7 +82,7 @@ def _decide(call: Call) -> End | None:
     if takeover is None:
         return None
     try:
-        with running(takeover):
+        with takeover:
             return call.decided(call.terms.ask(takeover))
     except BaseException as error:
         call.settle(call.undecided(error))
@@ -91,7 +91,7 @@ def _decide(call: Call) -> End | None:
 
 def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
     try:
-        with running(call.current):
+        with call.current:
             return call.ended(call.terms.function(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again
         call.settle(call.failed(error))
@@ -107,16 +107,16 @@ async def arun(
     """See run(). Whoever cancels the call never frees a key early."""
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
-        with running(call):
+        with call or Unguarded():
             return await terms.function(*args, **kwargs), False
     if call.operation.ticket.guarantee is Guarantee.ATOMIC:
         raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
     await arefuse_open_transactions()
     try:
-        verdict = await call.operation.aopen(wait=call.patience)
+        verdict = await call.operation.aopen(call.patience)
     except StoreUnavailable as error:
         await call.ago_without_store(error)
-        with running(call.current):
+        with call.current:
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
@@ -138,7 +138,7 @@ async def _adecide(call: Call) -> End | None:
     if takeover is None:
         return None
     try:
-        with running(takeover):
+        with takeover:
             decision = call.terms.ask(takeover)
             return call.decided(await decision if inspect.isawaitable(decision) else decision)
     except BaseException as error:
@@ -149,7 +149,7 @@ async def _adecide(call: Call) -> End | None:
 async def _awork(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
     """See _work()."""
     try:
-        with running(call.current):
+        with call.current:
             return call.ended(await call.terms.function(*args, **kwargs))
     except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
         call.settle(call.failed(closed))

@@ -27,7 +27,7 @@ from django_idempotency.errors import (
     StoreUnavailable,
 )
 from django_idempotency.functions import Takeover, current_operation
-from django_idempotency.functions.executions import executing
+from django_idempotency.functions.executions import EXECUTION
 from django_idempotency.heartbeat import heartbeat
 from django_idempotency.observing import Observer
 from django_idempotency.registry import stores
@@ -629,32 +629,32 @@ def test_forgetting_what_runs(guard: Any) -> None:
 def test_what_makes_no_sense(name: Any, given: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says), execution(name, **given):
         pass
-    assert executing() is None
+    assert EXECUTION.get() is None
 
 
 def test_the_innermost_counts() -> None:
     with ours():
-        outer = executing()
+        outer = EXECUTION.get()
         with theirs():
-            inner = executing()
-        assert executing() is outer
+            inner = EXECUTION.get()
+        assert EXECUTION.get() is outer
     assert (outer and outer.name, inner and inner.name) == ("order-17", "order-18")
-    assert executing() is None
+    assert EXECUTION.get() is None
 
 
 def test_threads_and_tasks() -> None:
     """A task inherits it, a bare thread does not."""
     with ours():
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(executing).result() is None
+            assert pool.submit(EXECUTION.get).result() is None
 
         async def task() -> Any:
-            return executing()
+            return EXECUTION.get()
 
         async def both() -> tuple[Any, Any]:
-            return await asyncio.create_task(task()), await asyncio.to_thread(executing)
+            return await asyncio.create_task(task()), await asyncio.to_thread(EXECUTION.get)
 
-        assert asyncio.run(both()) == (executing(), executing())
+        assert asyncio.run(both()) == (EXECUTION.get(), EXECUTION.get())
 
 
 # ------------------------------------------------------------------------------------------------------------ atomic
