@@ -300,7 +300,7 @@ class Operation:
         Raises `OwnershipLost` or `StoreUnavailable` after all of it was rolled back. Then the work had not given up
         its writes: it was our statement that failed, so its answer must not stay without them.
         """
-        settlement = self._settlement(leave, self.ticket, outcome, ttl)
+        settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
         assert settlement is not None
         try:
             settled = self.store.settle(self.ticket, settlement)
@@ -322,11 +322,11 @@ class Operation:
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""
+        began = time.monotonic()
         ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
-        settlement = self._settlement(leave, ticket, outcome, ttl)
+        settlement = self._settlement(leave, ticket, outcome, ttl, began)
         if settlement is None:
             return
-        began = time.monotonic()
         while True:
             try:
                 if ticket.guarantee is Guarantee.ATOMIC:
@@ -361,11 +361,11 @@ class Operation:
 
     async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
         """See _settle_apart()."""
+        began = time.monotonic()
         ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
-        settlement = self._settlement(leave, ticket, outcome, ttl)
+        settlement = self._settlement(leave, ticket, outcome, ttl, began)
         if settlement is None:
             return
-        began = time.monotonic()
         while True:
             try:
                 settled = await self.store.asettle(ticket, settlement)
@@ -395,12 +395,12 @@ class Operation:
         return self.execution.asleep(self.record, self.ticket)
 
     def _settlement(
-        self, leave: Leave, ticket: Ticket, outcome: Outcome | None, ttl: float | None
+        self, leave: Leave, ticket: Ticket, outcome: Outcome | None, ttl: float | None, now: float
     ) -> Settlement | None:
         assert self.run is not None, "settle() follows an open() that said Execute"
         if ticket is not self.ticket and self.record is not None:
             return rules.handover(self.record, ticket)
-        if ttl is None and time.monotonic() - self._opened_at >= ticket.ttl:
+        if ttl is None and now - self._opened_at >= ticket.ttl:
             ttl = ticket.ttl  # the work took longer than its answer was to be kept
         return rules.settlement(leave, ticket, self.run, self.record, outcome, ttl)
 

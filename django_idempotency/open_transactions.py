@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import _get_running_loop
+from typing import Any
+
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
 
@@ -13,7 +16,9 @@ def refuse_open_transactions(*, but: str | None = None) -> None:
 
     `but` names a database that takes the record along in its rollback.
     """
-    opened = connections._connections  # type: ignore[attr-defined]  # noqa: SLF001 - all() takes three times as long
+    opened: Any = connections._connections  # type: ignore[attr-defined]  # noqa: SLF001 - all() takes three times as long
+    if _get_running_loop() is None:  # what asgiref asks, and is told by an exception (measured: 0.3 µs)
+        opened = getattr(opened, "_storage", opened)
     for alias in connections.settings:
         connection = getattr(opened, alias, None)  # of this thread, or task
         if connection is None or alias == but:
