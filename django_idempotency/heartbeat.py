@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 from weakref import ref
@@ -62,8 +63,8 @@ class Heartbeat:
 
     def begin_anew(self) -> None:
         """Watch nothing: after a fork the thread is not there, and what it watched belongs to the parent."""
-        #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). To take out
-        #: is one step, and needs no lock; so whoever goes through it goes through a copy.
+        #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). To put in and
+        #: to take out is one step, and needs no lock; so whoever goes through it goes through a copy.
         self._watched: dict[int, _Lease] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -72,16 +73,23 @@ class Heartbeat:
         self._wakes = 0.0
 
     def watch(self, operation: Operation) -> None:
-        """Renew an operation's lease from now on."""
+        """Renew an operation's lease from now on.
+
+        It takes no lock where the thread will see the lease in time: it is put in first and the thread is looked at after,
+        while the thread says first that it is about to look (see _sleep()). So one of both sees the other.
+        """
         lease, now, seconds = _Lease(operation), self._clock(), operation.ticket.lease
         lease.ends, lease.due = now + seconds, now + seconds / PART  # begin(), whose call would cost a tenth of this
-        with self._lock:
-            self._watched[id(operation)] = lease
-            if self._thread is None:
-                self._start()
-            elif lease.due < self._wakes:  # waking it for every call costs each more than its claim (measured: 60 µs)
-                self._wakes = lease.due
-                self._changed.notify()
+        self._watched[id(operation)] = lease
+        if self._thread is None or lease.due < self._wakes:
+            with self._lock:
+                if self._thread is None:
+                    self._start()
+                elif (
+                    lease.due < self._wakes
+                ):  # waking it for every call costs each more than its claim (measured: 60 µs)
+                    self._wakes = lease.due
+                    self._changed.notify()
 
     def forget(self, operation: Operation) -> None:
         """Let an operation's lease be."""
@@ -190,13 +198,16 @@ class Heartbeat:
         """
         with self._lock:
             began = self._clock()
+            self._wakes = inf  # who comes after our look waits for the lock
             self._wakes = min((lease.due for lease in self._watched.copy().values()), default=began + IDLE)
             while (left := self._wakes - self._clock()) > 0:
                 self._changed.wait(left)
             if self._watched or self._wakes < began + IDLE:
                 return True
-            self._thread = None
-            return False
+            thread, self._thread = self._thread, None
+            if self._watched:  # who came just now has seen us
+                self._thread = thread
+            return self._thread is not None
 
 
 def _tell(operation: Operation) -> None:

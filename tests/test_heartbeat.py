@@ -21,6 +21,8 @@ from django_idempotency.heartbeat import Heartbeat, _Lease, heartbeat
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
+from .faults.plans import until
+
 START = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 
@@ -225,6 +227,72 @@ def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Hea
         beating._watched[id(operation)] = lease
     look(beating)
     assert list(beating._watched) == [0]
+
+
+class Looked(dict[int, _Lease]):
+    """What a heartbeat watches; lets an operation come in as soon as the thread has looked."""
+
+    def __init__(self, beating: Heartbeat, comes: Operation) -> None:
+        super().__init__()
+        self.beating, self.comes = beating, comes
+        self.coming: threading.Thread | None = None
+
+    def arrive(self) -> None:
+        if self.coming is None:
+            self.coming = threading.Thread(target=self.beating.watch, args=(self.comes,))
+            self.coming.start()
+            until(lambda: id(self.comes) in self, "it has come")
+
+    def copy(self) -> dict[int, _Lease]:
+        looked = super().copy()
+        self.arrive()
+        return looked
+
+    def __bool__(self) -> bool:
+        found = len(self) > 0
+        self.arrive()
+        return found
+
+
+@pytest.mark.parametrize("lease", [30.0, 300.0])
+def test_a_lease_that_comes_while_the_thread_looks(lease: float) -> None:
+    """It is put in without the lock, just after the thread has looked for the next: the thread wakes up in time for it."""
+    beating = Heartbeat(clock=lambda: 0.0)
+    operation = Operation(MemoryStore(), leased(lease=lease), lambda *_: None)
+    beating._watched = looked = Looked(beating, operation)
+    beating._thread = threading.current_thread()
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        beating._lock.release()
+        assert looked.coming is not None
+        looked.coming.join(10)
+        beating._lock.acquire()
+        waits.append(beating._wakes)
+        beating._wakes = -1.0
+
+    beating._changed.wait = wait  # type: ignore[assignment, method-assign]
+    assert beating._sleep() is True
+    assert waits == [min(lease / 3, 60.0)]
+
+
+def test_a_lease_that_comes_while_the_thread_ends() -> None:
+    """The thread goes on, since whoever came has seen it."""
+    now = [0.0]
+    beating = Heartbeat(clock=lambda: now[0])
+    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    beating._thread = thread = threading.current_thread()
+    looked = Looked(beating, operation)
+
+    def wait(seconds: float) -> None:
+        now[0] = 60.0
+        beating._watched = looked
+
+    beating._changed.wait = wait  # type: ignore[assignment, method-assign]
+    assert beating._sleep() is True
+    assert looked.coming is not None
+    looked.coming.join(10)
+    assert beating._thread is thread
 
 
 def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
