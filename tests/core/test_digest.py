@@ -199,6 +199,15 @@ def test_ids_and_keys_stay_as_they_are() -> None:
     assert digest.secret_id(b"secret") == "f87ec820"
 
 
+def test_a_token_of_a_sleep_stays_as_it_is() -> None:
+    """A release comes while executions sleep: they must find again what they have left."""
+    record = digest.record_id("call:shop.fulfil", "k")
+    name = "arn:aws:lambda:eu-central-1:1:function:f:1/durable-execution/17"
+    assert str(digest.suspension_token(name, record, 2)) == "b227c390-873f-5a1b-99d6-c0e61427458c"
+    others = [(f"{name}1", record, 2), (name, digest.record_id("call:shop.fulfil", "l"), 2), (name, record, 21)]
+    assert len({digest.suspension_token(*given) for given in [(name, record, 2), *others]}) == 4
+
+
 @pytest.mark.parametrize(
     "changed",
     [(b"other", "s", "k", "l"), (b"secret", "sk", "", "l"), (b"secret", "s", "kl", ""), (b"secret", "s", "k", "")],
