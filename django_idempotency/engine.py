@@ -14,8 +14,8 @@ from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
 from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from .finishing import to_the_end
 from .heartbeat import heartbeat
-from .stores.base import BaseStore, Hold, aowns, owns
-from .suspension import Execution, awoken, woken
+from .stores.base import BaseStore, Hold
+from .suspension import Execution, apassed_on, awoken, passed_on, woken
 from .waiting import pauses, waiting
 
 #: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
@@ -62,8 +62,8 @@ class Operation:
     _opened_at = 0.0
     #: Has a claim of ours got no answer, so that it may have been carried out?
     _unanswered = False
-    #: The attempt that our execution has suspended, if it was found.
-    _resuming = 0
+    #: The attempt that our execution has suspended, if it was found, and nobody else has woken it.
+    resuming = 0
 
     def __init__(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
         self,
@@ -150,10 +150,10 @@ class Operation:
         for _ in range(ROUNDS):
             try:
                 self.record = self.store.claim(self.ticket)
-                verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
+                verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
                 if self.execution is not None and self._sleeps_here(verdict, self.record):
                     self.record = woken(self.store, self.ticket, self.record)
-                    verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
+                    verdict = self._woken(self.record)
                 if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
                     return verdict
                 if (held := self._enter_guard(verdict)) is not None:
@@ -166,10 +166,10 @@ class Operation:
         for _ in range(ROUNDS):
             with suppress(LostRace):
                 self.record = await self.store.aclaim(self.ticket)
-                verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
+                verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
                 if self.execution is not None and self._sleeps_here(verdict, self.record):
                     self.record = await awoken(self.store, self.ticket, self.record)
-                    verdict = rules.read(self.record, self.ticket, self._unanswered, self._resuming)
+                    verdict = self._woken(self.record)
                 if isinstance(verdict, Execute):
                     # Now, since who is cancelled hears of no verdict.
                     self.run, self._opened_at = verdict, time.monotonic()
@@ -180,8 +180,13 @@ class Operation:
         """Has our own execution suspended what is busy?"""
         if self.execution is None or not isinstance(verdict, Busy) or not self.execution.suspended(record):
             return False
-        self._resuming = record.attempt
+        self.resuming = record.attempt
         return True
+
+    def _woken(self, record: Record) -> Verdict:
+        if not rules.owned(record, self.ticket):
+            self.resuming = 0
+        return rules.read(record, self.ticket, self._unanswered, self.resuming)
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
         """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
@@ -331,10 +336,10 @@ class Operation:
             try:
                 if ticket.guarantee is Guarantee.ATOMIC:
                     settled = self._settle_guarded(settlement)
+                elif leave is Leave.SUSPENDED:
+                    settled = passed_on(self.store, ticket, settlement)
                 else:
                     settled = self.store.settle(ticket, settlement)
-                if ticket is not self.ticket:
-                    settled = settled or owns(self.store, ticket)
             except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
                 if _too_late(began):
                     self._told(None, None if isinstance(error, LostRace) else error)
@@ -368,9 +373,10 @@ class Operation:
             return
         while True:
             try:
-                settled = await self.store.asettle(ticket, settlement)
-                if ticket is not self.ticket:
-                    settled = settled or await aowns(self.store, ticket)
+                if leave is Leave.SUSPENDED:
+                    settled = await apassed_on(self.store, ticket, settlement)
+                else:
+                    settled = await self.store.asettle(ticket, settlement)
             except Exception as error:  # noqa: BLE001 - the same
                 if _too_late(began):
                     await self._atell("lost", error)
@@ -398,7 +404,7 @@ class Operation:
         self, leave: Leave, ticket: Ticket, outcome: Outcome | None, ttl: float | None, now: float
     ) -> Settlement | None:
         assert self.run is not None, "settle() follows an open() that said Execute"
-        if ticket is not self.ticket and self.record is not None:
+        if leave is Leave.SUSPENDED and self.record is not None:
             return rules.handover(self.record, ticket)
         if ttl is None and now - self._opened_at >= ticket.ttl:
             ttl = ticket.ttl  # the work took longer than its answer was to be kept

@@ -19,9 +19,9 @@ from uuid import UUID, uuid4
 
 from .core import rules
 from .core.digest import suspension_token
-from .core.records import Record, Status, Ticket, changed
+from .core.records import Record, Settlement, Status, Ticket, changed
 from .errors import StoreUnavailable
-from .stores.base import BaseStore, aowns, owns
+from .stores.base import Audit, BaseStore
 
 #: Seconds until a record that could not be woken is tried to wake once more: what an answer told that was lost is ours
 #: by a token that nobody else has heard of.
@@ -52,14 +52,27 @@ class Execution:
         return suspension_token(self.name, record.id, record.attempt)
 
 
+def passed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
+    """Pass a record on to the ticket. Say whether it is the ticket's now.
+
+    Who got no answer asks again, and is refused by what its own first try has written: then that is written once more.
+    """
+    return store.settle(ticket, handover) or store.settle(ticket, changed(handover, fence=ticket.owner))
+
+
+async def apassed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
+    """See passed_on()."""
+    return await store.asettle(ticket, handover) or await store.asettle(ticket, changed(handover, fence=ticket.owner))
+
+
 def woken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
     """Pass a record that sleeps on to the ticket. Return it, as it was where another was faster."""
     handover = rules.handover(record, ticket)
     try:
-        ours = store.settle(ticket, handover) or owns(store, ticket)
+        ours = passed_on(store, ticket, handover)
     except StoreUnavailable:
         time.sleep(PAUSE)
-        ours = store.settle(ticket, handover) or owns(store, ticket)
+        ours = passed_on(store, ticket, handover)
     return changed(record, owner=ticket.owner) if ours else record
 
 
@@ -67,17 +80,27 @@ async def awoken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
     """See woken()."""
     handover = rules.handover(record, ticket)
     try:
-        ours = await store.asettle(ticket, handover) or await aowns(store, ticket)
+        ours = await apassed_on(store, ticket, handover)
     except StoreUnavailable:
         await asyncio.sleep(PAUSE)
-        ours = await store.asettle(ticket, handover) or await aowns(store, ticket)
+        ours = await apassed_on(store, ticket, handover)
     return changed(record, owner=ticket.owner) if ours else record
 
 
-def let_go(store: BaseStore, execution: Execution, record_id: UUID) -> bool:
-    """End the lease of a record that this execution has left asleep, and will not wake. Say whether there is one."""
+def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
+    """Make a key free by hand that this execution has left asleep, and will not wake. Say whether there was one.
+
+    `forgetting`: as if it had never been used. In one step, so who wakes it meanwhile is not disturbed.
+    """
     record = store.look(record_id)
-    if record is None or not execution.suspended(record):
+    if record is None or not execution.suspended(record) or (freed := rules.released(record)) is None:
         return False
-    nobody = record.ticket(owner=uuid4())  # its lease is no seconds
-    return store.settle(nobody, rules.handover(record, nobody)) or owns(store, nobody)
+    nobody = record.ticket(owner=uuid4())
+    try:
+        done = store.settle(nobody, changed(freed, expires_in=0) if forgetting else freed)
+    except StoreUnavailable:
+        audit(record)  # it may be written: better an audit of what was tried than none
+        raise
+    if done:
+        audit(record)
+    return done

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import pytest
@@ -330,15 +329,24 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert listener.events == ["taken_over"]
 
 
-@pytest.mark.parametrize(("settled", "asked"), [(False, ROUNDS - 1), (LostRace(), ROUNDS)])
-def test_waking_what_another_has_woken(settled: Any, asked: int) -> None:
+@pytest.mark.parametrize("settled", [False, LostRace()])
+def test_waking_what_another_has_woken(settled: Any) -> None:
     """Or holds, for a moment: it is busy."""
     for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
-        store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * ROUNDS)
+        store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * 2)
         call, listener = executing(store)
-        with patch.object(store, "look", return_value=record_of(LEASED, owner=OTHER)):
-            assert isinstance(opening(call), Busy)
-        assert (listener.events, len(store.settled)) == (["busy"], asked)
+        assert isinstance(opening(call), Busy)
+        assert (listener.events, len(store.settled)) == (["busy"], 2)
+
+
+def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found asleep is woken by another, and forgotten: whoever waited for it runs anew, and resumes nothing."""
+    monkeypatch.setattr("django_idempotency.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.waiting.waiting.count", -10)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        call, listener = executing(FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False]))
+        assert opening(call) == Execute(attempt=1)
+        assert listener.events == ["claimed"]
 
 
 def test_what_others_have_left_is_not_woken() -> None:

@@ -295,6 +295,44 @@ def test_a_lease_that_comes_while_the_thread_ends() -> None:
     assert beating._thread is thread
 
 
+def test_a_lease_that_comes_in_place_of_an_abandoned_one() -> None:
+    """Its operation is where the other's was, and the thread is about to take that out."""
+    beating = Heartbeat(clock=lambda: 100.0)
+    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    beating._thread, beating._wakes = threading.current_thread(), 0.0
+    coming = threading.Thread(target=beating.watch, args=(operation,))
+
+    class Gone:
+        due = 0.0
+
+        def __call__(self) -> None:
+            coming.start()
+            coming.join(0.1)
+
+    beating._watched[id(operation)] = Gone()  # type: ignore[assignment]
+    assert beating._due(100.0) == []
+    coming.join(10)
+    assert [lease() for lease in beating._watched.values()] == [operation]
+
+
+def test_a_lease_is_not_taken_out_for_another() -> None:
+    """The thread takes out what it has seen, and nothing that has come since."""
+    beating = Heartbeat(clock=lambda: 100.0)
+    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    beating._thread, beating._wakes = threading.current_thread(), 0.0
+
+    class Gone:
+        due = 0.0
+
+        def __call__(self) -> None:
+            del beating._watched[id(operation)]  # it was forgotten in time
+            beating.watch(operation)
+
+    beating._watched[id(operation)] = Gone()  # type: ignore[assignment]
+    assert beating._due(100.0) == []
+    assert [lease() for lease in beating._watched.values()] == [operation]
+
+
 def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A beat that was missed is noted before it is logged."""
     operation = world.operation()

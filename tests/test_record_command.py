@@ -183,7 +183,7 @@ class TestEveryStore:
         for others in ([], ["--execution", "order-18"]):
             with pytest.raises(CommandError, match="Refused"):
                 run("--release", *others)
-        assert run("--release", "--execution", "order-17").startswith("Released. It was running, attempt 1, POST")
+        assert run("--release", "--execution", "order-17").startswith("Released. It was leased, attempt 1, POST")
         assert run("--release", "--execution", "order-17").startswith("It is free or expired already.")
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]

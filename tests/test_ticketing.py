@@ -47,6 +47,16 @@ def test_every_field_is_in_its_place() -> None:
     )
 
 
+def test_the_secret_is_read_live_and_not_shown() -> None:
+    """A resolved policy is in the frames of errors, which are mailed and logged with their values."""
+    with override_settings(SECRET_KEY="s1"):
+        assert ticket().secret_id == secret_id("s1")
+    for secret in ("hidden", b"hidden"):
+        with override_settings(IDEMPOTENCY={"DERIVE_SECRET": secret}):
+            assert ticket().secret_id == secret_id(secret)
+            assert "hidden" not in repr(conf.resolve(Policy()))
+
+
 def test_a_lease_may_be_given() -> None:
     """By a host's limit."""
     assert ticket(Policy(guarantee="lease"), lease=0.5).lease == 0.5

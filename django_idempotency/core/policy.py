@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
@@ -114,7 +114,7 @@ class Resolved(Policy):
     #: How long a claim alone is its owner's: in `atomic` it only covers the way from claim to lock.
     claim_lease: float
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
-    derive_secret: str | bytes | None
+    derive_secret: str | bytes | None = field(repr=False)  # or whoever prints the frames of an error would tell it
 
 
 def _flag(value: Any) -> bool:

@@ -33,7 +33,7 @@ from ..registry import store_of
 from ..ticketing import issue
 from .current import CURRENT, CurrentOperation, Found, Hold, Run, Takeover, living
 from .deadlines import remaining
-from .executions import EXECUTION
+from .executions import EXECUTION, suspends
 from .keys import digest_of
 from .terms import Terms
 
@@ -137,15 +137,18 @@ class Call:
                 raise AssertionError("this call runs")
 
     def go_without_store(self, error: StoreUnavailable) -> None:
-        """Tell that the store does not answer; raise it, unless the call is to run without."""
+        """Tell that the store does not answer; raise it, unless the call is to run without.
+
+        What our execution has left asleep, as the store has said a moment ago, must not run beside that.
+        """
         self.observer("unavailable", self.operation, error)
-        if self.policy.on_store_failure == "closed":
+        if self.policy.on_store_failure == "closed" or self.operation.resuming:
             raise error
 
     async def ago_without_store(self, error: StoreUnavailable) -> None:
         """See go_without_store()."""
         await self.observer.asend("unavailable", self.operation, error)
-        if self.policy.on_store_failure == "closed":
+        if self.policy.on_store_failure == "closed" or self.operation.resuming:
             raise error
 
     # ------------------------------------------------------------------------------------------------------ endings
@@ -176,7 +179,7 @@ class Call:
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""
         kept = self.terms.keep_exceptions
-        if self._suspends(error):
+        if suspends(self.execution, error):
             return End(ending=Ending.FAILED if self.operation.execution is None else Ending.SUSPENDED)
         if not is_answer(error, kept):
             return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
@@ -187,12 +190,9 @@ class Call:
             outcome = self._unstored(Kind.ERROR, unstorable)
         return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds)
 
-    def _suspends(self, error: BaseException) -> bool:
-        return self.execution is not None and isinstance(error, self.execution.suspended_by)
-
     def leaving(self, error: BaseException) -> BaseException:
         """Return what the caller gets for what has left the function."""
-        if self.policy.guarantee is Guarantee.ATOMIC and self._suspends(error):
+        if self.policy.guarantee is Guarantee.ATOMIC and suspends(self.execution, error):
             refusal = ConfigurationError(
                 f"{self.terms.name} was suspended, and no transaction lasts so long: what it wrote was rolled back, while "
                 f'its engine takes its steps for done. Type guarantee="lease".'

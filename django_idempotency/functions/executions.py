@@ -39,6 +39,11 @@ def execution(
         EXECUTION.reset(token)
 
 
+def suspends(execution: Execution | None, error: BaseException) -> bool:
+    """Does an exception suspend an execution?"""
+    return execution is not None and isinstance(error, execution.suspended_by)
+
+
 def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) -> Execution:
     if not isinstance(name, str):
         raise TypeError(f"execution() takes the name of a durable execution, not {name!r}.")

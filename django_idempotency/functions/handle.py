@@ -118,9 +118,9 @@ class Handle:
         """Forget a key. See forget(). Inside `execution()` also what that execution has suspended, and will not resume."""
         store = stores.foremost(store_of(self._terms.resolved()))
         name, execution = record_id(self.scope, explicit(key)), EXECUTION.get()
+        if execution is not None and let_go(store, execution, name, audit=self._audit, forgetting=True):
+            return True
         ended = store.expire(name, audit=self._audit)
-        if ended is Intervention.HELD and execution is not None and let_go(store, execution, name):
-            ended = store.expire(name, audit=self._audit)
         if ended is Intervention.HELD:
             raise InProgress
         return ended is Intervention.DONE

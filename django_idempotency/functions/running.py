@@ -84,9 +84,9 @@ def _decide(call: Call) -> End | None:
     try:
         with takeover:
             return call.decided(call.terms.ask(takeover))
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - raised again
         call.settle(call.undecided(error))
-        raise
+        raise call.leaving(error)  # noqa: B904 - its cause is its own
 
 
 def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:

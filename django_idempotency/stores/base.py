@@ -176,18 +176,8 @@ class BaseStore(ABC):
             if not rules.owned(self.claim(ticket), ticket):
                 return False
             settlement = replace(settlement, fence=ticket.owner)
-        return self.settle(ticket, settlement) or owns(self, ticket)
-
-
-def owns(store: BaseStore, ticket: Ticket) -> bool:
-    """Is the ticket its record's owner by now, although a settle was refused?
-
-    A driver that got no answer asks again, and is refused by what its own first try has written.
-    """
-    found = store.look(ticket.id)
-    return found is not None and found.owner == ticket.owner
-
-
-async def aowns(store: BaseStore, ticket: Ticket) -> bool:
-    """See owns()."""
-    return await sync_to_async(owns)(store, ticket)
+        if self.settle(ticket, settlement):
+            return True
+        # A driver that got no answer asks again, and is refused by what its own first try has written.
+        found = self.look(record.id)
+        return found is not None and found.owner == ticket.owner

@@ -136,11 +136,11 @@ class DynamoDBStore(BaseStore):
             "outcome": self.schema.fitting(ticket, settlement.outcome),
             "completed_at": None if settlement.outcome is None else now,
         }
+        if settlement.lease_in is not None:
+            values["lease_until"] = now + timedelta(seconds=settlement.lease_in)
         if settlement.expires_in is not None:
             values["expires_at"] = now + timedelta(seconds=settlement.expires_in)
-            values["ttl"] = deleted_at(values["expires_at"])
-        if settlement.lease_in is not None:  # it expires later
-            values["lease_until"] = now + timedelta(seconds=settlement.lease_in)
+            values["ttl"] = deleted_at(values["expires_at"], values.get("lease_until", now))
         if settlement.new_life:
             values |= {name: getattr(rules.born(ticket, now), name) for name in _LIFE}
         once = () if settlement.new_life else ("completed_at",)

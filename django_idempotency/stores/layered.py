@@ -146,6 +146,8 @@ class LayeredStore(WrappedStore):
         """Put the answer into the front, as the authority now has it, or take the busy marker out."""
         with self._lock:
             claimed = self._under_way.pop(ticket.owner, None)
+            if settlement.status is Status.RUNNING:  # it goes on under another token
+                self._under_way.pop(settlement.fence, None)
         if settlement.outcome is None or claimed is None or claimed.record.owner != settlement.fence:
             self.front.drop(ticket.id)
             return

@@ -15,7 +15,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import override_settings
 
-from django_idempotency import deadline, execution, idempotent_function, signals
+from django_idempotency import aprocess_batch, deadline, execution, idempotent_function, process_batch, signals
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.errors import (
     ConfigurationError,
@@ -571,6 +571,19 @@ def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: b
     assert work.attempts == [1, 1 + done]
 
 
+@pytest.mark.parametrize("done", [False, True])
+def test_open_does_not_run_beside_what_sleeps(guard: Any, faulty: Faulty, done: bool) -> None:
+    """`on_store_failure="open"` is for what nobody knows of; of this the store has said a moment ago that it sleeps."""
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30, on_store_failure="open"
+    )
+    suspend(charge, 17)
+    faulty.faults = [done, False]
+    with ours(), pytest.raises(StoreUnavailable):
+        charge(17)
+    assert work.count == 1
+
+
 # ------------------------------------------------------------------------------------------------------- by hand
 
 
@@ -602,6 +615,45 @@ def test_forgetting_what_runs(guard: Any) -> None:
     with ours():
         charge(17)
     assert refused == [InProgress]
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+
+class Waits(Exception):
+    """An engine's that ends its invocations by ordinary exceptions."""
+
+
+@pytest.mark.parametrize("error", [Suspended, Waits])
+def test_a_batch(error: type[BaseException]) -> None:
+    """Goes to sleep with the record that does; the records before it are done."""
+    work = Runs()
+    left = [error()]
+
+    def handle(record: str) -> None:
+        if record == "b" and left:
+            raise left.pop()
+        work(record)
+
+    @idempotent_function(data_keyword_argument="record", key_prefix="handle")
+    def handler(record: str) -> None:
+        handle(record)
+
+    @idempotent_function(data_keyword_argument="record", key_prefix="ahandle")
+    async def ahandler(record: str) -> None:
+        handle(f"{record}")
+
+    for process in (
+        lambda: process_batch(["a", "b", "c"], handler),
+        lambda: async_to_sync(aprocess_batch)(["a", "b", "c"], ahandler, concurrency=1),
+    ):
+        with execution("batch-1", suspended_by=error), pytest.raises(error):
+            process()
+        with execution("batch-1", suspended_by=error):
+            process()
+        left.append(error())
+    assert work.calls == [("a",), ("b",), ("c",)] * 2
+    assert work.count == 6
 
 
 # -------------------------------------------------------------------------------------------------------- arguments
@@ -685,6 +737,26 @@ def test_atomic(database: None) -> None:
     with theirs():
         assert book(17) == "booked"
     assert [effect.attempt for effect in Effect.objects.all()] == [2]
+
+
+@committed
+def test_an_atomic_takeover(database: None) -> None:
+    """What the hook wrote is rolled back, so it may not sleep either; nothing was decided."""
+
+    def look_first(takeover: Takeover) -> Any:
+        Effect.objects.create(label="hook")
+        raise Suspended
+
+    @idempotent_function(key="order", key_prefix="book-twice", guarantee="atomic", on_takeover=look_first)
+    def book_twice(order: int) -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        book_twice(17)
+    elapse(30)
+    with ours(), pytest.raises(ConfigurationError):
+        book_twice(17)
+    assert Effect.objects.count() == 0
 
 
 @committed

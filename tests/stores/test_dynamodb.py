@@ -390,6 +390,13 @@ def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
     assert ttl(store) >= begun + 190
 
 
+def test_the_ttl_attribute_of_a_long_lease_that_is_passed_on(store: DynamoDBStore) -> None:
+    """Nor what wakes up under such a lease."""
+    first, ticket = make_ticket(ttl=50, lease=10), make_ticket(ttl=50, lease=100)
+    assert store.settle(ticket, rules.handover(store.claim(first), ticket))
+    assert ttl(store) == int(look(store, ticket).lease_until.timestamp())
+
+
 def test_the_ttl_attribute_after_a_renewal(store: DynamoDBStore) -> None:
     """A short lease never moves the deletion before the expiry."""
     ticket = make_ticket(ttl=5000, lease=10)

@@ -442,6 +442,13 @@ class TestLives:
             assert isinstance(rules.read(store.claim(met), met), Mismatch)
         assert store._under_way == {}
 
+    def test_claims_that_are_passed_on(self) -> None:
+        """They end under another token: what was known of the first is forgotten."""
+        store, other = LayeredStore(front=LocalFront(), authority=MemoryStore()), make_ticket()
+        record = store.claim(make_ticket())
+        assert store.settle(other, rules.handover(record, other))
+        assert store._under_way == {}
+
     def test_claims_that_never_end(self) -> None:
         """They take no more room than so many."""
         store = LayeredStore(front=LocalFront(), authority=MemoryStore())

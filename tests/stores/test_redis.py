@@ -37,6 +37,7 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import CHANGE, RedisStore
 from django_idempotency.stores.redis_client import Call
+from django_idempotency.suspension import Execution, awoken, passed_on, woken
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
@@ -357,6 +358,21 @@ def test_a_takeover_without_replicas_is_one_again(
         async_to_sync(safe.aclaim)(second) if asynchronous else safe.claim(second)
     record = store.claim(third := make_ticket())
     assert (record.owner, record.attempt, record.taken) == (third.owner, 3, crashed or again)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchronous: bool) -> None:
+    """A failover would let it sleep again, beside whoever has been told that it is awake: so nobody is."""
+    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=2)
+    owner, waking = make_ticket(), make_ticket()
+    record = store.claim(owner)
+    asleep = Execution("order-17").asleep(record, owner)
+    with pytest.raises(StoreUnavailable, match="replicas"):
+        passed_on(safe, asleep, rules.handover(record, asleep))
+    seen = store.claim(waking)
+    assert seen.owner == asleep.owner  # written all the same
+    with pytest.raises(StoreUnavailable, match="replicas"):
+        async_to_sync(awoken)(safe, waking, seen) if asynchronous else woken(safe, waking, seen)
 
 
 # --------------------------------------------------------------------------------------------------------- as a front

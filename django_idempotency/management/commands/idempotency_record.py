@@ -21,7 +21,7 @@ from ...registry import stores
 from ...showing.failures import MISCONFIGURED, advice, reason
 from ...showing.standing import next_answer, standing
 from ...showing.terminal import lines, plain, span
-from ...stores.base import BaseStore, Intervention
+from ...stores.base import Audit, BaseStore, Intervention
 from ...stores.memory import MemoryStore
 from ...stores.wrapping import innermost, layers
 from ...suspension import Execution, let_go
@@ -85,9 +85,7 @@ class Command(BaseCommand):
         try:
             store = stores.foremost(stores[self.alias])
             if options["verb"]:
-                if options["execution"]:
-                    let_go(store, Execution(options["execution"]), self.id)
-                self.intervene(store, options["verb"])
+                self.intervene(store, options["verb"], options["execution"])
             else:
                 self.show(store, body_allowed=not options["no_body"], execution=options["execution"])
         except MISCONFIGURED as error:
@@ -137,12 +135,14 @@ class Command(BaseCommand):
 
     # ----------------------------------------------------------------------------------------------------- intervene
 
-    def intervene(self, store: BaseStore, name: str) -> None:
+    def intervene(self, store: BaseStore, name: str, execution: str | None) -> None:
         """Act through all layers of the store, so that no copy is left in a front."""
         before: list[Record] = []
         verb = VERBS[name]
         try:
-            ended = getattr(store, name)(self.id, audit=before.append)
+            ended = self.let_go(store, name, execution, before.append) or getattr(store, name)(
+                self.id, audit=before.append
+            )
         except (StoreUnavailable, OutcomeUnknown) as error:
             if not before:
                 raise
@@ -169,6 +169,13 @@ class Command(BaseCommand):
                 )
             case Intervention.GONE:
                 raise CommandError(self.unknown(store))
+
+    def let_go(self, store: BaseStore, name: str, execution: str | None, audit: Audit) -> Intervention | None:
+        """Make free what sleeps for an execution, if it does."""
+        if not execution:
+            return None
+        done = let_go(store, Execution(execution), self.id, audit=audit, forgetting=name == "expire")
+        return Intervention.DONE if done else None
 
     def then(self, store: BaseStore) -> None:
         """Say what the next request gets; nothing where the store has fallen silent meanwhile."""

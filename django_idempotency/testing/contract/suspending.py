@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
+from uuid import UUID
 
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
@@ -135,15 +137,37 @@ class Suspending(Contract):
 
     def test_let_go(self, store: BaseStore) -> None:
         """The execution that sleeps may be ended by hand, by its name; what works, or is another's, may not."""
+        other = Execution("order-18", (KeyboardInterrupt,))
+        for forgetting, run in ((False, Execute(attempt=2)), (True, Execute(attempt=1))):
+            audited: list[Record] = []
+            let = partial(let_go, store, audit=audited.append, forgetting=forgetting)
+            owner = self.running(store, key=f"{forgetting}")
+            assert let(EXECUTION, owner.id) is False
+            self.sleep(store, owner)
+            assert let(other, owner.id) is let(EXECUTION, make_ticket(key="unknown").id) is False
+            seen = self.look(store, owner)
+            assert rules.leased(seen)
+            assert audited == []
+            assert let(EXECUTION, owner.id) is True
+            assert [(record.status, record.attempt) for record in audited] == [(Status.RUNNING, 1)]
+            assert let(EXECUTION, owner.id) is False
+            assert woken(store, make_ticket(key=owner.key), seen) == seen
+            assert self.claim(store, make_ticket(key=owner.key)) == run
+
+    def test_let_go_of_what_wakes(self, store: BaseStore) -> None:
+        """Who is woken in between is not disturbed."""
         owner = self.running(store)
-        assert let_go(store, EXECUTION, owner.id) is False
         self.sleep(store, owner)
-        assert let_go(store, Execution("order-18", (KeyboardInterrupt,)), owner.id) is False
-        assert let_go(store, EXECUTION, make_ticket(key="unknown").id) is False
-        assert rules.leased(self.look(store, owner))
-        assert let_go(store, EXECUTION, owner.id) is True
-        assert let_go(store, EXECUTION, owner.id) is False
-        assert self.claim(store, make_ticket()) == TAKEN_OVER
+        awake, look = make_ticket(), store.look
+
+        def looked(record_id: UUID) -> Record | None:
+            record = look(record_id)
+            woken(store, awake, self.look(store, owner))
+            return record
+
+        with patch.object(store, "look", looked):
+            assert let_go(store, EXECUTION, owner.id, audit=lambda _: None, forgetting=False) is False
+        assert store.renew([awake]) == {awake.owner}
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
         ticket = make_ticket(key=key, lease=30, ttl=ttl)
