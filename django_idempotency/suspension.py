@@ -23,8 +23,8 @@ from .core.records import Record, Settlement, Status, Ticket, changed
 from .errors import StoreUnavailable
 from .stores.base import Audit, BaseStore
 
-#: Seconds until a record that could not be woken is tried to wake once more: what an answer told that was lost is ours
-#: by a token that nobody else has heard of.
+#: Seconds before it is tried once more to wake a record. Where only the answer was lost, that is ours already, by a token
+#: that nobody else has heard of.
 PAUSE = 0.1
 
 
