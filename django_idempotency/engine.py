@@ -293,7 +293,7 @@ class Operation:
         else:  # rolled back: as the table says, or since the transaction was marked for rollback late
             self._settle_apart(conclusion.leave, outcome, ttl)
 
-    async def asettle(self, ended: Ending, outcome: Outcome | None = None, *, ttl: float | None = None) -> None:
+    async def asettle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See settle(). No transaction is held in an async call."""
         heartbeat.forget(self)
         leave = rules.conclude(ended, False, self._hold_failures).leave

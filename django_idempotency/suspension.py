@@ -21,7 +21,7 @@ from .core import rules
 from .core.digest import suspension_token
 from .core.records import Record, Settlement, Status, Ticket, changed
 from .errors import StoreUnavailable
-from .stores.base import Audit, BaseStore
+from .stores.base import Audit, BaseStore, audited
 
 #: Seconds before it is tried once more to wake a record. Where only the answer was lost, that is ours already, by a token
 #: that nobody else has heard of.
@@ -53,7 +53,7 @@ class Execution:
 
 
 def passed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
-    """Pass a record on to the ticket. Say whether it is the ticket's now.
+    """Settle what another token owns. Say whether it is the ticket's now.
 
     Who got no answer asks again, and is refused by what its own first try has written: then that is written once more.
     """
@@ -95,12 +95,5 @@ def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Au
     record = store.look(record_id)
     if record is None or not execution.suspended(record) or (freed := rules.released(record)) is None:
         return False
-    nobody = record.ticket(owner=uuid4())
-    try:
-        done = store.settle(nobody, changed(freed, expires_in=0) if forgetting else freed)
-    except StoreUnavailable:
-        audit(record)  # it may be written: better an audit of what was tried than none
-        raise
-    if done:
-        audit(record)
-    return done
+    nobody, settlement = record.ticket(owner=uuid4()), changed(freed, expires_in=0) if forgetting else freed
+    return audited(lambda: passed_on(store, nobody, settlement), record, audit)

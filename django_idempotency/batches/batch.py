@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from ..core.policy import Duration, seconds
 from ..errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ..functions.deadlines import remaining
+from ..functions.executions import EXECUTION, suspends
 from ..functions.handle import Answer, Handle, is_bare
 from ..selecting import Selector
 from .report import OUTCOMES, BatchItem, BatchReport
@@ -112,7 +113,12 @@ class Batch:
         self._note("replayed" if answer.replayed else "succeeded", entry, result=answer.result)
 
     def raised(self, entry: Entry, error: Exception) -> None:
-        """Note what a call raised. A record is done that an earlier one carried out, without its result being stored."""
+        """Note what a call raised. A record is done that an earlier one carried out, without its result being stored.
+
+        Raises what suspends the execution that the batch is part of: that is not the record's.
+        """
+        if suspends(EXECUTION.get(), error):
+            raise error
         self._unreachable = self._unreachable + 1 if isinstance(error, StoreUnavailable) else 0
         if self._unreachable >= UNREACHABLE:
             self._stopped = self._stopped or error

@@ -10,7 +10,6 @@ from weakref import WeakValueDictionary
 
 from ..core.policy import Duration
 from ..functions.decorator import Guarded
-from ..functions.executions import EXECUTION, suspends
 from .batch import ITEM_ID, Batch, Entry, Selecting, Terms
 from .progress import OnProgress, showing
 from .report import BatchReport
@@ -141,9 +140,7 @@ async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[A
 def _call(batch: Batch, entry: Entry) -> None:
     try:
         answer = batch.handle.answer(*batch.owner, entry.record)
-    except Exception as error:
-        if suspends(EXECUTION.get(), error):  # not the record's: all of it goes to sleep
-            raise
+    except Exception as error:  # noqa: BLE001 - it is in the report
         batch.raised(entry, error)
     else:
         batch.answered(entry, answer)
@@ -153,9 +150,7 @@ async def _acall(batch: Batch, entry: Entry) -> None:
     """See _call()."""
     try:
         answer = await batch.handle.aanswer(*batch.owner, entry.record)
-    except Exception as error:
-        if suspends(EXECUTION.get(), error):  # not the record's: all of it goes to sleep
-            raise
+    except Exception as error:  # noqa: BLE001 - it is in the report
         batch.raised(entry, error)
     else:
         batch.answered(entry, answer)

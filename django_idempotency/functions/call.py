@@ -137,19 +137,20 @@ class Call:
                 raise AssertionError("this call runs")
 
     def go_without_store(self, error: StoreUnavailable) -> None:
-        """Tell that the store does not answer; raise it, unless the call is to run without.
-
-        What our execution has left asleep, as the store has said a moment ago, must not run beside that.
-        """
+        """Tell that the store does not answer; raise it, unless the call is to run without."""
         self.observer("unavailable", self.operation, error)
-        if self.policy.on_store_failure == "closed" or self.operation.resuming:
+        if self._needs_store():
             raise error
 
     async def ago_without_store(self, error: StoreUnavailable) -> None:
         """See go_without_store()."""
         await self.observer.asend("unavailable", self.operation, error)
-        if self.policy.on_store_failure == "closed" or self.operation.resuming:
+        if self._needs_store():
             raise error
+
+    def _needs_store(self) -> bool:
+        # What our execution has left asleep, as the store has said a moment ago, must not run beside that.
+        return self.policy.on_store_failure == "closed" or self.operation.resuming > 0
 
     # ------------------------------------------------------------------------------------------------------ endings
 
@@ -230,7 +231,7 @@ class Call:
 
     async def asettle(self, end: End) -> None:
         """See settle(). It is done before a cancellation goes on."""
-        await to_the_end(self.operation.asettle(end.ending, end.outcome, ttl=end.ttl))
+        await to_the_end(self.operation.asettle(end.ending, end.outcome, end.ttl))
 
     def _outcome(self, kind: Kind, body: bytes) -> Outcome:
         if len(body) > self.policy.max_body:

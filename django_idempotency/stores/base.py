@@ -158,15 +158,9 @@ class BaseStore(ABC):
             return Intervention.ALREADY
         if rules.leased(record):
             return Intervention.HELD
-        try:
-            done = self._changed_by_hand(record, settlement)
-        except StoreUnavailable:
-            audit(record)  # it may be written: better an audit of what was tried than none
-            raise
-        if not done:
-            return Intervention.HELD  # taken or renewed since we looked
-        audit(record)
-        return Intervention.DONE
+        if audited(lambda: self._changed_by_hand(record, settlement), record, audit):
+            return Intervention.DONE
+        return Intervention.HELD  # taken or renewed since we looked
 
     def _changed_by_hand(self, record: Record, settlement: Settlement) -> bool:
         # A new owner token: whoever lost the record to its lease must not settle it after this.
@@ -181,3 +175,15 @@ class BaseStore(ABC):
         # A driver that got no answer asks again, and is refused by what its own first try has written.
         found = self.look(record.id)
         return found is not None and found.owner == ticket.owner
+
+
+def audited(act: Callable[[], bool], record: Record, audit: Audit) -> bool:
+    """Change a record by hand, and write the audit of it. `act` says whether it was done."""
+    try:
+        done = act()
+    except StoreUnavailable:
+        audit(record)  # it may be written: better an audit of what was tried than none
+        raise
+    if done:
+        audit(record)
+    return done

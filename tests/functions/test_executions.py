@@ -70,6 +70,14 @@ def steps(*ends: Any) -> Runs:
     return Runs(work)
 
 
+class Asked(list[int]):
+    """An `on_takeover` that runs the call again; which attempts it was asked about."""
+
+    def __call__(self, takeover: Takeover) -> Any:
+        self.append(takeover.attempt)
+        return takeover.run()
+
+
 def suspend(charge: Callable[..., Any], *arguments: Any) -> None:
     with ours(), pytest.raises(Suspended):
         charge(*arguments)
@@ -242,14 +250,9 @@ def test_a_result_that_cannot_be_stored(guard: Any) -> None:
 @pytest.mark.parametrize("cut", [KeyboardInterrupt, SystemExit])
 def test_what_is_no_suspension(guard: Any, clock: Clock, cut: type[BaseException]) -> None:
     """Leaves it to the lease, as outside: nobody knows how far it came, so that is asked."""
-    asked: list[int] = []
-
-    def ask(takeover: Takeover) -> Any:
-        asked.append(takeover.attempt)
-        return takeover.run()
-
+    asked = Asked()
     work = steps(Suspended(), cut(), Suspended(), "charged")
-    charge = guard(work, key="order", key_prefix="charge", on_takeover=ask, lease=30)
+    charge = guard(work, key="order", key_prefix="charge", on_takeover=asked, lease=30)
     suspend(charge, 17)
     with ours(), pytest.raises(cut):
         charge(17)
@@ -319,13 +322,10 @@ def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
 
 def test_a_sleep_that_outlasts_what_is_remembered(guard: Any, clock: Clock) -> None:
     """Is not forgotten, but counts as crashed: that is asked about."""
-    asked: list[int] = []
-
-    def ask(takeover: Takeover) -> Any:
-        asked.append(takeover.attempt)
-        return takeover.run()
-
-    charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=1000, on_takeover=ask)
+    asked = Asked()
+    charge = guard(
+        steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=1000, on_takeover=asked
+    )
     suspend(charge, 17)
     clock.go(1000)
     with theirs():
@@ -641,7 +641,7 @@ def test_a_batch(error: type[BaseException]) -> None:
 
     @idempotent_function(data_keyword_argument="record", key_prefix="ahandle")
     async def ahandler(record: str) -> None:
-        handle(f"{record}")
+        handle(record)
 
     for process in (
         lambda: process_batch(["a", "b", "c"], handler),
