@@ -3,10 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := test
-.PHONY: test lint format demo bench docs
+.PHONY: test foreign lint format demo bench docs
 
 test: .venv/dev
 	$(BIN)/python tests/run.py
+
+# Other people's suites, in an environment of their own; FOREIGN="djangorestframework" for one of them.
+foreign: .venv/dev
+	$(BIN)/python -m tests.foreign $(FOREIGN)
 
 lint: .venv/dev
 	$(BIN)/ruff check

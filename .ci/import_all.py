@@ -13,7 +13,7 @@ from django.conf import settings
 import django_idempotency
 
 #: What the extras bring. Only a module that is a door to one may ask for it.
-EXTRAS = {"boto3", "botocore", "hypothesis", "pytest", "redis", "rest_framework"}
+EXTRAS = {"boto3", "botocore", "graphql", "hypothesis", "ninja", "ninja_extra", "pytest", "redis", "rest_framework"}
 
 assert "django_idempotency.models" not in sys.modules
 if here := sorted(extra for extra in EXTRAS if importlib.util.find_spec(extra)):

@@ -56,6 +56,7 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
         "digest": digest,
         "status": str(Status.COMPLETED.value),
         "owner": random_id,
+        "operation": random_id,
         "attempt": "1",
         "lease_until": clock.format(claimed),
         "created_at": clock.format(claimed),

@@ -83,11 +83,12 @@ def own_database() -> Iterator[None]:
 
 
 def measured(effort: Effort) -> Iterator[Section | None]:
-    from . import doors, local, purging, store  # they load models
+    from . import doors, local, outbox, purging, store  # they load models
 
     yield from doors.sections(effort)
     yield store.verbs(effort)
     yield local.fronts(effort)
     yield store.growth(effort)
     yield purging.purge(effort)
+    yield outbox.outbox(effort)
     yield store.size(effort)

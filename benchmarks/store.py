@@ -32,7 +32,9 @@ def ticket(guarantee: Guarantee = Guarantee.ATOMIC) -> Ticket:
 
 
 def settlement(held: Ticket) -> Settlement:
-    return Settlement(status=Status.COMPLETED, fence=held.owner, attempt=1, digest=held.digest, outcome=OUTCOME)
+    return Settlement(
+        status=Status.COMPLETED, fence=held.owner, attempt=1, digest=held.digest, operation=held.owner, outcome=OUTCOME
+    )
 
 
 def bare_insert() -> Act:
@@ -57,6 +59,7 @@ def columns() -> dict[str, Any]:
         "digest": b"0123456789abcdef" * 2,
         "status": Status.RUNNING.value,
         "owner": uuid4(),
+        "operation": uuid4(),
         "attempt": 1,
         "lease_until": now,
         "created_at": now,

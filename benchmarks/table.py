@@ -9,7 +9,15 @@ from statistics import median
 NAME, RATIO, RANGE, BAR, COUNT = 56, 11, 23, 13, 12
 WIDTH = NAME + RATIO + RANGE + BAR + COUNT + 11
 #: Unit → how a value is written.
-FORMATS = {"×": "{:.2f} ×", "rows/s": "{:,.0f} /s", "ms": "{:.1f} ms", "B": "{:.0f} B", "µs": "{:.1f} µs"}
+FORMATS = {
+    "×": "{:.2f} ×",
+    "rows/s": "{:,.0f} /s",
+    "ms": "{:.1f} ms",
+    "B": "{:.0f} B",
+    "/s": "{:,.0f} /s",
+    "": "{:.0f}",
+    "µs": "{:.1f} µs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

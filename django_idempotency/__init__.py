@@ -7,6 +7,7 @@ from .batches import aprocess_batch, process_batch
 from .core.policy import Policy
 from .decorators import idempotency_exempt, idempotent
 from .functions import current_operation, deadline, derive_key, execution, idempotent_function
+from .realms import realm
 
 __all__ = [
     "Policy",
@@ -19,4 +20,5 @@ __all__ = [
     "idempotent",
     "idempotent_function",
     "process_batch",
+    "realm",
 ]

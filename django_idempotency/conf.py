@@ -28,6 +28,8 @@ DEFAULTS: dict[str, Any] = {
     "DERIVE_SECRET_FALLBACKS": [],
     # Where the `type` of a problem document points: this, and the code as its fragment.
     "PROBLEM_DOCS": "https://django-idempotency.readthedocs.io/en/stable/reference/problems/",
+    # What the middleware leaves alone: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
+    "EXEMPT": [],
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
     # The fields of Policy.
@@ -37,12 +39,14 @@ DEFAULTS: dict[str, Any] = {
     "GUARANTEE": "atomic",
     "STORE": "default",
     "SCOPE": None,
+    "REALM": None,
     "ANONYMOUS": "refuse",
     "KEY": None,
     "FINGERPRINT": "request",
     "KEEP": None,
     "HEADERS": None,
-    "MAX_BODY": 64 * 1024,
+    "MAX_BODY": None,
+    "MAX_REQUEST_BODY": 32 * 1024 * 1024,
     "BUFFER_STREAM": False,
     "ON_BUSY": "reject",
     "WAIT": 5,
@@ -53,7 +57,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 #: Settings whose callables may be given as a dotted path.
-IMPORTED = ("SCOPE", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY")
+IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY")
 
 #: On a policy: the settings that it was resolved with, and what came of them.
 _RESOLVED = "_resolved"

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
@@ -16,10 +16,14 @@ from django.views import View
 
 from . import conf
 from .core.policy import Policy
-from .core.records import Guarantee
+from .core.records import MISSING, Guarantee
+from .errors import ConfigurationError
+from .graphql.hook import library_view
 from .http.running import arun, run
 from .http.selection import compile_expressions
-from .marks import EXEMPT, POLICY, UNSAFE_HANDLERS
+from .http.unguarded import watched
+from .marks import EXEMPT, POLICY, REFUSAL, UNSAFE_HANDLERS, rest_class, view_class
+from .ninja import hook
 from .transactions import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -31,8 +35,16 @@ def idempotency_exempt(view: Decorated) -> Decorated:
     return view
 
 
-def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]:
-    """Make a view safe to retry. Takes the fields of `Policy`.
+@overload
+def idempotent(view: Decorated, /) -> Decorated: ...
+
+
+@overload
+def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]: ...
+
+
+def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
+    """Make a view safe to retry. Takes the fields of `Policy`, or nothing: `@idempotent` is `@idempotent()`.
 
     On a function it goes below `login_required` and its like, on a DRF function above `@api_view`; on a class it
     guards the handlers of unsafe methods. Raises `ValueError` for a field that makes no sense, and
@@ -45,7 +57,7 @@ def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]:
         if inspect.isclass(view):
             return _on_class(view, policy)
         _refuse_what_cannot_work(view)
-        if hasattr(view, "cls"):
+        if rest_class(view) is not None:
             from .rest_framework.lending import lend
 
             return lend(view, policy)
@@ -53,20 +65,24 @@ def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]:
             return _Method(view, policy)
         return _guarded(view, policy)
 
-    return decorate
+    return decorate if view is MISSING else decorate(view)
 
 
 def _refuse_what_cannot_work(view: Any) -> None:
-    name = getattr(view, "__qualname__", repr(view))
+    name = _name(view)
     if not callable(view):
         raise ImproperlyConfigured(f"@idempotent() needs a view, not {name}.")
-    if view.__module__ == "django.utils.decorators" or isinstance(view, functools.partial):
+    if view.__module__ == "django.utils.decorators" or (
+        isinstance(view, functools.partial) and hasattr(view, "__wrapped__")
+    ):
         raise ImproperlyConfigured(
             "method_decorator(idempotent()) cannot work. Put @idempotent() on the method itself."
         )
-    if hasattr(view, "view_class") and not hasattr(view, "cls"):
+    hook.refuse_misplaced(view)
+    hook.refuse_generator(view)
+    if (cls := view_class(view)) is not None and rest_class(view) is None:
         raise ImproperlyConfigured(
-            f"@idempotent() around {view.view_class.__name__}.as_view() would answer before the class has checked "
+            f"@idempotent() around {cls.__name__}.as_view() would answer before the class has checked "
             "anything. Put @idempotent() on the class."
         )
     _refuse_access_decorator(view, name)
@@ -80,9 +96,19 @@ def _refuse_access_decorator(view: Any, name: str) -> None:
         )
 
 
+def _name(view: Any) -> str:
+    """Name a view: a partial or an instance has no name of its own."""
+    return getattr(view, "__qualname__", None) or repr(view)
+
+
+def _is_async(view: Any) -> bool:
+    """Does a view return a coroutine? Of an instance its `__call__` says so."""
+    return iscoroutinefunction(view) or iscoroutinefunction(getattr(type(view), "__call__", None))  # noqa: B004
+
+
 def _guarded(view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Guard a view. `on` is what carries `@non_atomic_requests`, if not the view: a class's dispatch."""
-    if iscoroutinefunction(view):
+    if _is_async(view):
         return _guarded_async(view, policy)
 
     @functools.wraps(view)
@@ -93,26 +119,38 @@ def _guarded(view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any]
             from .rest_framework.functions import run_inside
 
             return run_inside(source, policy, call)
+        if (operation := hook.call_of(source, policy)) is not None:
+            return operation.enter(call)
         # Asked now, since a @non_atomic_requests may stand above us.
         declared = declared_non_atomic(guarded) if on is None else declared_non_atomic(on) | declared_for(source)
         return run(source, policy, call, source=source, declared=declared)
 
     setattr(guarded, POLICY, policy)
+    hook.offer(guarded, view, policy)
     return leave_atomic_requests(guarded)
 
 
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     if conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            f"{view.__qualname__} is async, and no transaction can cover it. "
+            f"{_name(view)} is async, and no transaction can cover it. "
             'Type @idempotent(guarantee="lease"), or make it a sync view.'
         )
 
     @functools.wraps(view)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
-        return await arun(_request_in(args, kwargs), policy, functools.partial(view, *args, **kwargs))
+        source = _request_in(args, kwargs)
+        call = functools.partial(view, *args, **kwargs)
+        if hasattr(source, "_request"):
+            from .rest_framework.asynchronous import arun_inside
+
+            return await arun_inside(source, policy, call)
+        if (operation := hook.call_of(source, policy)) is not None:
+            return await operation.aenter(call)
+        return await arun(source, policy, call)
 
     setattr(guarded, POLICY, policy)
+    hook.offer(guarded, view, policy)
     return markcoroutinefunction(guarded)
 
 
@@ -121,30 +159,62 @@ def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     for value in (*args[:2], kwargs.get("request")):
         if isinstance(value, HttpRequest) or hasattr(value, "_request"):
             return value
-    raise TypeError("@idempotent() guards views: the first argument must be a request.")
+    raise ConfigurationError("@idempotent() guards views: the first argument must be a request.")
 
 
 # ----------------------------------------------------------------------------------------------------------- classes
 
 
 def _is_method(view: Any) -> bool:
-    return "." in getattr(view, "__qualname__", "").rpartition("<locals>.")[2]
+    """Is it written in a class body? A bound method is a view like any function."""
+    return inspect.isfunction(view) and "." in getattr(view, "__qualname__", "").rpartition("<locals>.")[2]
+
+
+#: On a dispatch of ours.
+_LEAVES = "idempotency_leaves"
+
+_HIDDEN = (
+    "another decorator, such as a method_decorator or a staticmethod, stands above it and hides it from its class. "
+    "Swap the two lines, or put @idempotent() on a function."
+)
 
 
 class _Method:
-    """Stands for a decorated method until its class exists, and then guards it there."""
+    """Stands for a decorated method until its class exists, and then guards it there.
+
+    What cannot be guarded is refused when the method is looked up, as `as_view()` does. Until Python 3.12 an exception
+    in `__set_name__` would only be seen as the cause of another.
+    """
 
     def __init__(self, method: Callable[..., Any], policy: Policy) -> None:
-        self.method = method
-        self.policy = policy
+        functools.update_wrapper(self, method)  # a decorator above, such as DRF's @action, asks for its name
+        self._method = method
+        self._policy = policy
+        # In its __dict__: what is put around it copies that, and so `manage.py check` finds it.
+        setattr(self, REFUSAL, f"@idempotent() on {_name(method)}: {_HIDDEN}")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        raise ImproperlyConfigured(
-            "A method_decorator above @idempotent() hides it from its class. Swap the two lines."
-        )
+        raise ImproperlyConfigured(getattr(self, REFUSAL))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ImproperlyConfigured(getattr(self, REFUSAL))
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
-        setattr(owner, name, self.method)
+        try:
+            self._guard(owner, name)
+        except ImproperlyConfigured as error:
+            setattr(self, REFUSAL, str(error))
+            setattr(owner, name, self)
+
+    def _guard(self, owner: type[Any], name: str) -> None:
+        setattr(owner, name, self._method)
+        if hook.ROUTE in vars(self):
+            from .ninja.controllers import guard_method  # wants django-ninja-extra, which has made a route of it
+
+            bare = vars(_Method(self._method, self._policy))
+            vars(self._method).update({name: mark for name, mark in vars(self).items() if name not in bare})
+            guard_method(self._method, self._policy, _guarded)
+            return
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
             raise ImproperlyConfigured(
                 f"@idempotent() on {owner.__name__}.{name}: methods are guarded in Django's class-based views. "
@@ -154,19 +224,39 @@ class _Method:
             raise ImproperlyConfigured(
                 f"@idempotent() on {owner.__name__}.{name}: it is no handler of {UNSAFE_HANDLERS}."
             )
-        _guard_handlers(owner, [name], self.policy)
+        _guard_handlers(owner, [name], self._policy)
 
 
 def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
     if not issubclass(cls, View):
         raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is no View.")
     if hasattr(cls, "initialize_request"):  # DRF's, told apart without importing DRF
-        from .rest_framework.lending import lent_class
+        from .rest_framework.lending import guard_class
 
-        return lent_class(cls, policy)
+        return guard_class(cls, policy)
+    if (library := library_view(cls)) is not None:
+        from .graphql.views import guard  # wants graphql-core, which such a class has loaded
+
+        return guard(cls, library, policy)
+    _refuse_answer_in_dispatch(cls)
     _guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
     _guard_subclasses(cls, policy)
     return cls
+
+
+def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
+    """Refuse a class that has no handler to guard and a `dispatch()` that is not Django's: it may answer there."""
+    if any(hasattr(cls, name) for name in UNSAFE_HANDLERS):
+        return
+    for base in cls.__mro__[: cls.__mro__.index(View)]:
+        dispatch = vars(base).get("dispatch")
+        if dispatch is not None and not hasattr(dispatch, _LEAVES) and base.__module__.partition(".")[0] != "django":
+            raise ImproperlyConfigured(
+                f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), of which it has none: "
+                f"{base.__name__} answers in dispatch(). Put @idempotent() on a function that calls "
+                f"{cls.__name__}.as_view()(request), below what says who the client is, or leave it to "
+                "IdempotencyMiddleware."
+            )
 
 
 def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
@@ -178,6 +268,7 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
             handler = getattr(klass, name, None)
             if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
                 _guard_handler(klass, name, policy, on=_next(klass, "dispatch"))
+        _refuse_answer_in_dispatch(klass)
         begun(klass, **kwargs)  # last: the terms of the nearest base win
 
     cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
@@ -198,12 +289,13 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
         with nullcontext() if hasattr(handler, POLICY) else atomic_requests(declared | declared_for(request)):
             return dispatch(self, request, *args, **kwargs)
 
+    setattr(leaving, _LEAVES, True)
     as_view = _next(cls, "as_view")
 
     @functools.wraps(as_view)
     def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
         # Not on dispatch, whose mark all views of the class would share, with what non_atomic_requests() adds to one.
-        return leave_atomic_requests(as_view(klass, *args, **kwargs))
+        return leave_atomic_requests(watched(as_view(klass, *args, **kwargs)))
 
     cls.dispatch = leaving
     cls.as_view = classonlymethod(leaving_view)

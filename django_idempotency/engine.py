@@ -6,21 +6,27 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from .core import rules
 from .core.records import Guarantee, Outcome, Record, Settlement, Ticket, changed
-from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Verdict
-from .errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Unreadable, Verdict
+from .errors import (
+    IdempotencyError,
+    LostRace,
+    OutcomeUnknown,
+    OwnershipLost,
+    RecordUnreadable,
+    StoreUnavailable,
+    TransactionLost,
+)
 from .finishing import to_the_end
-from .heartbeat import heartbeat
+from .heartbeat import Lease, heartbeat
+from .settling import SETTLE_PAUSE, GuardedSettling, News, Settling
 from .stores.base import BaseStore, Hold
-from .suspension import Execution, apassed_on, awoken, passed_on, woken
+from .suspension import Execution, awoken, woken
 from .waiting import pauses, waiting
 
-#: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
-#: one more timeout of a store, an answer that is done comes a second later at most.
-SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 #: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
 ROUNDS = 2
 #: Seconds: a lease is never none, or the host's deadline would be read as a crash.
@@ -35,11 +41,11 @@ class Observer(Protocol):
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
 
 
-#: claimed (first run), taken_over, resumed, replayed, busy, mismatched; then completed, released, suspended, or lost: it
-#: was no longer ours.
+#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released, suspended, or
+#: lost: it was no longer ours. In between deferred: the store did not answer, and is asked again in the background.
 EVENTS = (
-    *("claimed", "replayed", "busy", "mismatched", "taken_over", "resumed"),
-    *("completed", "released", "suspended", "lost"),
+    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
+    *("completed", "released", "suspended", "deferred", "lost"),
 )
 
 
@@ -54,12 +60,22 @@ class Operation:
     record: Record | None = None
     #: Why the record is no longer ours although the work still runs; `lease` only.
     lost: Exception | None = None
+    #: Does its settle wait to be tried again in the background?
+    deferred = False
+    #: What became of the record, once settle() is done; `None`: it was not settled, or not by us.
+    left: Leave | None = None
     #: The durable execution that makes the call, if one does; `lease` only.
     execution: Execution | None = None
+    #: Why the work's transaction was rolled back, where that was not the work's own doing.
+    _why: Exception | None = None
+    #: What the heartbeat has watched.
+    _lease: Lease | None = None
     _hold = NOTHING_HELD
     #: The guard, while it is open.
     _guard: ExitStack | None = None
     _opened_at = 0.0
+    #: Was the claim made in a transaction that was open, so that it may be rolled back with the work?
+    claimed_inside = False
     #: Has a claim of ours got no answer, so that it may have been carried out?
     _unanswered = False
     #: The attempt that our execution has suspended, if it was found, and nobody else has woken it.
@@ -76,7 +92,7 @@ class Operation:
     ) -> None:
         self.store = store
         self.ticket = ticket
-        self._tell = observer
+        self._observer = observer
         self._hold_failures = hold_failures
         #: Does the heartbeat renew its lease? Not where the host stops when the lease ends.
         self._renews = renews
@@ -116,7 +132,7 @@ class Operation:
                     if not isinstance(verdict, Busy):
                         break
         try:
-            self._tell(self._opened(verdict), self)
+            self._tell(self._opened(verdict))
         except BaseException:
             self.abandon()
             raise
@@ -149,7 +165,7 @@ class Operation:
     def _try(self) -> Verdict:
         for _ in range(ROUNDS):
             try:
-                self.record = self.store.claim(self.ticket)
+                self.record = self._found(self.store.claim(self.ticket))
                 verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
                 if self.execution is not None and self._sleeps_here(verdict, self.record):
                     self.record = woken(self.store, self.ticket, self.record)
@@ -160,12 +176,14 @@ class Operation:
                     return held
             except LostRace:
                 continue
+            except RecordUnreadable:
+                return Unreadable()
         return Busy(retry_after=1)
 
     async def _atry(self) -> Verdict:
         for _ in range(ROUNDS):
-            with suppress(LostRace):
-                self.record = await self.store.aclaim(self.ticket)
+            try:
+                self.record = self._found(await self.store.aclaim(self.ticket))
                 verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
                 if self.execution is not None and self._sleeps_here(verdict, self.record):
                     self.record = await awoken(self.store, self.ticket, self.record)
@@ -173,8 +191,20 @@ class Operation:
                 if isinstance(verdict, Execute):
                     # Now, since who is cancelled hears of no verdict.
                     self.run, self._opened_at = verdict, time.monotonic()
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+            else:
                 return verdict
         return Busy(retry_after=1)
+
+    def _found(self, record: Record) -> Record:
+        """Remember where a claim has found the record: another connection, or this one later, may look elsewhere."""
+        self.claimed_inside = record.joined
+        if record.place is not None:
+            self.ticket = changed(self.ticket, place=record.place)
+        return record
 
     def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
         """Has our own execution suspended what is busy?"""
@@ -202,6 +232,7 @@ class Operation:
                 self.record = self._hold.record
                 verdict = rules.read(self.record, self.ticket)
             if isinstance(verdict, Execute):
+                self._hold.mark()
                 self._guard = guard.pop_all()
             else:
                 self._hold.give_up()
@@ -216,11 +247,26 @@ class Operation:
             return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
         return _EVENT_OF_VERDICT[type(verdict)]
 
+    # -------------------------------------------------------------------------------------------------------- lease
+
+    def leave_lease(self) -> None:
+        """Let the heartbeat pass this lease over from now on."""
+        self._lease = heartbeat.forget(self) or self._lease
+
+    def keep_lease(self) -> None:
+        """Have the lease renewed again, if it was before leave_lease(), and has not been lost meanwhile."""
+        if self._lease is not None and self.lost is None:
+            heartbeat.resume(self._lease)
+
+    def lease_ends(self) -> float:
+        """Return when the lease has surely ended, by the host's stopwatch, if it is not renewed."""
+        return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
+
     # ------------------------------------------------------------------------------------------------------- settle
 
     def tell_lost(self) -> None:
         """Tell that the heartbeat has set `lost`: another may own the record by now. The work may ask, and stop."""
-        self._tell("lost", self, self.lost)
+        self._tell("lost", self.lost)
 
     def aside(self) -> AbstractContextManager[None]:
         """Let others use the work's transaction without breaking it, while there is one."""
@@ -230,14 +276,14 @@ class Operation:
         """Leave a record whose work has not begun as it was. For any other verdict than `Execute` there is nothing to do."""
         if self.run is None:
             return
-        heartbeat.forget(self)
+        self.leave_lease()
         self._end_guard(giving_up=True)
         self._settle_apart(_abandoned(self.run), None, None)
 
     async def aabandon(self) -> None:
         """See abandon()."""
         if self.run is not None:
-            heartbeat.forget(self)
+            self.leave_lease()
             await self._asettle_apart(_abandoned(self.run), None, None)
 
     def close(self) -> None:
@@ -259,7 +305,7 @@ class Operation:
         writes were rolled back), what COMMIT raised (the writes are gone), `OutcomeUnknown` (nobody knows), and what an
         `on_commit` callback raised (all is committed).
         """
-        heartbeat.forget(self)
+        self.leave_lease()
         if not self._hold.joins:
             leave = rules.conclude(ended, False, self._hold_failures).leave
             self._settle_apart(leave, outcome, ttl)
@@ -271,9 +317,9 @@ class Operation:
 
     def _settle_held(self, ended: Ending, outcome: Outcome | None, ttl: float | None) -> None:
         hold = self._hold
-        if ended in (Ending.KEPT, Ending.DROPPED) and hold.broken():
-            self._roll_back()
-            raise StoreUnavailable
+        # Where the settle compares the sign, only who has given up and does not settle in the transaction has to ask.
+        if ended in (Ending.KEPT, Ending.DROPPED) and (hold.sign is None or hold.doomed()) and hold.lost():
+            self._lose()
         conclusion = rules.conclude(ended, hold.doomed(), self._hold_failures)
         committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
         if not committing:
@@ -282,74 +328,103 @@ class Operation:
             self._end_guard()
         except Exception as error:
             if hold.committed:  # an on_commit callback failed, after COMMIT: all of it stands
-                self._told(conclusion.leave)
+                self.tell(News(conclusion.leave))
             elif isinstance(error, OutcomeUnknown):
-                self._tell("lost", self, error)
+                self._tell("lost", error)
             else:
                 self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
             raise
         if hold.committed and committing:
-            self._told(conclusion.leave)
+            self.tell(News(conclusion.leave))
         else:  # rolled back: as the table says, or since the transaction was marked for rollback late
             self._settle_apart(conclusion.leave, outcome, ttl)
 
     async def asettle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See settle(). No transaction is held in an async call."""
-        heartbeat.forget(self)
+        self.leave_lease()
         leave = rules.conclude(ended, False, self._hold_failures).leave
         await self._asettle_apart(leave, outcome, ttl)
 
     def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
 
-        Raises `OwnershipLost` or `StoreUnavailable` after all of it was rolled back. Then the work had not given up
-        its writes: it was our statement that failed, so its answer must not stay without them.
+        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. Then the work had
+        not given up its writes: it was our statement that failed, so its answer must not stay without them.
         """
+        sign = self._hold.sign
         settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
         assert settlement is not None
         try:
-            settled = self.store.settle(self.ticket, settlement)
+            settled = self.store.settle(self.ticket, settlement if sign is None else changed(settlement, sign=sign))
         except IdempotencyError as error:
+            if not isinstance(error, LostRace) and sign is not None and self._hold.lost():
+                self._lose(error)
             self._roll_back()
             if isinstance(error, LostRace):
                 raise OwnershipLost from error
             raise
         if not settled:
+            if sign is not None and self._hold.lost():
+                self._lose()
             self._end_guard(giving_up=True)
-            self._told(None)
+            self.tell(News(None))
             raise OwnershipLost
         return not self._hold.doomed()
 
-    def _roll_back(self) -> None:
-        """End the guard without what the work wrote, and release the record."""
+    def _roll_back(self, error: Exception | None = None) -> None:
+        """End the guard without what the work wrote, and release the record; tell why, if `error` says so."""
         self._end_guard(giving_up=True)
+        self._why = error
         self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
 
+    def _lose(self, cause: Exception | None = None) -> NoReturn:
+        """Forget an answer whose transaction is not the one that the guard began."""
+        lost = TransactionLost()
+        self._roll_back(lost)
+        raise lost from cause
+
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
-        """Settle after the work's transaction, or where there was none; fenced, so an overtaken owner changes nothing."""
-        began = time.monotonic()
-        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
-        settlement = self._settlement(leave, ticket, outcome, ttl, began)
-        if settlement is None:
-            return
-        while True:
+        """Settle after the work's transaction, or where there was none."""
+        settling = self._settling(leave, outcome, ttl)
+        while settling is not None:
+            news: News | None
             try:
-                if ticket.guarantee is Guarantee.ATOMIC:
-                    settled = self._settle_guarded(settlement)
-                elif leave is Leave.SUSPENDED:
-                    settled = passed_on(self.store, ticket, settlement)
-                else:
-                    settled = self.store.settle(ticket, settlement)
-            except Exception as error:  # noqa: BLE001 - the answer stands; the record is taken over after its lease
-                if _too_late(began):
-                    self._told(None, None if isinstance(error, LostRace) else error)
-                    return
+                news = settling.written(settling.write())
+            except Exception as error:  # noqa: BLE001 - the response stands
+                news = settling.failed(error)
+            if news is None:
                 time.sleep(SETTLE_PAUSE)
             else:
-                self._told(leave if settled else None)
+                self.tell(news)
                 return
 
-    def _settle_guarded(self, settlement: Settlement) -> bool:
+    async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+        """See _settle_apart()."""
+        settling = self._settling(leave, outcome, ttl)
+        while settling is not None:
+            news: News | None
+            try:
+                news = settling.written(await settling.awrite())
+            except Exception as error:  # noqa: BLE001 - the response stands
+                news = settling.failed(error)
+            if news is None:
+                await asyncio.sleep(SETTLE_PAUSE)
+            else:
+                await self.atell(news)
+                return
+
+    def _settling(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+        """Return what is to be written; `None`: nothing, the record stays as it is."""
+        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
+        settlement = self._settlement(leave, ticket, outcome, ttl, time.monotonic())
+        if settlement is None:
+            self.left = leave
+            return None
+        kind = GuardedSettling if ticket.guarantee is Guarantee.ATOMIC else Settling
+        return kind(self, leave, ticket, settlement, self._why)
+
+    def settle_guarded(self, settlement: Settlement) -> bool:
+        """Settle under the row's lock what a rollback has left as it was."""
         with self.store.guard(self.ticket) as hold:
             return self._still_ours(hold) and self.store.settle(self.ticket, settlement)
 
@@ -360,32 +435,11 @@ class Operation:
         """
         if not hold.joins:
             return True
+        if hold.record is None and self.claimed_inside:
+            return False
         if hold.record is None:
             raise LostRace
         return self.record is None or rules.untouched(hold.record, self.record, self.ticket)
-
-    async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
-        """See _settle_apart()."""
-        began = time.monotonic()
-        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
-        settlement = self._settlement(leave, ticket, outcome, ttl, began)
-        if settlement is None:
-            return
-        while True:
-            try:
-                if leave is Leave.SUSPENDED:
-                    settled = await apassed_on(self.store, ticket, settlement)
-                else:
-                    settled = await self.store.asettle(ticket, settlement)
-            except Exception as error:  # noqa: BLE001 - the same
-                if _too_late(began):
-                    await self._atell("lost", error)
-                    return
-                await asyncio.sleep(SETTLE_PAUSE)
-            else:
-                if settled or self.lost is None:
-                    await self._atell(_EVENT_OF[leave if settled else None])
-                return
 
     def _end_guard(self, *, giving_up: bool = False) -> None:
         """End the guard, once; if it is open, and by a rollback if asked to."""
@@ -410,19 +464,30 @@ class Operation:
             ttl = ticket.ttl  # the work took longer than its answer was to be kept
         return rules.settlement(leave, ticket, self.run, self.record, outcome, ttl)
 
+    def tell(self, news: News) -> None:
+        """Tell what became of a settle; of a loss not twice, where the heartbeat has."""
+        self.left = news.leave
+        if (event := _event_of(news, self.lost)) is not None:
+            self._tell(event, news.error)
+
+    async def atell(self, news: News) -> None:
+        """See tell()."""
+        self.left = news.leave
+        if (event := _event_of(news, self.lost)) is not None:
+            await self._atell(event, news.error)
+
+    def _tell(self, event: str, error: BaseException | None = None) -> None:
+        self._observer(event, self, error)
+
     async def _atell(self, event: str, error: BaseException | None = None) -> None:
-        tell = getattr(self._tell, "asend", None)
+        tell = getattr(self._observer, "asend", None)
         if tell is None:
-            self._tell(event, self, error)
+            self._tell(event, error)
         else:
             await tell(event, self, error)
 
-    def _told(self, leave: Leave | None, error: Exception | None = None) -> None:
-        if leave is not None or self.lost is None:  # the heartbeat has told already
-            self._tell(_EVENT_OF[leave], self, error)
 
-
-_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched"}
+_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Unreadable: "unreadable"}
 _EVENT_OF = {
     Leave.COMPLETED: "completed",
     Leave.FREE: "released",
@@ -439,6 +504,8 @@ def _abandoned(run: Execute) -> Leave:
     return Leave.HELD if run.takeover else Leave.BOUND
 
 
-def _too_late(began: float) -> bool:
-    """Is it too late to try a settle once more?"""
-    return time.monotonic() - began + SETTLE_PAUSE > SETTLE_PATIENCE
+def _event_of(news: News, lost: Exception | None) -> str | None:
+    """Say which event a settle was, if one is told."""
+    if news.deferred:
+        return "deferred"
+    return _EVENT_OF[news.leave] if news.leave is not None or lost is None else None

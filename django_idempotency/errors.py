@@ -90,6 +90,12 @@ class ScopeRequired(Problem):
     status, code, title = 400, "scope-required", "Idempotency key without a principal"
 
 
+class RequestTooLarge(Problem):
+    """This request is too large to be compared with its retries. Send less at once; nothing was carried out."""
+
+    status, code, title = 413, "request-too-large", "The request is too large"
+
+
 class RequestMismatch(Problem):
     """This idempotency key was used for another request. Send that request again, or use a new key."""
 
@@ -115,6 +121,12 @@ class ReplayRefused(Problem):
     """You may not see the answer to this request any more."""
 
     status, code, title = 403, "replay-refused", "Replay is refused"
+
+
+class ReplayUnchecked(ReplayRefused):
+    """The request was carried out, and whether you may still see its response cannot be checked. Look up its result."""
+
+    code, title = "replay-unchecked", "Replay cannot be checked"
 
 
 class NotDigestible(IdempotencyError, TypeError):
@@ -149,6 +161,15 @@ class HeldForPerson(IdempotencyError):
     """
 
 
+class RecordUnreadable(Problem):
+    """The record of this idempotency key cannot be read, so the request was not carried out again. Look up its result.
+
+    It is damaged, or a later version has written it.
+    """
+
+    status, code, title = 500, "record-unreadable", "The record cannot be read"
+
+
 class StoreUnavailable(Problem):
     """The idempotency store cannot be reached. The request was not carried out; send it again."""
 
@@ -158,6 +179,19 @@ class StoreUnavailable(Problem):
 
 class StoreRefused(StoreUnavailable):
     """The idempotency store answers with an error. The request was not carried out; send it again."""
+
+
+class TransactionLost(StoreUnavailable):
+    """The transaction of this request was ended before its result could be remembered. Send it again with the same key."""
+
+    code, title = "transaction-lost", "The transaction was lost"
+
+
+class OperationUnknown(StoreUnavailable):
+    """derive() cannot tell which operation this is, since the store does not answer: another key could pay twice.
+
+    The effect has not been asked for. Send the request again.
+    """
 
 
 class OutcomeUnknown(Problem):
@@ -173,6 +207,13 @@ class ConfigurationError(IdempotencyError):
 
 class DurableInsideGuard(ConfigurationError):
     """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use guarantee="lease"."""
+
+
+class CalledItself(ConfigurationError):
+    """A guarded call met its own key inside itself: it would wait for its own end.
+
+    Give the inner call another key, or call a function there that is not guarded.
+    """
 
 
 class LeaseInTransaction(ConfigurationError):

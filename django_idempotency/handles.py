@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from . import conf
 from .core.digest import derived_key
 from .core.policy import Duration, Policy, seconds
 from .derivation import derive
 from .engine import Operation
+
+#: No record has it: what runs unremembered is part of no operation.
+_NO_OPERATION = UUID(int=0)
 
 
 class Handle:
@@ -28,7 +33,11 @@ class Handle:
         return self._operation.attempt
 
     def derive(self, label: str) -> str:
-        """Return a key to send on to a provider: 64 hex digits, the same for this label at every attempt."""
+        """Return a key to send on to a provider: 64 hex digits, the same for this label at every attempt and takeover.
+
+        A corrected request and a new life (the record had expired) get another. Raises `SecretUnknown`, and
+        `OperationUnknown` where `on_store_failure="open"` lets the work run while the store is down.
+        """
         return derive(self._operation, label)
 
     @property
@@ -65,8 +74,10 @@ class SwitchedOff(Handle):
         return 1
 
     def derive(self, label: str) -> str:
-        """Return 64 hex digits, the same for this label and this key."""
-        return derived_key(conf.derive_secret(), self._scope, self._key, label)
+        """Return 64 hex digits, the same for this label and this key; not those of a run that is remembered."""
+        return derived_key(
+            conf.derive_secret(), label, scope=self._scope, key=self._key, operation=_NO_OPERATION, request=b""
+        )
 
     @property
     def lost(self) -> bool:

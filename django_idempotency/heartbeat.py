@@ -24,6 +24,7 @@ from .forking import begins_anew
 
 if TYPE_CHECKING:
     from .engine import Operation
+    from .stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
@@ -37,13 +38,18 @@ def closing() -> None:
     """Give back what whoever was told has opened in a thread of ours. The app puts Django's connections here."""
 
 
-class _Lease(ref["Operation"]):
+class Lease(ref["Operation"]):
     """An operation's lease. Weak: that of an operation which was abandoned without a settle ends by itself."""
 
     __slots__ = ("due", "ends")
     #: When it ends for certain, and when it is renewed next.
     ends: float
     due: float
+
+    @property
+    def early(self) -> float:
+        """How much sooner it is renewed together with another of its store: a connection less, and a sixth of it."""
+        return (self.ends - self.due) / 4
 
     def begin(self, now: float, seconds: float) -> None:
         self.ends = now + seconds
@@ -65,7 +71,7 @@ class Heartbeat:
         """Watch nothing: after a fork the thread is not there, and what it watched belongs to the parent."""
         #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). To put in and
         #: to take out is one step, and needs no lock; so whoever goes through it goes through a copy.
-        self._watched: dict[int, _Lease] = {}
+        self._watched: dict[int, Lease] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -78,7 +84,7 @@ class Heartbeat:
         It takes no lock where the thread will see the lease in time: it is put in first and the thread is looked at after,
         while the thread says first that it is about to look (see _sleep()). So one of both sees the other.
         """
-        lease, now, seconds = _Lease(operation), self._clock(), operation.ticket.lease
+        lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
         lease.ends, lease.due = now + seconds, now + seconds / PART  # begin(), whose call would cost a tenth of this
         if id(operation) in self._watched:  # an abandoned one's, whose memory this is: the thread may be taking it out
             with self._lock:
@@ -88,7 +94,7 @@ class Heartbeat:
         if self._thread is None or lease.due < self._wakes:
             self._wake(lease)
 
-    def _wake(self, lease: _Lease) -> None:
+    def _wake(self, lease: Lease) -> None:
         """Start the thread, or wake it where it would sleep for too long.
 
         To wake it for every call would cost each more than its claim: 60 µs (measured).
@@ -100,11 +106,21 @@ class Heartbeat:
                 self._wakes = lease.due
                 self._changed.notify()
 
-    def forget(self, operation: Operation) -> None:
-        """Let an operation's lease be."""
-        if self._watched.pop(id(operation), None) is None:
+    def forget(self, operation: Operation) -> Lease | None:
+        """Let an operation's lease be, and return it."""
+        lease = self._watched.pop(id(operation), None)
+        if lease is None:
             with self._lock:  # it was never watched; or has just been lost, and then it knows so when we return
                 pass
+        return lease
+
+    def resume(self, lease: Lease) -> None:
+        """Renew a lease again that was let be; it ends when it would have ended."""
+        if (operation := lease()) is not None:
+            with self._lock:
+                self._watched[id(operation)] = lease
+            if self._thread is None or lease.due < self._wakes:
+                self._wake(lease)
 
     def lapsed(self, operation: Operation) -> bool:
         """Has an operation's lease ended although it is watched? The beat itself may hang."""
@@ -120,7 +136,8 @@ class Heartbeat:
             stores[operation.store].append(operation)
         for store, operations in stores.items():
             try:
-                renewed = store.renew([operation.ticket for operation in operations])
+                with store.apart():
+                    renewed = store.renew([operation.ticket for operation in operations])
             except Exception as error:  # the thread beats for others, too
                 renewed = getattr(error, "renewed", set[UUID]())  # a store of many servers, one of which is away
                 self._renewed([op for op in operations if op.ticket.owner in renewed], now)
@@ -132,13 +149,10 @@ class Heartbeat:
                 for operation in operations:
                     if operation.ticket.owner not in renewed:
                         self._lost(operation, LeaseLost())
-        for store in stores:
-            with suppress(Exception):
-                store.close()
 
     def _due(self, now: float) -> list[Operation]:
-        """Return what is to be renewed; forget who was abandoned."""
-        found = []
+        """Return what is to be renewed, and with it what the same stores are soon to renew; forget who was abandoned."""
+        found, soon = [], []
         with self._lock:
             for name, lease in self._watched.copy().items():
                 if lease.due <= now:
@@ -147,7 +161,10 @@ class Heartbeat:
                         found.append(operation)
                     elif self._watched.get(name) is lease:  # or it is another's by now
                         self._watched.pop(name, None)
-        return found
+                elif lease.due <= now + lease.early and (operation := lease()) is not None:
+                    soon.append(operation)
+        stores = {operation.store for operation in found}
+        return [*found, *(operation for operation in soon if operation.store in stores)]
 
     def _renewed(self, operations: list[Operation], now: float) -> None:
         with self._lock:
@@ -168,20 +185,20 @@ class Heartbeat:
     def _lost(self, operation: Operation, error: Exception) -> None:
         with self._lock:
             watched = self._watched.pop(id(operation), None)
-            if watched is not None:  # not settled meanwhile
+            # Not settled meanwhile. A settle that waits in the queue may have been written although nobody said so: it is
+            # fenced, and the next try of it knows whose the record is.
+            is_lost = watched is not None and not operation.deferred
+            if is_lost:
                 operation.lost = error
-        if watched is not None:
+        if is_lost:
             self._tell(operation)
 
     def _tell(self, operation: Operation) -> None:
         """Tell of a lost lease; not in the thread that beats, since whoever is told may be slow, and others' leases end."""
         if threading.current_thread() is self._thread:
-            with suppress(RuntimeError):  # no thread can be started: it is told here, then
-                threading.Thread(
-                    target=_tell_apart, args=(operation,), name="django-idempotency-lost", daemon=True
-                ).start()
-                return
-        _tell(operation)
+            tell_apart(operation.tell_lost, operation.store)
+        else:
+            _tell(operation.tell_lost)
 
     # ------------------------------------------------------------------------------------------------------- thread
 
@@ -219,19 +236,27 @@ class Heartbeat:
             return self._thread is not None
 
 
-def _tell(operation: Operation) -> None:
+def tell_apart(tell: Callable[[], None], store: BaseStore) -> None:
+    """Tell in a thread of its own, which gives back what it has opened; here, where none can be started."""
     try:
-        operation.tell_lost()
-    except BaseException:  # the thread beats for others, too
-        with suppress(Exception):
-            logger.exception("Whoever was told of a lost lease raised.")
+        threading.Thread(target=_tell_there, args=(tell, store), name="django-idempotency-telling", daemon=True).start()
+    except RuntimeError:
+        _tell(tell)
 
 
-def _tell_apart(operation: Operation) -> None:
-    _tell(operation)
-    for close in (operation.store.close, closing):
+def _tell_there(tell: Callable[[], None], store: BaseStore) -> None:
+    _tell(tell)
+    for close in (store.close, closing):
         with suppress(Exception):
             close()
+
+
+def _tell(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except BaseException:  # the thread goes on for others, too
+        with suppress(Exception):
+            logger.exception("Whoever was told of a record's end raised.")
 
 
 heartbeat = Heartbeat()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import (
+    CalledItself,
     DeadlinePassed,
     HeldForPerson,
     InProgress,
@@ -38,10 +39,10 @@ from .errors import (
 _DONE = (ResponseNotStored,)
 #: Another owner is at work, or we cannot tell now: the same message gets its answer later.
 _NOT_YET = (InProgress, LostRace, DeadlinePassed, StoreUnavailable, OutcomeUnknown)
-#: The message is at fault, or a person has to look: no delivery changes that.
+#: The message or the program is at fault, or a person has to look: no delivery changes that.
 _NEVER = (
     *(KeyMissing, KeyMalformed, ScopeRequired, NotDigestible, NotSelectable),
-    *(RequestMismatch, ReplayRefused, HeldForPerson),
+    *(RequestMismatch, ReplayRefused, HeldForPerson, CalledItself),
 )
 
 #: After so many failures a message is a dead letter.

@@ -16,16 +16,32 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from . import conf
-from .access import may_still_enter
+from .access import ask_again
 from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
-from .errors import ConfigurationError, Problem
+from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
 from .finishing import to_the_end
-from .http.exchange import Exchange, key_of, may_have_key, terms_of
+from .graphql.hook import library_view
+from .http.exchange import Exchange, clarified, key_of, may_have_key, terms_of
+from .http.exemptions import exempted_by
 from .http.keys import carries_key, user_of
 from .http.problems import problem_response
-from .marks import has_own_door, is_exempt
-from .transactions import LEAVES, leave_while_held
+from .http.status import note, noted, stamp
+from .http.unguarded import (
+    EXEMPT,
+    INSIDE,
+    METHOD,
+    RESOLVERS,
+    Reason,
+    asay_unguarded,
+    is_left_unguarded,
+    leave_unguarded,
+    pass_by,
+    say_unguarded,
+)
+from .marks import has_own_door, is_exempt, rest_class, view_class
+from .ninja.hook import is_ninja, operation_of
+from .transactions import LEAVES, declared_non_atomic, leave_while_held
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not one of a door further in.
@@ -64,16 +80,19 @@ class IdempotencyMiddleware:
             response = get_response(request)
         except BaseException as error:
             if (exchange := self._exchange(request)) is not None:
-                exchange.fail(error)
+                return problem_response(exchange.fail(error), request)
+            self._say(request)
             raise
         finally:
             LEAVES.set(None)  # a thread outlives its requests, and this MIDDLEWARE may not stand before the next
         if (exchange := self._exchange(request)) is None:
-            return response
+            self._judge(request, response)
+            self._say(request)
+            return stamp(request, response)
         try:
             return exchange.settle(response)
         except Problem as problem:
-            return problem_response(problem)
+            return problem_response(problem, request)
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         if not self._runs_async(request):
@@ -84,18 +103,37 @@ class IdempotencyMiddleware:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException as error:
             if (exchange := self._exchange(request)) is not None:
-                await to_the_end(exchange.afail(error))
+                return problem_response(await to_the_end(exchange.afail(error)), request)
+            await self._asay(request)
             raise
         if (exchange := self._exchange(request)) is None:
-            return response
+            self._judge(request, response)
+            await self._asay(request)
+            return stamp(request, response)
         try:
             return await to_the_end(exchange.asettle(response))
         except Problem as problem:
-            return problem_response(problem)
+            return problem_response(problem, request)
 
     def _begin(self, request: HttpRequest, how: str) -> None:
         setattr(request, _SETTLES, how)
         setattr(request, _OUTER, None)  # somebody may send the same request through once more
+        note(request, None)
+
+    def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
+        """Find out what became of a keyed request of which no entry point has said anything."""
+        if noted(request) is None and not is_left_unguarded(request) and carries_key(request):
+            pass_by(request, response)
+
+    def _say(self, request: HttpRequest) -> None:
+        """Tell why a request ran unguarded, now that nothing nearer to the view has guarded it."""
+        if noted(request) is None:
+            say_unguarded(request)
+
+    async def _asay(self, request: HttpRequest) -> None:
+        """See _say()."""
+        if noted(request) is None:
+            await asay_unguarded(request)
 
     def _exchange(self, request: HttpRequest) -> Exchange | None:
         return getattr(request, _OUTER, None)
@@ -117,7 +155,8 @@ class IdempotencyMiddleware:
         LEAVES.set(None)
         if self._passes(request, callback):
             return None
-        if hasattr(callback, "cls"):  # DRF's: the guard belongs behind its authentication and permissions
+        # DRF's: the guard belongs behind its authentication and permissions.
+        if rest_class(callback) is not None and not iscoroutinefunction(callback):
             from .rest_framework.lending import run_lent
 
             lent: HttpResponseBase | None = run_lent(callback, request, args, kwargs)
@@ -130,38 +169,86 @@ class IdempotencyMiddleware:
             leave_while_held(callback)
             return self._opened(request, exchange, exchange.open())
         except Problem as problem:
-            return problem_response(problem)
+            return problem_response(problem, request)
 
     async def aprocess_view(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """See process_view()."""
         LEAVES.set(None)
-        if self._passes(request, callback):
+        if not self._asks(request):
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
+        asks_project = bool(conf.get("EXEMPT"))  # whose functions may ask a database
+        if await sync_to_async(self._passes)(request, callback) if asks_project else self._passes(request, callback):
+            return None
         try:
             self._require_settling(request, IN_LOOP)
             user = await user_of(request)
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
             return None if exchange is None else self._opened(request, exchange, await exchange.aopen())
         except Problem as problem:
-            return problem_response(problem)
+            return problem_response(problem, request)
 
-    def process_exception(self, request: HttpRequest, exception: Exception) -> None:
-        """Remember that the view raised: its answer will be somebody else's."""
-        if (exchange := self._exchange(request)) is not None:
-            exchange.raised = exception
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        """Remember that the view raised: its answer will be somebody else's, but for what only we can explain."""
+        if (exchange := self._exchange(request)) is None:
+            return None
+        exchange.raised = exception
+        if isinstance(exception, TransactionLost) or (exchange.degraded and isinstance(exception, OperationUnknown)):
+            return problem_response(exception, request)
+        if (clearer := clarified(exception)) is not exception:
+            raise clearer
+        return None
 
     def _passes(self, request: HttpRequest, callback: Any) -> bool:
         """Does the request pass, since it has nothing to guard, or a door nearer to the view?"""
         method = request.method or ""
-        if method in SAFE_METHODS or not (carries_key(request) or conf.concerns_keyless(_POLICY)):
+        if not self._asks(request):
             return True
         if method not in {name.upper() for name in conf.get("METHODS")}:
-            return True
-        return is_exempt(callback, method) or has_own_door(callback, method)
+            return self._left(request, METHOD)
+        if is_exempt(callback, method):
+            return self._left(request, EXEMPT)
+        return has_own_door(callback, method) or self._is_left(request, callback)
+
+    def _is_left(self, request: HttpRequest, callback: Any) -> bool:
+        """Is a view without an entry point of its own exempt, or one that only such an entry point can guard?"""
+        if (exemption := exempted_by(request, callback)) is not None:
+            return self._left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
+        if is_ninja(callback):
+            return self._stands_outside(request, callback)
+        return library_view(view_class(callback)) is not None and self._resolves_later(request, callback)
+
+    def _asks(self, request: HttpRequest) -> bool:
+        """Does a request ask to be guarded, or do the settings ask it of every unsafe one?"""
+        return request.method not in SAFE_METHODS and (carries_key(request) or conf.concerns_keyless(_POLICY))
+
+    def _stands_outside(self, request: HttpRequest, callback: Any) -> bool:
+        """Leave an operation of ninja alone: who may have a replay is decided inside of it."""
+        if conf.get("REQUIRED"):
+            operation = operation_of(callback, request.method or "")
+            name = getattr(getattr(operation, "view_func", None), "__qualname__", "it")
+            raise ConfigurationError(
+                f'The middleware cannot guard the operations of django-ninja, and "REQUIRED" is set. Put @idempotent() '
+                f"on {name}, directly below the line that makes an operation of it, or @idempotency_exempt."
+            )
+        return self._left(request, INSIDE)
+
+    def _resolves_later(self, request: HttpRequest, callback: Any) -> bool:
+        """Leave a GraphQL view alone: its resolvers ask for rights, and a replay would run none."""
+        if conf.get("REQUIRED"):
+            raise ConfigurationError(
+                f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
+                "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."
+            )
+        return self._left(request, RESOLVERS)
+
+    def _left(self, request: HttpRequest, reason: Reason, sentence: str = "") -> bool:
+        if carries_key(request):
+            leave_unguarded(request, reason, sentence)
+        return True
 
     def _admit(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
@@ -169,14 +256,18 @@ class IdempotencyMiddleware:
         if (key := key_of(request, _POLICY)) is None:
             return None
         terms = terms_of(_POLICY)
-        if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or hasattr(callback, "cls")):
+        if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or rest_class(callback) is not None):
             name = getattr(callback, "__qualname__", repr(callback))
             raise ConfigurationError(
                 f"The middleware cannot guard {name}, which is async: not atomically, and not behind the checks of an "
-                'async REST framework. Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.'
+                'async REST framework. Put @idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
+                "@idempotency_exempt."
             )
-        may_replay = partial(may_still_enter, request, callback, args, kwargs)
-        return Exchange.of(request, terms, key=key, user=user, source=request, strict=False, may_replay=may_replay)
+        asking = partial(ask_again, request, callback, args, kwargs)
+        declared = declared_non_atomic(callback)
+        return Exchange.of(
+            request, terms, key=key, user=user, source=request, strict=False, declared=declared, ask_again=asking
+        )
 
     def _require_settling(self, request: HttpRequest, how: str) -> None:
         """Open no guard that nobody would close: __call__ must have seen the key, and the same view."""

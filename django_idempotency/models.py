@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import models
-from django.utils import timezone as django_timezone
 from django.utils.translation import gettext_lazy as _
 
 from .core.records import Guarantee, Status, shortened
@@ -19,10 +19,9 @@ def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
     """Return what a driver read of an `InstantField`, or of the database's own clock, as an aware UTC datetime."""
     if isinstance(value, str):  # SQLite, for an expression
         value = datetime.fromisoformat(value)
-    if not connection.features.supports_timezones:
+    # Naive is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
+    if value.tzinfo is None or not connection.features.supports_timezones:
         return value.replace(tzinfo=timezone.utc)
-    if value.tzinfo is None:  # PostgreSQL under USE_TZ=False
-        value = value.replace(tzinfo=django_timezone.get_default_timezone())
     return value.astimezone(timezone.utc)
 
 
@@ -37,6 +36,12 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
         if isinstance(value, datetime) and value.tzinfo is not None and not connection.features.supports_timezones:
             value = value.astimezone(timezone.utc).replace(tzinfo=None)
         return connection.ops.adapt_datetimefield_value(value)
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        """Select an instant in UTC where the driver would return it as the session's local time, without a zone."""
+        if compiler.connection.features.supports_timezones and not settings.USE_TZ:
+            sql = f"{sql} AT TIME ZONE 'UTC'"
+        return sql, params
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> datetime | None:
         return None if value is None else instant(value, connection)
@@ -62,6 +67,8 @@ class IdempotencyRecord(models.Model):
         ],
     )
     owner = models.UUIDField(_("owner token"))
+    #: What `derive()` is bound to: from the key's first claim to its expiry, whoever owns the record.
+    operation = models.UUIDField(_("operation"))
     attempt = models.PositiveIntegerField(_("attempt"))
     lease_until = InstantField(_("leased until"))
     created_at = InstantField(_("created"))
@@ -83,6 +90,7 @@ class IdempotencyRecord(models.Model):
             ("view_response", _("Can see stored response bodies")),
             ("release_record", _("Can release idempotency keys")),
             ("expire_record", _("Can expire idempotency records")),
+            ("erase_record", _("Can erase idempotency records")),
         )
 
     def __str__(self) -> str:

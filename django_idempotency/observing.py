@@ -7,6 +7,9 @@ import traceback
 import weakref
 from typing import Any
 
+from django.dispatch import Signal
+from django.utils.encoding import escape_uri_path
+
 from . import signals
 from .core.records import shortened
 from .engine import Operation
@@ -22,10 +25,17 @@ _TOLD = {
     "busy": (signals.busy, logging.INFO, "Busy: another request with this key is running."),
     "released": (signals.released, logging.INFO, "Released: the key is free again."),
     "suspended": (signals.suspended, logging.DEBUG, "Suspended: the key waits for its durable execution."),
+    "deferred": (
+        signals.deferred,
+        logging.WARNING,
+        "Deferred: the store did not take the settle; it is tried again until the lease ends.",
+    ),
     "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for another request."),
+    "unreadable": (signals.unreadable, logging.ERROR, "Unreadable: the record is damaged; the work is not run again."),
     "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
     "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
     "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
+    "unguarded": (signals.unguarded, logging.WARNING, "%s %s runs unguarded: %s."),  # INFO where that is intended
 }
 
 
@@ -56,7 +66,10 @@ class Observer:
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error)
         if signal.receivers:
-            await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
+            try:
+                await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
+            except RuntimeError:  # what receivers raise it keeps: the interpreter ends, and lends sync ones no thread
+                logger.warning("The interpreter ends: sync receivers of %s were not called.", event)
 
 
 def log(level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
@@ -72,8 +85,35 @@ def log(level: int, sentence: str, event: str, operation: Operation, error: Base
         "attempt": operation.attempt,
         "error": type(error).__name__ if error else None,
     }
+    _write(level, sentence, extra)
+
+
+def tell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+    """Tell of a request that asked to be guarded, and is not: a signal and a log record, as of every event."""
+    signal = _log_unguarded(request, reason, why, level, key)
+    if signal.receivers:
+        signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
+
+
+async def atell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+    """See tell_unguarded()."""
+    signal = _log_unguarded(request, reason, why, level, key)
+    if signal.receivers:
+        await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
+
+
+def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> Signal:
+    signal, _, sentence = _TOLD["unguarded"]
+    if logger.isEnabledFor(level):
+        method, path = str(request.method), escape_uri_path(request.path)
+        extra = {"event": "unguarded", "key": shortened(key or ""), "method": method, "path": path, "reason": reason}
+        _write(level, sentence, extra, method, path, why)
+    return signal
+
+
+def _write(level: int, sentence: str, facts: dict[str, Any], *args: str) -> None:
     try:
-        logger.log(level, sentence, extra={"idempotency": extra})
+        logger.log(level, sentence, *args, extra={"idempotency": facts})
     except Exception:  # noqa: BLE001 - a filter's: logging catches those of handlers only, and shows them like this
         if logging.raiseExceptions:
             traceback.print_exc()

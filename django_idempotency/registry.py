@@ -119,6 +119,11 @@ def store_of(policy: Resolved) -> BaseStore:
     return store
 
 
+def body_limit(policy: Resolved, store: BaseStore) -> int:
+    """Return the longest body that a record holds (bytes): what the policy says, or else what the store can take."""
+    return store.max_body if policy.max_body is None else policy.max_body
+
+
 def records_of(store: BaseStore) -> Any:
     """Name the records that a store keeps, so that two stores of one table are known as such."""
     return getattr(store, "using", None) or innermost(store).place

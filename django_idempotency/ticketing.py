@@ -28,4 +28,5 @@ def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records
         secret_id(policy.derive_secret or secret_key()),
         method,
         path[:255],
+        None,  # place
     )

@@ -5,13 +5,17 @@ So a guarded view leaves Django's own wrapping, and opens the same transactions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import connections
 from django.http import HttpRequest
+
+from .errors import ConfigurationError
+from .stores.blocks import Block
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -52,6 +56,12 @@ def declared_for(request: HttpRequest) -> set[str]:
     return declared_non_atomic(getattr(getattr(request, "resolver_match", None), "func", None))
 
 
+def asks_for_transaction(alias: str | None, declared: AbstractSet[str]) -> bool:
+    """Does the project ask for ATOMIC_REQUESTS on a database, for a view that has taken out those `declared`?"""
+    settings = {} if alias is None else connections.settings.get(alias, {})
+    return bool(settings.get("ATOMIC_REQUESTS")) and alias not in declared
+
+
 def leave_atomic_requests(view: View) -> View:
     """Take a view out of ATOMIC_REQUESTS, on every database."""
     # The attribute that Django's own decorator sets.
@@ -63,39 +73,67 @@ def leave_while_held(view: Any) -> None:
     """Take a view out of ATOMIC_REQUESTS for those requests that the middleware guards."""
     if not isinstance(getattr(view, "_non_atomic_requests", None), (EveryAlias, UnlessHeld)):
         # A bound method (of an admin site) takes no attribute, but shows those of its function.
-        getattr(view, "__func__", view)._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
+        carrier = getattr(view, "__func__", view)
+        try:
+            carrier._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
+        except AttributeError:
+            if can_be_left(view):
+                return
+            raise ConfigurationError(cannot_leave(view)) from None
+
+
+def cannot_leave(view: Any) -> str:
+    """Say that a view cannot leave ATOMIC_REQUESTS, and what to do."""
+    return (
+        f"a {type(view).__name__} takes no attributes, so it cannot leave the transaction of ATOMIC_REQUESTS, and a claim "
+        "inside of that is seen by nobody. Put @idempotent() on a function that calls it."
+    )
+
+
+def can_be_left(view: Any) -> bool:
+    """Can one request to a view be taken out of ATOMIC_REQUESTS? `__slots__` without a `__dict__` say no."""
+    carrier = getattr(view, "__func__", view)
+    if hasattr(carrier, "__dict__") or "_non_atomic_requests" in getattr(type(carrier), "__slots__", ()):
+        return True
+    declared = declared_non_atomic(view)
+    return all(alias in declared or not s["ATOMIC_REQUESTS"] for alias, s in connections.settings.items())
 
 
 class Opened:
     """What atomic_requests() has opened."""
 
-    def __init__(self, count: int = 0) -> None:
-        self._count = self._open = count
-
-    def note(self) -> None:
-        self._open -= 1
+    def __init__(self, blocks: Sequence[Block] = ()) -> None:
+        self.blocks = tuple(blocks)
 
     @property
     def committed(self) -> bool:
         """Are all of them committed? An exception after that is an `on_commit` callback's, or of the rendering."""
-        return self._count > 0 and self._open == 0
+        return bool(self.blocks) and all(block.committed for block in self.blocks)
+
+    def on(self, alias: str | None) -> Block | None:
+        """Return the one on a database."""
+        return next((block for block in self.blocks if block.using == alias), None)
 
 
-def atomic_requests(declared: set[str], *, but: str | None = None) -> AbstractContextManager[Opened]:
-    """Open what ATOMIC_REQUESTS asks for, except the aliases that the project took out and the one under guard."""
+def atomic_requests(
+    declared: AbstractSet[str], *, but: str | None = None, noted: bool = True
+) -> AbstractContextManager[Opened]:
+    """Open what ATOMIC_REQUESTS asks for, except the aliases that the project took out and the one under guard.
+
+    `noted`: may a guard take one over, or ask whether they are committed?
+    """
     aliases = [
         alias
         for alias, settings in connections.settings.items()
         if settings["ATOMIC_REQUESTS"] and alias != but and alias not in declared
     ]
-    return _open(aliases) if aliases else nullcontext(Opened())
+    return _open(aliases, noted=noted) if aliases else nullcontext(Opened())
 
 
 @contextmanager
-def _open(aliases: list[str]) -> Iterator[Opened]:
-    opened = Opened(len(aliases))
+def _open(aliases: list[str], *, noted: bool) -> Iterator[Opened]:
+    blocks = [Block(alias, noted=noted) for alias in reversed(aliases)]  # as Django nests them
     with ExitStack() as stack:
-        for alias in aliases:
-            stack.enter_context(transaction.atomic(using=alias))
-            transaction.on_commit(opened.note, using=alias)
-        yield opened
+        for block in blocks:
+            stack.enter_context(block)
+        yield Opened(blocks)

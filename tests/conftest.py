@@ -9,6 +9,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from rest_framework.test import APIClient
 
+from django_idempotency.deferring import Deferring
+
 from .factories import TokenFactory, UserFactory
 
 
@@ -18,6 +20,15 @@ def not_about_speed(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("asyncio").addFilter(not_about_speed)
+
+
+@pytest.fixture
+def deferring(monkeypatch: pytest.MonkeyPatch) -> Deferring:
+    """Return a queue of settles without a thread, in place of the process's own: a test calls attempt()."""
+    queue = Deferring()
+    monkeypatch.setattr(queue, "_start", lambda: None)
+    monkeypatch.setattr("django_idempotency.settling.deferring", queue)
+    return queue
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
         "created_at": NOW,
         "completed_at": None,
         "read_at": NOW,
+        "operation": ticket.owner,
     }
     shared = ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path")
     return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
@@ -35,9 +36,13 @@ class FakeHold(Hold):
     def __init__(self, *, doomed: bool = False) -> None:
         super().__init__(joins=True)
         self.marked = doomed
+        self.gone = False
 
     def doomed(self) -> bool:
         return self.marked
+
+    def lost(self) -> bool:
+        return self.gone
 
     def give_up(self) -> None:
         self.marked = True

@@ -30,6 +30,7 @@ PARALLEL = ("--numprocesses=2",)
 APART = (
     "tests/core",
     "tests/docs",
+    "tests/neighbours/test_apart.py",
     "tests/stores/test_dynamodb.py",
     "tests/stores/test_redis.py",
     "tests/stores/test_redis_cluster.py",

@@ -28,7 +28,7 @@ class Ring:
 
 
 INNER = Ring(0, ("core",), frozenset())
-STORE = ("core", "errors", "forking", "models", "stores")
+STORE = ("core", "errors", "forking", "models", "stores", "threads")
 DYNAMODB = ("stores.dynamodb", "stores.dynamodb_client", "stores.dynamodb_items")
 
 #: The longest prefix of a module's name decides. What is not listed is outermost, and may import everything of ours.
@@ -40,32 +40,35 @@ RINGS = {
     "models": Ring(1, ("core",), frozenset({"django"})),
     "migrations": Ring(1, ("models",), frozenset({"django"})),
     "stores": Ring(1, STORE, frozenset({"django", "asgiref"})),
-    "stores.base": Ring(1, ("core", "errors"), frozenset({"asgiref"})),
+    "stores.base": Ring(1, ("core", "errors", "threads"), frozenset()),
     "stores.swap": Ring(1, ("core", "errors", "stores.base", "stores.memory", "stores.sealing"), frozenset()),
     "stores.memory": Ring(1, ("core", "errors", "forking", "stores.base"), frozenset()),
     "stores.wrapping": Ring(1, ("core", "errors", "stores.base"), frozenset()),
     "stores.fronts": Ring(1, ("core", "errors", "forking"), frozenset()),
-    "stores.layered": Ring(1, ("core", "errors", "forking", "stores"), frozenset({"asgiref"})),
-    "stores.sealing": Ring(1, ("core", "secret_key"), frozenset({"django"})),
+    "stores.layered": Ring(1, ("core", "errors", "forking", "stores", "threads"), frozenset()),
+    "stores.sealing": Ring(1, ("core", "errors", "secret_key"), frozenset({"django"})),
     "stores.redis": Ring(
         1,
         ("core", "errors", "stores.base", "stores.memory", "stores.sealing", "stores.redis_client"),
         frozenset({"redis", "django_redis", "django", "asgiref"}),
     ),
     "stores.redis_client": Ring(
-        1, ("errors", "forking", "stores.redis_cluster"), frozenset({"redis", "django", "asgiref"})
+        1, ("errors", "forking", "stores.redis_cluster", "threads"), frozenset({"redis", "django", "asgiref"})
     ),
     "stores.redis_cluster": Ring(1, (), frozenset({"redis", "django"})),
     "stores.dynamodb": Ring(1, ("core", "errors", "stores.base", *DYNAMODB), frozenset()),
     "stores.dynamodb_client": Ring(1, ("errors", "forking", *DYNAMODB), frozenset({"boto3", "botocore", "django"})),
     "stores.dynamodb_items": Ring(1, ("core",), frozenset()),
     "stores.dynamodb_table": Ring(1, ("errors", *DYNAMODB), frozenset({"botocore"})),
+    "threads": Ring(0, (), frozenset({"asgiref"})),
     "finishing": Ring(0, (), frozenset()),
     "engine": Ring(
-        2, ("core", "errors", "finishing", "stores.base", "heartbeat", "suspension", "waiting"), frozenset()
+        2, ("core", "errors", "finishing", "stores.base", "heartbeat", "settling", "suspension", "waiting"), frozenset()
     ),
     "waiting": Ring(2, ("forking",), frozenset()),
     "suspension": Ring(2, ("core", "errors", "stores.base"), frozenset()),
+    "settling": Ring(2, ("core", "errors", "deferring", "suspension", "engine"), frozenset()),
+    "deferring": Ring(2, ("errors", "forking", "heartbeat", "engine", "settling", "stores.base"), frozenset()),
     "heartbeat": Ring(2, ("core", "errors", "forking", "stores.base", "engine"), frozenset()),
     "messages": Ring(2, ("errors",), frozenset()),
     "selecting": Ring(2, ("core", "errors", "selecting"), frozenset({"jmespath"})),
@@ -81,7 +84,17 @@ RINGS = {
     # An app of its own: it shares the columns of the records' table, and nothing of how they are kept.
     "outbox": Ring(
         3,
-        ("errors", "conf", "models", "redaction", "stores.base", "stores.faults", "management.arguments", "outbox"),
+        (
+            "errors",
+            "conf",
+            "models",
+            "redaction",
+            "stores.base",
+            "stores.faults",
+            "management.arguments",
+            "showing.ticked",
+            "outbox",
+        ),
         frozenset({"django"}),
     ),
     # For the tests of others: it may read what it tests, and needs no door.
@@ -209,7 +222,7 @@ def test_importing_loads_no_model_and_no_driver(module: str) -> None:
     """Before Django is set up, the package and what settings may name can be imported."""
     script = (
         "import sys, importlib; importlib.import_module(sys.argv[1]); "
-        f"print(*sorted(({set(DRIVERS)!r} | {{'rest_framework', '{PACKAGE}.models', 'django.contrib.auth.models'}}) & set(sys.modules)))"
+        f"print(*sorted(({set(DRIVERS)!r} | {{'rest_framework', 'ninja', 'graphql', '{PACKAGE}.models', 'django.contrib.auth.models'}}) & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, module], cwd=ROOT.parent, capture_output=True, text=True, timeout=60, check=True

@@ -11,8 +11,9 @@ import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.deferring import Deferring
 from django_idempotency.engine import EVENTS, ROUNDS, Operation
-from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
 from django_idempotency.suspension import Execution
 from django_idempotency.testing.tickets import NOW, make_ticket
 
@@ -151,6 +152,33 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
 
+@pytest.mark.parametrize("doomed", [False, True])
+@pytest.mark.parametrize("ended", [Ending.KEPT, Ending.DROPPED])
+@pytest.mark.parametrize("sign", [None, "7421"])
+def test_a_lost_transaction(ended: Ending, doomed: bool, sign: str | None) -> None:
+    """However the work answers, it is rolled back and released. A settle that compares the sign spares the question."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[False, True] if sign and not doomed else [])
+    call, listener = opened(store)
+    assert isinstance(call._hold, FakeHold)
+    call._hold.sign, call._hold.gone, call._hold.marked = sign, True, doomed
+    with pytest.raises(TransactionLost):
+        call.settle(ended, OUTCOME)
+    tried = ["settle"] if sign and not doomed else []
+    assert store.trace == ["claim", "guard", *tried, "rollback", "guard", "settle", "commit"]
+    assert (store.settled[0].sign, store.settled[-1].sign) == (sign if tried else None, None)
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
+    assert isinstance(listener.errors[-1], TransactionLost)
+
+
+def test_a_failure_in_a_lost_transaction() -> None:
+    """It is the work's own exception that its caller gets: nothing was to be remembered."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
+    assert isinstance(call._hold, FakeHold)
+    call._hold.gone = True
+    call.settle(Ending.FAILED)
+    assert (store.trace, listener.events) == (APART, ["released"])
+
+
 def test_a_commit_that_fails() -> None:
     """Both are forgotten, the key is free, and the error is the caller's to see."""
     store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
@@ -239,15 +267,17 @@ def test_lease(ended: Ending, hold: bool, settled: list[Status], events: list[st
 def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again until it is answered; whatever comes of it, the client gets the answer of the work."""
     monkeypatch.setattr("django_idempotency.engine.SETTLE_PAUSE", 0.0)
-    monkeypatch.setattr("django_idempotency.engine.SETTLE_PATIENCE", 60.0)
+    monkeypatch.setattr("django_idempotency.settling.SETTLE_PATIENCE", 60.0)
     assert settled_lease(answers) == ([event], len(answers))
 
 
 @pytest.mark.parametrize("answered", [LostRace(), StoreUnavailable(), ConnectionResetError()])
-def test_the_settle_of_a_lease_in_vain(answered: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while it is lost, and told."""
-    monkeypatch.setattr("django_idempotency.engine.SETTLE_PATIENCE", 0.0)
-    assert settled_lease([answered]) == (["lost"], 1)
+def test_the_settle_of_a_lease_in_vain(
+    answered: Exception, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while the response goes out, and the settle is put off."""
+    monkeypatch.setattr("django_idempotency.settling.SETTLE_PATIENCE", 0.0)
+    assert settled_lease([answered]) == (["deferred"], 1)
 
 
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
@@ -402,6 +432,6 @@ def test_a_takeover_by_claim_is_told() -> None:
 def test_every_event_has_a_name() -> None:
     """The list that doors, signals and docs go by."""
     assert (
-        *("claimed", "replayed", "busy", "mismatched", "taken_over", "resumed"),
-        *("completed", "released", "suspended", "lost"),
+        *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
+        *("completed", "released", "suspended", "deferred", "lost"),
     ) == EVENTS

@@ -13,9 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency import engine
+from django_idempotency import engine, settling
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.deferring import Deferring
 from django_idempotency.engine import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.testing.tickets import make_ticket
@@ -182,10 +183,13 @@ def release(store: DeadStore, listener: Listener) -> None:
         (1.0, 1),
     ],
 )
-def test_the_bound_of_a_settles_retries(act: Any, seconds: float, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing begins after 0.6 s, whatever a try takes; then the loss is told, and the caller has its answer."""
+def test_the_bound_of_a_settles_retries(
+    act: Any, seconds: float, asked: int, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing begins after 0.6 s, whatever a try takes; then it is told, and the caller has its response."""
     clock, listener = FakeTime(), Listener()
     monkeypatch.setattr(engine, "time", clock)
+    monkeypatch.setattr(settling, "time", clock)
     monkeypatch.setattr(engine, "asyncio", SimpleNamespace(sleep=clock.asleep))
     store = DeadStore(ATOMIC if act is release else LEASED, clock, seconds)
     act(store, listener)
@@ -193,5 +197,5 @@ def test_the_bound_of_a_settles_retries(act: Any, seconds: float, asked: int, mo
     assert len(clock.slept) == asked - 1
     assert sum(clock.slept) < 0.6 + 1e-9
     assert clock.now < 0.6 + seconds + 1e-9
-    assert listener.events == ["claimed", "lost"]
+    assert listener.events == ["claimed", "lost" if act is release else "deferred"]
     assert isinstance(listener.errors[-1], StoreUnavailable)

@@ -17,7 +17,7 @@ from django_idempotency.core.records import Guarantee, Outcome, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute
 from django_idempotency.engine import Operation
 from django_idempotency.errors import LeaseLost, StoreUnavailable
-from django_idempotency.heartbeat import Heartbeat, _Lease, heartbeat
+from django_idempotency.heartbeat import Heartbeat, Lease, heartbeat
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -56,6 +56,20 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
+@pytest.fixture
+def calls(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many leases each trip to the store has renewed."""
+    counts: list[int] = []
+    renew = world.store.renew
+
+    def counted(tickets: Sequence[Ticket]) -> set[UUID]:
+        counts.append(len(tickets))
+        return renew(tickets)
+
+    monkeypatch.setattr(world.store, "renew", counted)
+    return counts
+
+
 def test_a_slow_owner_is_not_overtaken(world: World) -> None:
     """Ten leases later the key is still busy, and the answer is remembered."""
     slow = world.operation()
@@ -88,16 +102,8 @@ def test_what_is_settled_is_forgotten(world: World) -> None:
     assert world.events == ["claimed", "completed"]
 
 
-def test_one_trip_renews_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_trip_renews_all(world: World, calls: list[int]) -> None:
     """Every lease of a store in one call, whatever its length; and none before a third of it has passed."""
-    calls: list[int] = []
-    renew = world.store.renew
-
-    def counted(tickets: Sequence[Ticket]) -> set[UUID]:
-        calls.append(len(tickets))
-        return renew(tickets)
-
-    monkeypatch.setattr(world.store, "renew", counted)
     operations = [world.operation(key=f"key-{number}") for number in range(5)]
     for operation in operations:
         operation.open()
@@ -105,6 +111,16 @@ def test_one_trip_renews_all(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     assert calls == []
     world.run(until=10)
     assert calls == [5]
+
+
+def test_what_is_soon_due_goes_along(world: World, calls: list[int]) -> None:
+    """Leases that began one after the other come together: a beat opens a connection."""
+    operations = [world.operation(key=f"key-{number}") for number in range(5)]
+    for operation in operations:
+        operation.open()
+        world.seconds += 1
+    world.run(until=60)
+    assert set(calls) == {5}
 
 
 def test_a_part_of_a_store_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +230,8 @@ def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Hea
     others = [Operation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
 
     class Looked:
+        early = 0.0
+
         @property
         def due(self) -> float:
             for operation in others:
@@ -222,14 +240,14 @@ def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Hea
 
     beating._watched[0] = Looked()  # type: ignore[assignment]
     for operation in others:
-        lease = _Lease(operation)
+        lease = Lease(operation)
         lease.begin(0.0, 30.0)
         beating._watched[id(operation)] = lease
     look(beating)
     assert list(beating._watched) == [0]
 
 
-class Looked(dict[int, _Lease]):
+class Looked(dict[int, Lease]):
     """What a heartbeat watches; lets an operation come in as soon as the thread has looked."""
 
     def __init__(self, beating: Heartbeat, comes: Operation) -> None:
@@ -243,7 +261,7 @@ class Looked(dict[int, _Lease]):
             self.coming.start()
             until(lambda: id(self.comes) in self, "it has come")
 
-    def copy(self) -> dict[int, _Lease]:
+    def copy(self) -> dict[int, Lease]:
         looked = super().copy()
         self.arrive()
         return looked

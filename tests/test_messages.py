@@ -36,8 +36,10 @@ class NetworkDown(Exception):
         (errors.NotDigestible(), DeadLetter()),
         (errors.NotSelectable(), DeadLetter()),
         (errors.HeldForPerson(), DeadLetter()),
+        (errors.CalledItself(), DeadLetter()),  # a mistake in the program: it meets itself each time
         (NetworkDown(), Redeliver(after=1, failures=1)),
         (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may put it right
+        (errors.RecordUnreadable(), Redeliver(after=1, failures=1)),  # a version that can read it may be on its way
         (errors.SecretUnknown(), Redeliver(after=1, failures=1)),
     ],
     ids=repr,

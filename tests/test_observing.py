@@ -33,7 +33,7 @@ __all__ = ["connect", "door"]  # fixtures
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-ALL = (*EVENTS, "unavailable")
+ALL = (*EVENTS, "unavailable", "unguarded")
 not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
 
 
@@ -326,17 +326,20 @@ LEVELS = {
     "resumed": logging.DEBUG,
     "completed": logging.DEBUG,
     "suspended": logging.DEBUG,
+    "deferred": logging.WARNING,
     "busy": logging.INFO,
     "released": logging.INFO,
     "mismatched": logging.WARNING,
     "taken_over": logging.WARNING,
     "lost": logging.ERROR,
+    "unreadable": logging.ERROR,
     "unavailable": logging.ERROR,
+    "unguarded": logging.WARNING,
 }
 
 
 def test_every_event_has_a_signal_and_a_level() -> None:
-    """The engine's events and the door's one are all there is."""
+    """The engine's events and the two of the entry points are all there is."""
     from django_idempotency.observing import _TOLD
 
     assert {event: level for event, (_, level, _) in _TOLD.items()} == LEVELS

@@ -16,7 +16,9 @@ from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
 from django_idempotency.core import rules
+from django_idempotency.core.digest import record_id
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
+from django_idempotency.core.scopes import hashed, qualified
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
 from django_idempotency.management.commands import idempotency_record
 from django_idempotency.registry import stores
@@ -61,7 +63,14 @@ def claim(store: BaseStore, **fields: Any) -> Ticket:
 def complete(store: BaseStore, outcome: Outcome | None = None, **fields: Any) -> Ticket:
     ticket = claim(store, **fields)
     outcome = outcome or Outcome(status=201, headers=JSON, body=ANSWER)
-    settled = Settlement(status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=ticket.digest, outcome=outcome)
+    settled = Settlement(
+        status=Status.COMPLETED,
+        fence=ticket.owner,
+        attempt=1,
+        digest=ticket.digest,
+        operation=ticket.owner,
+        outcome=outcome,
+    )
     assert store.settle(ticket, settled)
     return ticket
 
@@ -149,7 +158,7 @@ class TestEveryStore:
         assert fact(shown, "owner") == str(ticket.owner)
         assert "in " in fact(shown, "leased until")
         assert (fact(shown, "completed"), fact(shown, "response")) == ("-", "none")
-        for verb in ("--release", "--expire"):
+        for verb in ("--release", "--expire", "--erase"):
             with pytest.raises(CommandError, match=r"somebody holds the record.*lease ends in (29|30) s") as raised:
                 run(verb)
             assert raised.value.returncode == 1
@@ -171,6 +180,21 @@ class TestEveryStore:
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
 
+    def test_erase(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
+        """Nothing is left of it; also where it sleeps, and its execution is named."""
+        ticket = complete(store)
+        assert run("--erase").startswith("Erased. It was completed, attempt 1, POST /api/charges/.\n")
+        assert (left := store.look(ticket.id)) is None or left.outcome is None
+        record = store.look(claim(store).id)
+        assert record is not None
+        asleep = Execution("order-17").asleep(record, record.ticket(owner=record.owner))
+        assert store.settle(asleep, rules.handover(record, asleep))
+        with pytest.raises(CommandError, match="Refused"):
+            run("--erase")
+        assert run("--erase", "--execution", "order-17").startswith("Erased. It was leased, attempt 1")
+        written = [record for record in caplog.records if record.name == "django_idempotency"]
+        assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
+
     def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
         """Its execution's name says that nobody will wake it; without, it is leased, and refused."""
         owner = claim(store)
@@ -190,7 +214,7 @@ class TestEveryStore:
 
     def test_there_is_none(self, store: BaseStore) -> None:
         """What may have been meant; from each verb alike."""
-        for verb in ([], ["--release"], ["--expire"]):
+        for verb in ([], ["--release"], ["--expire"], ["--erase"]):
             with pytest.raises(CommandError) as raised:
                 run(*verb, key="nope")
             assert raised.value.returncode == 1
@@ -261,11 +285,33 @@ class TestShowing:
 
     def test_a_long_scope(self, memory: BaseStore) -> None:
         """It may be typed as it is, or as it is stored."""
-        from django_idempotency.http.keys import bounded
-
         scope = "scope:" + "x" * 300
-        complete(memory, scope=bounded(scope))
-        assert fact(run(scope=scope), "id") == fact(run(scope=bounded(scope)), "id")
+        complete(memory, scope=qualified(scope))
+        assert fact(run(scope=scope), "id") == fact(run(scope=qualified(scope)), "id")
+
+    @pytest.mark.parametrize("verb", [None, "--expire"])
+    def test_a_scope_that_is_stored_as_its_hash(self, memory: BaseStore, verb: str | None) -> None:
+        """It is typed by its name. What is stored by that name itself goes first."""
+        complete(memory, scope=hashed("scope:acme"))
+        given = [verb] if verb else []
+        assert run(*given, scope="scope:acme")
+        complete(memory, scope="scope:acme")
+        assert run("--release", scope="scope:acme").startswith("Released")
+        kept = memory.look(record_id(hashed("scope:acme"), KEY))
+        assert kept is not None
+        assert kept.status is Status.COMPLETED
+
+    @pytest.mark.parametrize(
+        ("realm", "typed"), [("acme", "realm:acme/"), ("münchen", "realm:münchen/"), ("a/b", None)]
+    )
+    def test_a_scope_in_a_realm(self, memory: BaseStore, realm: str, typed: str | None) -> None:
+        """It may be typed with its realm, or beside it; without, it is another's."""
+        complete(memory, scope=qualified("user:auth.user:7", realm=realm))
+        with pytest.raises(CommandError):
+            run(scope="user:auth.user:7")
+        shown = run("--realm", realm, scope="user:auth.user:7")
+        if typed is not None:
+            assert fact(run(scope=f"{typed}user:auth.user:7"), "id") == fact(shown, "id")
 
     @pytest.mark.parametrize(
         ("seconds", "words"),
@@ -487,6 +533,6 @@ def test_every_option_is_documented() -> None:
     ours = [
         action.option_strings[0]
         for action in parser._actions
-        if action.dest in ("store", "verb", "execution", "no_body")
+        if action.dest in ("realm", "store", "verb", "execution", "no_body")
     ]
     assert [code(row[0]) for row in table("reference/commands.md", "## idempotency_record")] == ours

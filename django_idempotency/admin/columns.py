@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from .. import redaction
 from ..core.kinds import METHOD, Kind
 from ..core.records import Status
+from ..errors import RecordUnreadable
 from ..models import IdempotencyRecord
 from ..showing.standing import next_answer, standing
 from .listing import ModelAdmin
@@ -73,14 +74,20 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:
-        stands = standing(facts(row))
+        try:
+            stands = standing(facts(row))
+        except RecordUnreadable as error:
+            return format_html('<span class="idempotency-label" title="{}">{}</span>', error, _("unreadable"))
         return format_html(
             '<span class="idempotency-label {}" title="{}">{}</span>', stands.value, stands.meaning, stands.label
         )
 
     @admin.display(description=_("A request with this key"))
     def next_request(self, row: IdempotencyRecord) -> str:
-        return str(next_answer(whole(row)))
+        try:
+            return str(next_answer(whole(row)))
+        except RecordUnreadable as error:
+            return str(error)
 
     @admin.display(description=_("leased until"))
     def leased(self, row: IdempotencyRecord) -> SafeString:

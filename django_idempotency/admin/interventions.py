@@ -1,4 +1,4 @@
-"""The two things an operator may do: confirmed, each under its own permission, and written to the admin's log."""
+"""What an operator may do: confirmed, each under its own permission, and written to the admin's log."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from .. import redaction
 from ..core.records import Record
 from ..errors import IdempotencyError
 from ..models import IdempotencyRecord
+from ..showing.ticked import TickedAdmin
 from ..stores.base import Audit, BaseStore, Intervention
-from .listing import ModelAdmin, Records
+from .listing import Records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """What one of the two is called, and says."""
+    """What one of them is called, and says."""
 
     name: str
     call: Callable[[BaseStore, UUID, Audit], Intervention]
@@ -64,6 +65,18 @@ VERBS = {
         done=ngettext_lazy("%d record has expired.", "%d records have expired."),
         logged=_("Expired. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
     ),
+    "erase": Verb(
+        name="erase",
+        call=lambda store, record_id, audit: store.erase(record_id, audit=audit),
+        button=_("Erase…"),
+        title=_("Erase idempotency records"),
+        warning=_(
+            "The record and its stored response are deleted, in the table and in every copy before it. The next request "
+            "with the key runs the work as if there had been none before: what was charged would be charged again."
+        ),
+        done=ngettext_lazy("%d record was erased.", "%d records were erased."),
+        logged=_("Erased. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
+    ),
 }
 
 #: What is said of records that were not changed.
@@ -86,10 +99,10 @@ _UNCHANGED = {
 }
 
 
-class Interventions(ModelAdmin):
-    """Adds *release* and *expire* to a model admin, as actions and as pages of their own."""
+class Interventions(TickedAdmin):
+    """Adds *release*, *expire* and *erase* to a model admin, as actions and as pages of their own."""
 
-    actions = ("release_records", "expire_records")
+    actions = ("release_records", "expire_records", "erase_records")
 
     def get_store(self) -> BaseStore:
         raise NotImplementedError
@@ -105,6 +118,9 @@ class Interventions(ModelAdmin):
     def has_expire_permission(self, request: HttpRequest) -> bool:
         return self.may(request, VERBS["expire"])
 
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, VERBS["erase"])
+
     @admin.action(permissions=["release"], description=_("Release selected keys…"))
     def release_records(self, request: HttpRequest, queryset: Records) -> HttpResponse | None:
         return self._selected(request, VERBS["release"])
@@ -112,6 +128,10 @@ class Interventions(ModelAdmin):
     @admin.action(permissions=["expire"], description=_("Expire selected records…"))
     def expire_records(self, request: HttpRequest, queryset: Records) -> HttpResponse | None:
         return self._selected(request, VERBS["expire"])
+
+    @admin.action(permissions=["erase"], description=_("Erase selected records…"))
+    def erase_records(self, request: HttpRequest, queryset: Records) -> HttpResponse | None:
+        return self._selected(request, VERBS["erase"])
 
     def _selected(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
         """Ask, then act on the rows that were ticked; not on the queryset, which may be every row there is."""
@@ -133,7 +153,7 @@ class Interventions(ModelAdmin):
         if request.method != "POST":
             return self._confirm(request, verb, [row])
         self._intervene(request, verb, [row])
-        return HttpResponseRedirect("../")
+        return HttpResponseRedirect("../../" if name == "erase" else "../")
 
     def _confirm(
         self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], action: str = ""

@@ -23,6 +23,7 @@ from django.utils.translation import gettext_lazy as _
 from .. import conf
 from ..core.digest import record_id
 from ..core.kinds import METHOD
+from ..core.scopes import spellings
 from ..models import IdempotencyRecord
 
 #: Rows that a filter or a search looks at: some 30 ms when they are in memory.
@@ -108,11 +109,15 @@ class ResponseFilter(admin.SimpleListFilter):
 def exact(records: Records, term: str) -> Records | None:
     """Return what `term` names by primary key: a scope and a key, or a record's id. `None` if it cannot name any.
 
-    Either may hold spaces, so every one of them may be the border.
+    Either may hold spaces, so every one of them may be the border. The scope may be one that is stored as its hash.
     """
     words = term.split(" ")
     borders = range(1, min(len(words), 10))
-    ids = [record_id(" ".join(words[:border]), " ".join(words[border:])) for border in borders]
+    ids = [
+        record_id(scope, " ".join(words[border:]))
+        for border in borders
+        for scope in spellings(" ".join(words[:border]))
+    ]
     try:
         ids = ids or [UUID(term)]
     except ValueError:
@@ -134,7 +139,7 @@ class RecordChangeList(ChangeList):
         if found is not None and found.exists():
             return found.defer("response_headers", "response_body")
         if term:
-            queryset = queryset.filter(Q(key=term) | Q(scope=term))
+            queryset = queryset.filter(Q(key=term) | Q(scope__in=spellings(term)))
         return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"expires"} else queryset
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:

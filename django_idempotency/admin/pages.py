@@ -48,7 +48,10 @@ class IdempotencyRecordAdmin(Columns, Interventions):
     fieldsets = (
         (None, {"fields": ("state", "next_request")}),
         (_("Request"), {"fields": ("scope", "whole_key", "request", "guarantee", "fingerprint")}),
-        (_("Runs"), {"fields": ("attempt", "leased", "owner", "created", "done", "ends", "secret_id", "id")}),
+        (
+            _("Runs"),
+            {"fields": ("attempt", "leased", "owner", "operation", "created", "done", "ends", "secret_id", "id")},
+        ),
     )
 
     class Media:

@@ -7,33 +7,43 @@ from datetime import datetime
 from typing import Any
 
 from ..core.records import MISSING, Guarantee, Outcome, Record, Status
+from ..errors import RecordUnreadable
 from ..models import IdempotencyRecord
+from ..stores.statements import outcome_of as read
 
 
 def facts(row: IdempotencyRecord, **more: Any) -> Record:
-    """Return what the rules ask of a row, by the database's clock. The response is not loaded for it."""
+    """Return what the rules ask of a row, by the database's clock. The response is not loaded for it.
+
+    Raises `RecordUnreadable` for a row of a later version, or that somebody else wrote.
+    """
     read_at: datetime = getattr(row, "read_at")  # noqa: B009 - annotated by the page's queryset
-    return Record(
-        id=row.id,
-        scope=row.scope,
-        key=row.key,
-        digest=bytes(row.digest),
-        status=Status(row.status),
-        owner=row.owner,
-        attempt=row.attempt,
-        guarantee=Guarantee(row.guarantee),
-        lease_until=row.lease_until,
-        created_at=row.created_at,
-        completed_at=row.completed_at,
-        expires_at=row.expires_at,
-        read_at=read_at,
-        **more,
-    )
+    try:
+        return Record(
+            id=row.id,
+            scope=row.scope,
+            key=row.key,
+            digest=bytes(row.digest),
+            status=Status(row.status),
+            owner=row.owner,
+            attempt=row.attempt,
+            guarantee=Guarantee(row.guarantee),
+            lease_until=row.lease_until,
+            created_at=row.created_at,
+            completed_at=row.completed_at,
+            expires_at=row.expires_at,
+            read_at=read_at,
+            operation=row.operation,
+            **more,
+        )
+    except (TypeError, ValueError) as error:
+        raise RecordUnreadable from error
 
 
 def whole(row: IdempotencyRecord) -> Record:
-    """Return a row with its response."""
-    return facts(row, outcome=outcome_of(row))
+    """Return a row with its response, as the store would read it."""
+    stored = row.response_status, row.response_headers, row.response_body
+    return facts(row, outcome=read(*stored) if row.status == Status.COMPLETED else None)
 
 
 def outcome_of(row: IdempotencyRecord) -> Outcome | None:

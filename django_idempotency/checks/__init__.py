@@ -8,18 +8,30 @@ from .databases import check_databases, check_deployment
 from .functions import check_functions
 from .memory import check_memory
 from .middleware import check_middleware
+from .operations import check_operations
 from .outbox import check_outbox
 from .remote import check_servers
+from .replays import check_replays
 from .routes import check_routes
 from .settings import check_environment, check_settings
+from .tenants import check_hosts, check_tenants
 
 TAG = "idempotency"
 
 
 def register() -> None:
     """Add the checks to Django's. Those of `--deploy` ask the environment and the servers."""
-    for check in (check_settings, check_memory, check_middleware, check_databases, check_functions, check_outbox):
+    for check in (
+        check_settings,
+        check_memory,
+        check_middleware,
+        check_databases,
+        check_functions,
+        check_outbox,
+        check_tenants,
+    ):
         checks.register(check, TAG)
-    checks.register(check_routes, TAG, checks.Tags.urls)
-    for check in (check_environment, check_deployment, check_servers):
+    for check in (check_routes, check_replays, check_operations):
+        checks.register(check, TAG, checks.Tags.urls)
+    for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

@@ -56,9 +56,32 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["%(name)s"] = %(value)s cannot select: %(problem)s.',
         "Type %(fix)s.",
     ),
+    "E063": (
+        'IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot tell the tenant: %(problem)s.',
+        (
+            'Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a '
+            "function of your own."
+        ),
+    ),
+    "E064": (
+        'IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart: %(problem)s.',
+        'Type %(fix)s, or "SCOPE": the dotted path of a function of your own.',
+    ),
+    "W068": (
+        "%(found)s, and no realm is set: a key of one tenant meets the same key of another, and gets its response.",
+        (
+            'Type "REALM": "django_idempotency.realms.%(realm)s", or the dotted path of a function that names the tenant. '
+            "If there is one tenant only, or all requests and calls run inside django_idempotency.realm(…), "
+            f"type {_SILENCE}."
+        ),
+    ),
     "E044": (
         "The environment has IDEMPOTENCY_DISABLED=%(value)s, which says neither yes nor no: what is guarded raises.",
         "Type IDEMPOTENCY_DISABLED=1 to run without idempotency, IDEMPOTENCY_DISABLED=0 or nothing to have it.",
+    ),
+    "E068": (
+        'IDEMPOTENCY["EXEMPT"] cannot be read: %(problem)s.',
+        'Type "EXEMPT": ["namespace:admin", "module:shop.webhooks", "path:/webhooks/"], or leave it out.',
     ),
     # ---- Stores
     "E010": (
@@ -154,7 +177,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         ),
     ),
     # ---- Middleware
-    "E020": (
+    "W072": (
         (
             "IdempotencyMiddleware stands before %(other)s, whose process_view may refuse a request: "
             "a record would be replayed before that."
@@ -169,14 +192,14 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "IdempotencyMiddleware stands before %(other)s, which says whose a key is.",
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
-    # ---- Routes
-    "E023": (
+    "W073": (
         (
             "IdempotencyMiddleware stands before %(other)s, whose process_exception may answer for a view that raised: "
             "its writes would be kept as if it had succeeded."
         ),
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
+    # ---- Routes
     "E030": (
         '%(view)s is async, and no transaction can cover it: it cannot be "atomic".',
         'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',
@@ -191,7 +214,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "E033": (
         (
-            "%(view)s.as_view() stands inside another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
+            "The as_view() of %(view)s stands inside another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
             "A request with a key raises."
         ),
         "Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it.",
@@ -199,6 +222,26 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "E034": (
         "%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.",
         "Swap the two lines: @idempotent() above @api_view.",
+    ),
+    "E072": (
+        (
+            "%(view)s stands inside another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. "
+            "Its lease would be settled inside of that, so a request with a key raises LeaseInTransaction."
+        ),
+        (
+            'Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above '
+            "the decorator if it asks for no right; or put @transaction.non_atomic_requests above all of them."
+        ),
+    ),
+    "W076": (
+        (
+            "%(view)s stands inside another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. The "
+            "claim of a request with a key joins it: duplicates wait for its end, and a crash leaves no trace of an attempt."
+        ),
+        (
+            'Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above '
+            f"the decorator if it asks for no right; or {_SILENCE}."
+        ),
     ),
     "E035": (
         "The policy of %(view)s and IDEMPOTENCY contradict each other: %(error)s",
@@ -213,8 +256,71 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Type guarantee="lease", or store= the alias of an ORMStore.',
     ),
     "E038": (
-        "%(view)s.idempotency is %(found)s, not a Policy.",
+        "The attribute idempotency of %(view)s is %(found)s, not a Policy.",
         "Type idempotency = Policy(required=True, …) in the class.",
+    ),
+    "W077": (
+        (
+            "IdempotencyMiddleware refuses the replays of %(view)s%(others)s: before the view stands %(layer)s, which cannot be "
+            "asked again."
+        ),
+        (
+            "Put @idempotent() below it, directly on the view or on the class, so that it is asked each time; or type "
+            f'"AUTHORIZE_REPLAY": "dotted.path" in IDEMPOTENCY, and ask there; or put @idempotency_exempt on the view; or {_SILENCE}.'
+        ),
+    ),
+    "E067": (
+        "%(view)s has async handlers, which Django REST framework does not await: a request with a key raises.",
+        'Take the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.',
+    ),
+    "E069": (
+        "%(view)s cannot be guarded, and a request to it raises: %(problem)s",
+        "Put @idempotent() where the message says.",
+    ),
+    "E070": (
+        (
+            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard operations of django-ninja: %(count)s, '
+            "%(view)s for one. A request to one of them raises."
+        ),
+        "Put @idempotent() on each function, directly below the line that makes an operation of it, or @idempotency_exempt.",
+    ),
+    "E071": (
+        (
+            '%(view)s is an async view of REST framework: no transaction can cover it, so it cannot be "atomic", and '
+            "IdempotencyMiddleware cannot guard it. A request with a key raises."
+        ),
+        (
+            'Put IdempotentViewMixin first in its bases and type idempotency = Policy(guarantee="lease"), '
+            "or put @idempotency_exempt on it."
+        ),
+    ),
+    "E082": (
+        (
+            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would skip '
+            "what its resolvers ask for. A POST to it raises."
+        ),
+        "Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.",
+    ),
+    "W084": (
+        (
+            "IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip what its resolvers ask for. "
+            "A mutation with a key runs unguarded."
+        ),
+        f"Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or {_SILENCE}.",
+    ),
+    "W071": (
+        'IDEMPOTENCY["EXEMPT"] has %(entry)s, and no route of the URLconf is like that.',
+        'Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.',
+    ),
+    "W074": (
+        (
+            "IdempotencyMiddleware does not guard operations of django-ninja, whose authentication stands behind it: "
+            "%(count)s run unguarded, %(view)s for one."
+        ),
+        (
+            "Put @idempotent() on each function that must not run twice, directly below the line that makes an operation "
+            f"of it, and @idempotency_exempt on the others; or {_SILENCE}."
+        ),
     ),
     "E047": (
         '%(view)s is an async function, and no transaction can cover it: it cannot be "atomic".',
@@ -250,6 +356,26 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         (
             'Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type '
             '"OPTIONS": {"using": …} with a database where it does.'
+        ),
+    ),
+    "W069": (
+        (
+            "django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public schema finds no "
+            "table, and gets 503."
+        ),
+        (
+            'Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If nothing guarded '
+            f"runs in the public schema, type {_SILENCE}."
+        ),
+    ),
+    "W079": (
+        (
+            'DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the heartbeat of "lease" '
+            "cannot leave: while requests hold all of it, the leases of living owners end, and their work runs again."
+        ),
+        (
+            'Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it leaves; or let the pool '
+            f"have two connections more than a process has threads, and {_SILENCE}."
         ),
     ),
     "W065": (
@@ -317,6 +443,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         (
             'Type DATABASES["%(using)s"]["OPTIONS"].update(keepalives_idle=30, keepalives_interval=10, '
             "keepalives_count=3, tcp_user_timeout=30_000)."
+        ),
+    ),
+    "W078": (
+        (
+            'A process may open %(needed)s connections to DATABASES["%(using)s"] (a pool of %(size)s, and two outside of it: '
+            'for the heartbeat, and for settles that are tried again), and PostgreSQL grants "%(user)s" %(limit)s.'
+        ),
+        (
+            'Type DATABASES["%(using)s"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": %(fits)s} or less, since all your '
+            "processes share what is granted; or raise max_connections, or the limit in ALTER ROLE %(user)s CONNECTION LIMIT."
         ),
     ),
     "W055": (

@@ -17,6 +17,7 @@ from .catalogue import finding, shown
 from .servers import on_server
 from .settings import check_settings
 from .stores import SUPPORTED, built, vendor_of
+from .tenants import kept_in_tenants
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def check_databases(**_: Any) -> list[CheckMessage]:
     """Check DATABASES and their routers. Nothing is asked of a server."""
-    return [] if check_settings() else [*_manual(), *_uncovered(), *_kept_out()]
+    return [] if check_settings() else [*_manual(), *_uncovered(), *_kept_out(), *_pooled()]
 
 
 def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
@@ -79,8 +80,16 @@ def _kept_out() -> Iterator[CheckMessage]:
     from ..models import IdempotencyRecord  # not above: loads the model
 
     for using in _aliases():
-        if not router.allow_migrate_model(using, IdempotencyRecord):
+        if not kept_in_tenants() and not router.allow_migrate_model(using, IdempotencyRecord):
             yield finding("W002", using=using)
+
+
+def _pooled() -> Iterator[CheckMessage]:
+    """Find backends that pool by themselves, as django-db-connection-pool and django-db-geventpool do."""
+    for using in _aliases():
+        settings = connections.settings[using]
+        if "POOL_OPTIONS" in settings or "pool" in settings["ENGINE"]:
+            yield finding("W079", using=using, engine=settings["ENGINE"])
 
 
 # ------------------------------------------------------------------------------------------------------------ asking
@@ -93,7 +102,7 @@ def _asked(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
     try:
         with connection.cursor() as cursor:
             found = list(on_server(connection, cursor))
-            if table not in connection.introspection.table_names(cursor):
+            if not kept_in_tenants() and table not in connection.introspection.table_names(cursor):
                 found.append(finding("E050", table=table, using=connection.alias))
     except Error as error:
         return [finding("W050", using=connection.alias, error=shown(error))]

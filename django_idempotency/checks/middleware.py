@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,14 +37,31 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
             continue
         if _authenticates(middleware):
             yield finding("E022", other=path)
-        elif _has(middleware, "process_view"):
-            yield finding("E020", other=path)
-        elif _has(middleware, "process_exception"):
-            yield finding("E023", other=path)
+        elif _may_answer(middleware, "process_view"):
+            yield finding("W072", other=path)
+        elif _may_answer(middleware, "process_exception"):
+            yield finding("W073", other=path)
 
 
-def _has(middleware: Any, hook: str) -> bool:
-    return inspect.isclass(middleware) and hasattr(middleware, hook)
+def _may_answer(middleware: Any, hook: str) -> bool:
+    """May a hook of a middleware answer, or refuse by an exception? One that only observes, to count say, does neither.
+
+    Told by its source: it returns nothing and raises nothing. What cannot be read may answer.
+    """
+    method = getattr(middleware, hook, None) if inspect.isclass(middleware) else None
+    if method is None:
+        return False
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
+    except (OSError, TypeError, SyntaxError):
+        return True
+    return any(isinstance(node, ast.Raise) or _returns_something(node) for node in ast.walk(tree))
+
+
+def _returns_something(node: ast.AST) -> bool:
+    return isinstance(node, ast.Return) and not (
+        node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+    )
 
 
 def _authenticates(middleware: Any) -> bool:

@@ -18,7 +18,7 @@ from ..stores.wrapping import innermost
 from .catalogue import finding, shown
 from .settings import check_settings
 from .stores import built
-from .urlconf import callbacks, policies
+from .urlconf import policies, views
 from .wiring import nested_in
 
 #: What our scripts need: TIME before a write.
@@ -77,7 +77,7 @@ def _holds_copies_only(alias: str) -> bool:
     others = {value for names in inside for name, value in names.items() if name != "front"}
     if alias not in fronts or alias in others or alias == conf.get("STORE"):
         return False
-    return all(conf.field(policy, "store") != alias for callback in callbacks() for policy in policies(callback))
+    return all(conf.field(policy, "store") != alias for callback, _ in views() for policy in policies(callback))
 
 
 def _dynamodb(alias: str, store: DynamoDBStore) -> Iterator[CheckMessage]:

@@ -12,12 +12,16 @@ from django.db import connections
 from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..marks import POLICY, UNSAFE_HANDLERS, below_api_view, has_own_door, is_exempt
-from .catalogue import a, finding
+from ..graphql.hook import library_view
+from ..http.exemptions import exemptions
+from ..marks import POLICY, REFUSAL, below_api_view, carriers, has_own_door, is_exempt, is_unawaited, mark_of
+from ..ninja.hook import is_ninja
+from ..transactions import can_be_left, cannot_leave, declared_non_atomic
+from .catalogue import a, finding, shown
 from .middleware import guards_every_view
 from .policies import misfits
 from .settings import check_settings
-from .urlconf import callbacks, class_of, name_of, open_handlers, overrides_policy, policies
+from .urlconf import are_exempt, class_of, name_of, open_handlers, overrides_policy, policies, routes, views
 
 
 def check_routes(**_: Any) -> list[CheckMessage]:
@@ -26,33 +30,82 @@ def check_routes(**_: Any) -> list[CheckMessage]:
         return []
     under_middleware = guards_every_view()
     found: dict[str, CheckMessage] = {}
-    for callback in callbacks():
-        for message in _view(callback, under_middleware=under_middleware):
-            found.setdefault(f"{message.id} {message.msg}", message)
+    for callback, leading in views():
+        if is_ninja(callback):
+            continue  # see check_operations()
+        path = leading[0].path
+        view = f"{name_of(callback)} ({path})"
+        messages = [*own_problems(callback, view)]
+        if under_middleware and not is_exempt(callback) and not are_exempt(leading):
+            messages += middleware_problems(callback, view)
+        for message in messages:
+            found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # a class is said once
+    if under_middleware:
+        for message in _exemptions():
+            found[message.msg] = message
     return list(found.values())
 
 
-def _view(callback: Any, *, under_middleware: bool) -> Iterator[CheckMessage]:
+def _exemptions() -> Iterator[CheckMessage]:
+    """Find entries of EXEMPT that no route is like."""
+    every = list(routes())
+    close = next((f"namespace:{route.namespaces[0]}" for route in every if route.namespaces), "path:/webhooks/")
+    for exemption in exemptions():
+        if all(route.exempt_by(exemption) is False for route in every):
+            yield finding("W071", entry=shown(exemption.text), close=close)
+
+
+def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
+    """Find what is wrong with the entry points that a view has of its own."""
     if class_of(callback) is not None:
-        yield from _class(callback)
+        yield from _class(callback, view)
+    code = None if not iscoroutinefunction(callback) else "E071" if _is_rest(callback) else "E030"
     for policy in policies(callback):
-        yield from misfits(name_of(callback), policy, coroutine="E030" if iscoroutinefunction(callback) else None)
-    if under_middleware and not is_exempt(callback):
-        yield from _under_middleware(callback)
+        yield from misfits(view, policy, coroutine=code)
+    yield from refusals(callback, view)
+
+
+def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
+    """Find a decorator of ours that is hidden from its class: a request to the handler raises."""
+    for refusal in {refusal for each in carriers(callback) if (refusal := mark_of(each, REFUSAL))}:
+        yield finding("E069", view=view, problem=refusal)
 
 
 # ---------------------------------------------------------------------------------------------------------- classes
 
 
-def _class(callback: Any) -> Iterator[CheckMessage]:
+def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     cls = class_of(callback)
     assert cls is not None
     if hasattr(cls, "get_idempotency_policy"):
-        yield from _mixin(cls, name_of(callback))
+        yield from _mixin(cls, view)
+    if _is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
+        yield finding("E067", view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
-        hasattr(below_api_view(getattr(cls, name, None)), POLICY) for name in UNSAFE_HANDLERS
+        hasattr(below_api_view(each), POLICY) for each in carriers(callback)
     ):
-        yield finding("E034", view=name_of(callback))
+        yield finding("E034", view=view)
+    if _is_rest(callback) and not iscoroutinefunction(callback):
+        yield from _inside_djangos(callback, cls, view)
+
+
+def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
+    """Find a DRF view with a guard of its own whose transaction Django opens, since something stands around it."""
+    from ..rest_framework.callbacks import GuardedView  # not above: wants DRF, which such a class has loaded
+
+    guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
+    if not guarded or isinstance(callback, GuardedView):
+        return
+    left = declared_non_atomic(callback)
+    if any(settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()):
+        leases = any(conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback))
+        yield finding("E072" if leases else "W076", view=view)
+
+
+def _guards_inside(callback: Any) -> bool:
+    """Has a class of REST framework the mixin, or `@idempotent()` below `@api_view`?"""
+    cls = class_of(callback)
+    return hasattr(cls, "get_idempotency_policy") or any(hasattr(each, POLICY) for each in carriers(callback))
 
 
 def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
@@ -72,17 +125,30 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
         yield finding("E038", view=view, found=a(policy))
 
 
+def _is_rest(callback: Any) -> bool:
+    """Is it a view of REST framework?"""
+    return hasattr(class_of(callback), "initialize_request")
+
+
 # ---------------------------------------------------------------------------------------------- under the middleware
 
 
-def _under_middleware(callback: Any) -> Iterator[CheckMessage]:
-    if all(has_own_door(callback, name) for name in open_handlers(callback)):
+def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
+    """Find what the middleware cannot guard."""
+    if all(has_own_door(callback, name) or is_exempt(callback, name) for name in open_handlers(callback)):
         return
-    view, cls = name_of(callback), class_of(callback)
-    if cls is not None and hasattr(cls, "initialize_request"):
+    cls = class_of(callback)
+    if library_view(cls) is not None:
+        yield finding("E082" if conf.get("REQUIRED") else "W084", view=view)
+    elif cls is not None and _is_rest(callback):
+        if iscoroutinefunction(callback):
+            yield finding("E071", view=view)
+            return
         from ..rest_framework.lending import is_bare  # not above: wants DRF, which such a class has loaded
 
         if not is_bare(callback):
             yield finding("E033", view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
         yield finding("E030", view=view)
+    elif not can_be_left(callback):
+        yield finding("E069", view=view, problem=cannot_leave(callback))

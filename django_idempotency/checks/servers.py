@@ -33,16 +33,41 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
     facts = {"using": connection.alias, "user": connection.settings_dict["USER"] or "…"}
     if values.get(_SESSION[0]) == 0:  # absent before PostgreSQL 14
         yield finding("W051", **facts)
-    if values[_SESSION[1]] == 0:
+    if values.get(_SESSION[1]) == 0:
         yield finding("W052", **facts)
-    idle = values["tcp_keepalives_idle"]  # 0: a Unix socket, whose other end cannot vanish
-    silence = idle + values["tcp_keepalives_interval"] * values["tcp_keepalives_count"]
+    # 0: a Unix socket, whose other end cannot vanish. What a compatible server does not say counts as that, too.
+    idle, interval, count = (values.get(f"tcp_keepalives_{name}", 0) for name in ("idle", "interval", "count"))
+    silence = idle + interval * count
     if idle and silence > PATIENCE:
         yield finding("W053", idle=silence, **facts)
     options = connection.settings_dict["OPTIONS"]
+    if options.get("pool"):
+        yield from _pooled(options["pool"], cursor, facts)
     if idle and "service" not in options and not {"keepalives_idle", "tcp_user_timeout"} <= options.keys():
         yield finding("W054", **facts)
 
+
+def _pooled(pool: Any, cursor: Any, facts: dict[str, Any]) -> Iterator[CheckMessage]:
+    """Compare what a process may open with what it is granted."""
+    given = pool if isinstance(pool, dict) else {}
+    size = given.get("max_size") or given.get("min_size", 4)  # psycopg_pool's own default
+    cursor.execute(_GRANTED)
+    granted = {name: int(number) for name, number in cursor.fetchall()}
+    free = granted["max_connections"] - granted["superuser_reserved_connections"]
+    limits = [free, *(granted[name] for name in ("role", "database") if granted[name] >= 0)]  # -1: no limit
+    if size + APART > min(limits):
+        yield finding(
+            "W078", needed=size + APART, size=size, limit=min(limits), fits=max(1, min(limits) - APART), **facts
+        )
+
+
+#: Connections that our own threads open: the heartbeat's, and that of the settles that are tried again.
+APART = 2
+_GRANTED = """
+    SELECT name, setting FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')
+    UNION ALL SELECT 'role', rolconnlimit::text FROM pg_roles WHERE rolname = current_user
+    UNION ALL SELECT 'database', datconnlimit::text FROM pg_database WHERE datname = current_database()
+"""
 
 _SESSION = ["client_connection_check_interval", "idle_in_transaction_session_timeout"]
 
@@ -55,11 +80,12 @@ def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessag
     mariadb = "idle_transaction_timeout" in values
     facts = {"using": connection.alias, "server": connection.display_name}
     # 0: no limit. A transaction is idle as long as its session at most.
-    limit = min(int(values["wait_timeout"]), int(values.get("idle_transaction_timeout", 0)) or PATIENCE * PATIENCE)
+    limits = [int(values[name]) for name in ("wait_timeout", "idle_transaction_timeout") if int(values.get(name, 0))]
+    limit = min(limits, default=0)
     if limit > PATIENCE:
         variable = "idle_transaction_timeout" if mariadb else "wait_timeout"
         yield finding("W055", limit=f"{limit} s", variable=variable, **facts)
-    if values["innodb_rollback_on_timeout"] == "ON":
+    if values.get("innodb_rollback_on_timeout") == "ON":
         yield finding("W056", **facts)
     options = connection.settings_dict["OPTIONS"]
     by_socket = "unix_socket" in options or str(connection.settings_dict["HOST"]).startswith("/")

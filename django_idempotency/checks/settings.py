@@ -14,6 +14,7 @@ from django.core.checks import CheckMessage
 from .. import conf, switch
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
 from ..errors import ConfigurationError
+from ..http.exemptions import parsed
 from ..http.selection import compiled
 from ..selecting import Selector
 from .catalogue import a, closest, finding, shown
@@ -37,6 +38,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_durations(),
         *_http(),
         *_secrets(),
+        *_exemptions(),
         *check_stores(),
     ]
 
@@ -143,6 +145,18 @@ def _secrets() -> Iterator[CheckMessage]:
         yield finding("E007", name="DERIVE_SECRET_FALLBACKS", found=f"{_kind(earlier)}, not a list")
     elif wrong := [value for value in earlier if not _is_secret(value)]:
         yield finding("E007", name="DERIVE_SECRET_FALLBACKS", found=_kind(wrong[0]))
+
+
+def _exemptions() -> Iterator[CheckMessage]:
+    entries = conf.get("EXEMPT")
+    if not isinstance(entries, (list, tuple)):
+        yield finding("E068", problem=f"it is {a(entries)}, not a list")
+        return
+    for entry in entries:
+        try:
+            parsed(entry)
+        except Exception as error:  # noqa: BLE001 - importing runs the project's code
+            yield finding("E068", problem=" ".join(str(error).split()).rstrip("."))
 
 
 def _is_secret(value: Any) -> bool:

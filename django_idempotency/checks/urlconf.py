@@ -1,36 +1,105 @@
-"""Every view of the URLconf, each once, and what can be proven about it."""
+"""Every route of the URLconf as Django resolves it, and what can be proven about its view."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls.resolvers import RegexPattern
 
-from ..core.policy import SAFE_METHODS, Policy
-from ..marks import POLICY, UNSAFE_HANDLERS, below_api_view, handler_of, view_class
+from ..core.policy import Policy
+from ..graphql.hook import library_view
+from ..http.exemptions import Exemption, exemptions, within
+from ..marks import POLICY, UNSAFE_HANDLERS, carriers, handler_of, view_class
 from .catalogue import shown
 
 
-def callbacks() -> Iterator[Any]:
-    """Yield every callback of ROOT_URLCONF once. What cannot be imported is left out: Django says so."""
-    if not getattr(settings, "ROOT_URLCONF", None):
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One pattern of the URLconf: its path from the root, the namespaces around it, its own name, and its view."""
+
+    path: str
+    namespaces: tuple[str, ...]
+    name: str | None
+    callback: Any
+
+    @property
+    def view_name(self) -> str:
+        """The name by which reverse() finds it, with its namespaces."""
+        return ":".join([*self.namespaces, self.name or ""])
+
+    def exempt_by(self, exemption: Exemption) -> bool | None:
+        """Does an entry of EXEMPT cover every request to this route? `None`: some, or who knows."""
+        match exemption.kind:
+            case "namespace":
+                return exemption.has_namespace(self.namespaces)
+            case "module":
+                return exemption.has_module(self.callback)
+            case "path":
+                return self._is_below(exemption.value)
+            case "regex" if self.head == self.path:
+                return exemption.test.search(self.path) is not None
+        return None
+
+    def _is_below(self, path: str) -> bool | None:
+        if within(self.head, path) and (self.head == self.path or self.head.startswith(f"{path.rstrip('/')}/")):
+            return True
+        may = self.head != self.path and f"{path.rstrip('/')}/".startswith(self.head.rpartition("/")[0])
+        return None if may else False
+
+    @property
+    def head(self) -> str:
+        """The beginning of the path that is the same for every request."""
+        return re.split(r"[<\\^$.|?*+()\[\]{}]", self.path, maxsplit=1)[0]
+
+
+def routes() -> Iterator[Route]:
+    """Yield every route of ROOT_URLCONF, in the order in which Django tries them.
+
+    What cannot be imported is left out: Django says so. A URLconf that includes itself is entered once.
+    """
+    if getattr(settings, "ROOT_URLCONF", None):
+        yield from _below(get_resolver(), "/", (), ())
+
+
+def _below(resolver: URLResolver, prefix: str, namespaces: tuple[str, ...], around: tuple[Any, ...]) -> Iterator[Route]:
+    name = resolver.urlconf_name
+    identity = name if isinstance(name, str) else id(name)
+    if identity in around:
         return
-    pending, conf_seen, seen = [get_resolver()], set(), set()
-    while pending:
-        resolver = pending.pop()
-        name = resolver.urlconf_name
-        if (identity := name if isinstance(name, str) else id(name)) in conf_seen:
-            continue  # included twice, or by itself
-        conf_seen.add(identity)
-        for pattern in _patterns(resolver):
-            if isinstance(pattern, URLResolver):
-                pending.append(pattern)
-            elif isinstance(pattern, URLPattern) and id(pattern.callback) not in seen:
-                seen.add(id(pattern.callback))
-                yield pattern.callback
+    for pattern in _patterns(resolver):
+        path = prefix + _part(pattern)
+        if isinstance(pattern, URLResolver):
+            inner = (*namespaces, pattern.namespace) if pattern.namespace else namespaces
+            yield from _below(pattern, path, inner, (*around, identity))
+        elif isinstance(pattern, URLPattern):
+            yield Route(path, namespaces, pattern.name, pattern.callback)
+
+
+def _part(pattern: Any) -> str:
+    """Return a pattern's piece of the path. One of a regular expression is shown as it is, but for its anchors."""
+    piece = str(getattr(pattern, "pattern", ""))
+    regex = isinstance(getattr(pattern, "pattern", None), RegexPattern)
+    return piece.removeprefix("^").removesuffix("$").removesuffix(r"\Z") if regex else piece
+
+
+def views() -> list[tuple[Any, list[Route]]]:
+    """Return every callback once, with the routes that lead to it."""
+    found: dict[int, tuple[Any, list[Route]]] = {}
+    for route in routes():
+        found.setdefault(id(route.callback), (route.callback, []))[1].append(route)
+    return list(found.values())
+
+
+def are_exempt(leading: list[Route]) -> bool:
+    """Does EXEMPT cover every request to these routes?"""
+    entries = exemptions()
+    return all(any(route.exempt_by(entry) for entry in entries) for route in leading)
 
 
 def _patterns(resolver: URLResolver) -> list[Any]:
@@ -50,15 +119,19 @@ def name_of(callback: Any) -> str:
     """Name a view, or the class behind it."""
     view = class_of(callback) or callback
     name = getattr(view, "__qualname__", None)
+    if inspect.isclass(view) and not view.__qualname__.endswith(view.__name__):
+        name = view.__name__  # of @api_view: the function's
     return f"{view.__module__}.{name}" if isinstance(name, str) else shown(view)
 
 
 def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may answer: all, if nothing says otherwise."""
+    if library_view(class_of(callback)) is not None:
+        return ["post"]  # GraphQL's, without a handler
     if class_of(callback) is not None:
         return [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
     allowed = _required_methods(callback)
-    return list(UNSAFE_HANDLERS) if allowed is None or allowed - SAFE_METHODS else []
+    return [name for name in UNSAFE_HANDLERS if allowed is None or name.upper() in allowed]
 
 
 def _required_methods(callback: Any) -> set[str] | None:
@@ -74,8 +147,7 @@ def _required_methods(callback: Any) -> set[str] | None:
 def policies(callback: Any) -> list[Policy]:
     """Return the policies of a view's own doors. What `get_idempotency_policy()` decides for each request is unknown."""
     cls = class_of(callback)
-    handlers = [getattr(cls, name, None) for name in UNSAFE_HANDLERS]
-    found = [getattr(view, POLICY, None) for view in (callback, *handlers, *map(below_api_view, handlers))]
+    found = [getattr(view, POLICY, None) for view in carriers(callback)]
     if not overrides_policy(cls):
         found.append(getattr(cls, "idempotency", None))
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}

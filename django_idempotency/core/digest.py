@@ -9,12 +9,14 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID, SafeUUID
 
-#: JSON longer than this (bytes) is compared by bytes: canonicalising costs 40 times the hash (measured).
-MAX_CANONICAL = 1 << 20
+#: JSON longer than this (bytes) is compared by bytes: reading it by value costs 40 times the hash, and up to 55 bytes of
+#: memory for each of its own (measured; a list of decimals is the worst).
+MAX_CANONICAL = 64 * 1024
 
 
 def framed(parts: Iterable[bytes]) -> bytes:
@@ -54,6 +56,21 @@ def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
     return uuid_of(hashlib.sha256(framed(parts)).digest()[:16], 5)
 
 
+def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
+    """Name the operation that begins with a new key: by the record, and by which span of `ttl` seconds it is.
+
+    A claim that a store has lost (a crash, a failover) is followed by one that says the same, so what the first attempt
+    did elsewhere is not done twice; unless a span ended in between. A key that comes back after its retention says another.
+    """
+    span = int(now.timestamp() // max(ttl, 1))
+    return uuid_of(hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], 5)
+
+
+def next_operation(operation: UUID) -> UUID:
+    """Name the operation that begins when this one has expired: whoever asks finds the same one, without writing it."""
+    return uuid_of(hashlib.sha256(framed((b"next life", operation.bytes))).digest()[:16], 5)
+
+
 def request_digest(*parts: bytes) -> bytes:
     """Hash what makes a request the same request: 32 bytes."""
     return hashlib.sha256(framed((b"v1", *parts))).digest()
@@ -64,10 +81,14 @@ def octets(secret: str | bytes) -> bytes:
     return secret.encode() if isinstance(secret, str) else secret
 
 
-def derived_key(secret: str | bytes, scope: str, key: str, label: str) -> str:
-    """Derive the stable downstream key of a label: 64 hex digits, no guess at `key` possible without the secret."""
-    message = framed((b"derive", scope.encode(), key.encode(), label.encode()))
-    return hmac.new(octets(secret), message, hashlib.sha256).hexdigest()
+def derived_key(secret: str | bytes, label: str, *, scope: str, key: str, operation: UUID, request: bytes) -> str:
+    """Derive the downstream key of a label: 64 hex digits that nobody can guess without the secret.
+
+    Each attempt of one operation with the same `request` (its digest) gets the same key; a corrected request and a new
+    life get another.
+    """
+    parts = (b"derive", scope.encode(), key.encode(), operation.bytes, request, label.encode())
+    return hmac.new(octets(secret), framed(parts), hashlib.sha256).hexdigest()
 
 
 @lru_cache(maxsize=8)
@@ -99,7 +120,7 @@ def canonical_json(body: bytes) -> bytes | None:
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         return None
     # A decimal stands as NaN in the text, which JSON that we accept cannot hold, and its own text follows, in order.
-    return framed((text.encode(), *(number.encode() for number in numbers)))
+    return framed((text.encode(), ",".join(numbers).encode()))
 
 
 _NAN = float("nan")

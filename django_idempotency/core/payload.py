@@ -1,7 +1,7 @@
 """A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
 
     seal 32 │ instants: lease until, completed, expires, created 8 each │ head: version 1, status 1, owner 16, attempt 4
-    │ digest 1 + 32 │ life: length 2, where five texts start 2 each, six texts │ outcome, or nothing
+    │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
 
 Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
 server writes them itself. All from the head on is the body, which the store writes and seals: it signs `signed()`.
@@ -35,7 +35,8 @@ _HEAD = struct.Struct(">BB16sI")
 _DIGEST = struct.Struct(">B32s")
 _LENGTH = struct.Struct(">H")
 _STARTS = struct.Struct(">5H")
-_LIFE = struct.Struct(">6H")
+_OPERATION = struct.Struct(">16s")
+_LIFE = struct.Struct(">H16s5H")
 #: All that has a fixed length, and the length of the life.
 _FIXED = struct.Struct(">32sddddBB16sIB32sH")
 _BODY_AT = SEAL + _INSTANTS.size
@@ -62,7 +63,7 @@ def pack_digest(digest: bytes) -> bytes:
     return _DIGEST.pack(len(digest), digest)
 
 
-def pack_life(origin: Ticket | Record) -> bytes:
+def pack_life(origin: Ticket | Record, operation: UUID) -> bytes:
     """Pack what a record keeps from its birth to its expiry."""
     secret_at = len(origin.guarantee)
     method_at = secret_at + len(origin.secret_id)
@@ -71,7 +72,8 @@ def pack_life(origin: Ticket | Record) -> bytes:
     key_at = scope_at + len(origin.scope)
     texts = (origin.guarantee, origin.secret_id, origin.method, origin.path, origin.scope, origin.key)
     text = "".join(texts).encode()
-    return _LIFE.pack(_STARTS.size + len(text), secret_at, method_at, path_at, scope_at, key_at) + text
+    size = _OPERATION.size + _STARTS.size + len(text)
+    return _LIFE.pack(size, operation.int.to_bytes(16, "big"), secret_at, method_at, path_at, scope_at, key_at) + text
 
 
 def life(value: bytes) -> bytes:
@@ -125,26 +127,30 @@ def pack(record: Record, seal: bytes) -> bytes:
 def pack_body(record: Record) -> bytes:
     """Pack all of a record but its instants."""
     head = pack_head(record.status, record.owner, record.attempt)
-    return head + pack_digest(record.digest) + pack_life(record) + pack_outcome(record.outcome)
+    return head + pack_digest(record.digest) + pack_life(record, record.operation) + pack_outcome(record.outcome)
 
 
 def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
-    """Return the seal of a packed record, and what it is to cover. Raises `Malformed`."""
-    if len(value) < _FIXED.size or value[_BODY_AT] != VERSION:
-        raise Malformed("not a record of this version")
+    """Return the seal of a packed record of any version, and what it is to cover. Raises `Malformed`."""
+    if len(value) <= _BODY_AT:
+        raise Malformed("cut short")
     return value[:SEAL], signed(record_id, value[_BODY_AT:])
 
 
 def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
     """Return the record of a value whose seal was found good. Raises `Malformed`."""
+    if len(value) <= _BODY_AT or value[_BODY_AT] != VERSION:
+        raise Malformed("not a record of this version")
     try:
         fixed = _FIXED.unpack_from(value)
         _, lease_until, completed_at, expires_at, created_at, _, status, owner, attempt, length, padded, size = fixed
         outcome_at = _FIXED.size + size
         if len(value) < outcome_at:
             raise Malformed("cut short")
-        secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(value, _FIXED.size)
-        text = value[_FIXED.size + _STARTS.size : outcome_at].decode()
+        (operation,) = _OPERATION.unpack_from(value, _FIXED.size)
+        starts_at = _FIXED.size + _OPERATION.size
+        secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(value, starts_at)
+        text = value[starts_at + _STARTS.size : outcome_at].decode()
         return Record(
             record_id,
             text[scope_at:key_at],
@@ -159,12 +165,14 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             instant(completed_at) if completed_at else None,
             instant(expires_at),
             read_at,
+            uuid_of(operation),
             text[secret_at:method_at],
             text[method_at:path_at],
             text[path_at:scope_at],
             unpack_outcome(value[outcome_at:]),
             False,  # taken
             False,  # joined
+            None,  # place
         )
     except (struct.error, KeyError, ValueError, OverflowError, OSError, zlib.error) as error:
         raise Malformed(str(error)) from error

@@ -47,8 +47,11 @@ class Policy:
     guarantee: Guarantee | str = FROM_SETTINGS
     #: An alias of `IDEMPOTENCY["STORES"]`.
     store: str = FROM_SETTINGS
-    #: `scope(request)` names the principal of a request that no authenticated user sends; `None`: nobody.
+    #: `scope(request)` names the principal of a request that no authenticated user sends; `None`: nobody. The name is
+    #: stored as its hash, unless `scopes.public` says that it is no secret.
     scope: Callable[[Any], str | None] | None = FROM_SETTINGS
+    #: `realm(request)` names the tenant that qualifies every scope; `None`: none. Of a function's call it gets `None`.
+    realm: Callable[[Any], str | None] | None = FROM_SETTINGS
     #: What happens to a key without a principal: "refuse", or "shared" by everybody (long keys only).
     anonymous: str = FROM_SETTINGS
     #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
@@ -60,8 +63,11 @@ class Policy:
     keep: Collection[int] | Callable[[Any], bool | None] | None = FROM_SETTINGS
     #: The response headers to keep: of the safe ones all (`None`), only these, or those for which `headers(name)` is true.
     headers: Collection[str] | Callable[[str], bool] | None = FROM_SETTINGS
-    #: The longest body that is stored (bytes). A longer answer is completed without its body.
-    max_body: int = FROM_SETTINGS
+    #: The longest response body that is stored (bytes); `None`: what the store can take. A longer response is completed
+    #: without its body.
+    max_body: int | None = FROM_SETTINGS
+    #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused (413).
+    max_request_body: int | None = FROM_SETTINGS
     #: Is a StreamingHttpResponse read into memory and stored?
     buffer_stream: bool = FROM_SETTINGS
     #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds for the replay.
@@ -127,6 +133,10 @@ def _duration(value: Any) -> bool:
     return isinstance(value, (int, float)) and not _flag(value) and 0 < value <= 3650 * 86400
 
 
+def _size(value: Any) -> bool:
+    return isinstance(value, int) and not _flag(value) and value >= 0
+
+
 def _expression(value: Any) -> bool:
     """Can this be an expression? A name alone is one of the document's; the rest is JMESPath's to judge."""
     return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
@@ -161,6 +171,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "guarantee": (_one_of("atomic", "lease"), '"atomic" or "lease"'),
     "store": (lambda value: isinstance(value, str) and value != "", "an alias of STORES"),
     "scope": (lambda value: value is None or callable(value), "a function of the request, or None"),
+    "realm": (lambda value: value is None or callable(value), "a function of the request, or None"),
     "anonymous": (_one_of("refuse", "shared"), '"refuse" or "shared"'),
     "key": (
         lambda value: value is None or callable(value) or _expression(value),
@@ -178,10 +189,8 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value is None or callable(value) or _names(value),
         "a list of header names, a function of a name, or None",
     ),
-    "max_body": (
-        lambda value: isinstance(value, int) and not _flag(value) and value >= 0,
-        "a number of bytes, 0 or more",
-    ),
+    "max_body": (lambda value: value is None or _size(value), "a number of bytes, 0 or more, or None"),
+    "max_request_body": (lambda value: value is None or _size(value), "a number of bytes, 0 or more, or None"),
     "buffer_stream": (_flag, "True or False"),
     "on_busy": (_one_of("reject", "wait"), '"reject" or "wait"'),
     "wait": (_duration, _POSITIVE),

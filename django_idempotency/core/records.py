@@ -123,6 +123,8 @@ class Ticket:
     secret_id: str = ""
     method: str = ""
     path: str = ""
+    #: Where the claim has put the record, once that is known (see `Record.place`).
+    place: str | None = None
 
 
 @fact
@@ -145,6 +147,8 @@ class Record:
     completed_at: datetime | None
     expires_at: datetime
     read_at: datetime
+    #: What `derive()` is bound to: the same from the key's first claim to its expiry, whoever owns the record.
+    operation: UUID
     secret_id: str = ""
     method: str = ""
     path: str = ""
@@ -153,6 +157,8 @@ class Record:
     taken: bool = False
     #: Was it claimed inside a caller's open transaction, so that no other thread sees it?
     joined: bool = False
+    #: Which of its tables the store found it in, where that depends on the connection (a schema per tenant), or `None`.
+    place: str | None = None
 
     def ticket(self, *, owner: UUID) -> Ticket:
         """Return a ticket for this record's key and request, to change it by hand: what it takes, it does not hold.
@@ -181,14 +187,17 @@ class Settlement:
 
     `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` where another token of the same work goes on.
     `expires_in` and `lease_in` are seconds from the store's now, and `None` where the deadline stays as it is. `new_life`:
-    the row had expired, so it starts again.
+    the row had expired, so it starts again, as `operation`; otherwise that is what the row says. `sign`: nothing is written where the transaction does not say the same of
+    itself as when the guard began it (see `Hold.sign`).
     """
 
     status: Status
     fence: UUID
     attempt: int
     digest: bytes
+    operation: UUID
     outcome: Outcome | None = None
     expires_in: float | None = None
     new_life: bool = False
     lease_in: float | None = None
+    sign: str | None = None

@@ -28,7 +28,7 @@ A claim that meets a record reads it in this order:
    expires, but for a release that said otherwise (a refused request may be corrected under the same key).
 4. `takeable`: free, or expired, or the lease lapsed. `Execute` where the store leaves the takeover to the guard's row
    lock (`atomic`); elsewhere the store has taken what it could in the claim itself, and what it left is `Busy`.
-5. Completed: `Replay`. Running: `Busy` until the lease ends, but for the durable execution that has suspended it.
+5. Completed: `Replay`, or `Unreadable` where the store found no outcome that it could read. Running: `Busy` until the lease ends, but for the durable execution that has suspended it.
 
 A live lease is never taken, not even when the record has expired meanwhile: its work still runs.
 
@@ -36,8 +36,13 @@ How a call ends
 ---------------
 
 Two questions that do not depend on each other: is the answer remembered, and is what the work wrote committed? They
-are the table `CONCLUSIONS`. We never take away a write that the project would have kept without us, except for 5xx.
+are the table `CONCLUSIONS`. It holds for the transaction that the guard began, which is known by its sign (`Hold.sign`).
+One that was ended or replaced meanwhile is never an answer: the call ends as a failed one does, and its caller gets
+`TransactionLost`. We never take away a write that the project would have kept without us, except for 5xx.
 A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
+
+An exception that becomes a response below 500 ends as that response, since a view without a guard keeps what it wrote
+before it raised. Where the project asks for ATOMIC_REQUESTS, Django rolls back at any exception, and so do we (`RAISED`).
 """
 
 from __future__ import annotations
@@ -47,7 +52,9 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
+from uuid import UUID
 
+from .digest import first_operation, next_operation
 from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket, fact
 
 # ---------------------------------------------------------------------------------------------------------- verdicts
@@ -86,7 +93,12 @@ class Mismatch:
     """The key is known, with another request under it."""
 
 
-Verdict = Execute | Replay | Busy | Mismatch
+@fact
+class Unreadable:
+    """The work was done, and nobody can say how it ended: its record is damaged. It does not run again."""
+
+
+Verdict = Execute | Replay | Busy | Mismatch | Unreadable
 
 
 def expired(record: Record) -> bool:
@@ -150,12 +162,14 @@ def born(ticket: Ticket, now: datetime) -> Record:
         None,  # completed
         now + _span(ticket.ttl),
         now,  # read
+        operation_begun_by(ticket),
         ticket.secret_id,
         ticket.method,
         ticket.path,
         None,  # outcome
         False,  # taken
         False,  # joined
+        None,  # place
     )
 
 
@@ -171,9 +185,23 @@ def succession(record: Record) -> Execute:
     return Execute(attempt=record.attempt + 1, takeover=record.status is Status.RUNNING)
 
 
+def operation_begun_by(ticket: Ticket) -> UUID:
+    """Name the operation of a ticket whose key is new."""
+    return first_operation(ticket.id, ticket.now, ticket.ttl)
+
+
+def operation_of(record: Record, run: Execute) -> UUID:
+    """Name the operation that a run of this record works at.
+
+    A new life that is not written yet follows from the record that it replaces. In `atomic` nothing is written before
+    the settle, so a second owner who finds the expired record again, after the first one has crashed, says the same.
+    """
+    return next_operation(record.operation) if run.new_life else record.operation
+
+
 def read(
     record: Record, ticket: Ticket, unanswered: bool = False, resuming: int = 0
-) -> Execute | Replay | Busy | Mismatch:
+) -> Execute | Replay | Busy | Mismatch | Unreadable:
     """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no answer.
 
     What is ours since then may have been taken from an owner who fell silent, and nobody has told us: better to ask
@@ -192,8 +220,8 @@ def read(
         return Mismatch()
     if over or _unheld(record, ticket):  # takeable
         return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
-    if record.status is Status.COMPLETED and record.outcome is not None:
-        return Replay(record.outcome, record.attempt)
+    if record.status is Status.COMPLETED:
+        return Unreadable() if record.outcome is None else Replay(record.outcome, record.attempt)
     return busy(record)
 
 
@@ -238,6 +266,25 @@ def ending(status: int, kept: Collection[int] | None = None) -> Ending:
     if status in DROPPED_STATUSES and (kept is None or status not in kept):
         return Ending.DROPPED
     return Ending.KEPT
+
+
+@fact
+class Raised:
+    """How a call ends that raised."""
+
+    #: Is the response that became of the exception an answer like any other? Otherwise the call has failed.
+    answers: bool
+    #: May what the work wrote be committed with it?
+    commit: bool
+
+
+#: (does the exception become a response below 500?, does ATOMIC_REQUESTS hold for the record's database?) → how it ends.
+RAISED: dict[tuple[bool, bool], Raised] = {
+    (True, False): Raised(answers=True, commit=True),  # a counted PIN stays counted, however the refusal is written
+    (True, True): Raised(answers=True, commit=False),  # as Django does
+    (False, False): Raised(answers=False, commit=False),
+    (False, True): Raised(answers=False, commit=False),
+}
 
 
 class Leave(Enum):
@@ -300,6 +347,7 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
         owner,
         run.attempt,
         b"" if leave is Leave.FREE else ticket.digest,
+        operation_begun_by(ticket) if fence is None else operation_of(fence, run),
         outcome if leave is Leave.COMPLETED else None,
         ttl,
         run.new_life,
@@ -317,6 +365,7 @@ def handover(record: Record, ticket: Ticket) -> Settlement:
         fence=record.owner,
         attempt=record.attempt,
         digest=ticket.digest,
+        operation=record.operation,
         expires_in=ticket.ttl,
         lease_in=ticket.lease,
     )
@@ -329,7 +378,25 @@ def released(record: Record) -> Settlement | None:
     """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before."""
     if record.status is Status.FREE or expired(record):
         return None
-    return Settlement(status=Status.FREE, fence=record.owner, attempt=record.attempt, digest=record.digest)
+    return Settlement(
+        status=Status.FREE,
+        fence=record.owner,
+        attempt=record.attempt,
+        digest=record.digest,
+        operation=record.operation,
+    )
+
+
+def erased(record: Record) -> Settlement:
+    """Say how a record is emptied by hand, whatever it says: without its answer, and over."""
+    return Settlement(
+        status=Status.FREE,
+        fence=record.owner,
+        attempt=record.attempt,
+        digest=b"",
+        operation=record.operation,
+        expires_in=0,
+    )
 
 
 def expired_now(record: Record) -> Settlement | None:
@@ -341,6 +408,7 @@ def expired_now(record: Record) -> Settlement | None:
         fence=record.owner,
         attempt=record.attempt,
         digest=record.digest,
+        operation=record.operation,
         outcome=record.outcome,
         expires_in=0,
     )

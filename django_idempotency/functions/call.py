@@ -9,17 +9,20 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from ..core import rules
 from ..core.kinds import METHOD, Kind, kind_of
 from ..core.records import Guarantee, Outcome, fact, shortened
 from ..core.results import Unreadable, Unstorable, dump_error, load_error
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
 from ..engine import Operation
 from ..errors import (
+    CalledItself,
     ConfigurationError,
     DeadlinePassed,
     HeldForPerson,
     IdempotencyError,
     InProgress,
+    RecordUnreadable,
     RequestMismatch,
     ResponseNotStored,
     StoreUnavailable,
@@ -29,7 +32,7 @@ from ..finishing import to_the_end
 from ..http.exchange import clarified
 from ..observing import Observer
 from ..open_transactions import refuse_open_transactions
-from ..registry import store_of
+from ..registry import body_limit, store_of
 from ..ticketing import issue
 from .current import CURRENT, CurrentOperation, Found, Hold, Run, Takeover, living
 from .deadlines import remaining
@@ -79,7 +82,7 @@ class Call:
             raise DeadlinePassed
         until_then = left if leases else None
         digest = digest_of(terms, payload)
-        ticket = issue(policy, terms.scope, key, digest, METHOD, terms.name, lease=until_then)
+        ticket = issue(policy, terms.scope_under(policy), key, digest, METHOD, terms.name, lease=until_then)
         #: Has the host a deadline?
         self.hurries = left is not None
         hold_failures = leases and policy.on_failure == "hold"
@@ -89,10 +92,12 @@ class Call:
             self.operation.execution = self.execution
         outer = CURRENT.get()
         self._outer = None if outer is None else living(outer)
+        if self._outer is not None and self._outer.holds(self.operation):
+            raise self.naming(CalledItself())
         self.current = CurrentOperation(self.operation, self._outer)
-        #: Seconds to wait for a busy record: none for one that waits for us.
+        #: Seconds to wait for a busy record.
         self.patience = 0.0
-        if policy.on_busy == "wait" and not (self._outer is not None and self._outer.holds(self.operation)):
+        if policy.on_busy == "wait":
             self.patience = policy.wait if left is None else min(policy.wait, left)
 
     def is_late(self) -> bool:
@@ -119,7 +124,8 @@ class Call:
     def naming(self, error: IdempotencyError) -> IdempotencyError:
         """Say in an error which record it is about, unless that is another call's."""
         if error.key is None:
-            error.scope, error.key = self.terms.scope, self.operation.ticket.key
+            ticket = self.operation.ticket
+            error.scope, error.key = ticket.scope, ticket.key
         return error
 
     def _answer(self, verdict: Verdict) -> Any:
@@ -133,6 +139,8 @@ class Call:
                 raise InProgress(headers={"Retry-After": str(retry_after)})
             case Mismatch():
                 raise RequestMismatch
+            case rules.Unreadable():
+                raise RecordUnreadable
             case Execute():
                 raise AssertionError("this call runs")
 
@@ -234,8 +242,9 @@ class Call:
         await to_the_end(self.operation.asettle(end.ending, end.outcome, end.ttl))
 
     def _outcome(self, kind: Kind, body: bytes) -> Outcome:
-        if len(body) > self.policy.max_body:
-            raise Unstorable(f"it takes {len(body)} bytes, and max_body is {self.policy.max_body}")
+        limit = body_limit(self.policy, self.operation.store)
+        if len(body) > limit:
+            raise Unstorable(f"it takes {len(body)} bytes, and max_body is {limit}")
         return kind.outcome(body)
 
     def _unstored(self, kind: Kind, error: Exception) -> Outcome:

@@ -44,8 +44,10 @@ class CurrentOperation(Handle):
         return super().lost or remaining() == 0
 
     def holds(self, operation: Operation) -> bool:
-        """Is this, or a call around it, a run under the same key?"""
-        mine = self._operation.ticket.id == operation.ticket.id
+        """Is this, or a call around it, a run of the same request under the same key of the same store?"""
+        ours, other = self._operation, operation.ticket
+        same = (ours.ticket.id, ours.ticket.digest) == (other.id, other.digest)
+        mine = same and ours.store is operation.store
         return mine or (self._outer is not None and self._outer.holds(operation))
 
 

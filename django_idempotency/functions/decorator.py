@@ -19,6 +19,7 @@ from ..selecting import Selector
 from .arguments import Arguments
 from .handle import Handle
 from .keys import explicit
+from .naming import name_of
 from .running import arun, run
 from .terms import OnReplay, OnTakeover, Terms, kept, policy_of
 
@@ -27,8 +28,6 @@ R_co = TypeVar("R_co", covariant=True)
 Selecting = str | Callable[[Any], Any]
 
 _FROM_SETTINGS: Any = MISSING
-#: What every module is called that is run as a program, and in the processes that `multiprocessing` spawns for it.
-_PROGRAMS = ("__main__", "__mp_main__")
 
 
 class Guarded(Protocol[P, R_co]):
@@ -69,7 +68,7 @@ def idempotent_function(
     wait: Duration = ...,
     on_failure: str = ...,
     on_store_failure: str = ...,
-    max_body: int = ...,
+    max_body: int | None = ...,
     serializer: Any = ...,
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = ...,
     on_replay: OnReplay | None = ...,
@@ -97,7 +96,7 @@ def idempotent_function(
     wait: Duration = _FROM_SETTINGS,
     on_failure: str = _FROM_SETTINGS,
     on_store_failure: str = _FROM_SETTINGS,
-    max_body: int = _FROM_SETTINGS,
+    max_body: int | None = _FROM_SETTINGS,
     serializer: Any = None,
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = (),
     on_replay: OnReplay | None = None,
@@ -107,8 +106,8 @@ def idempotent_function(
 
     `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name, or from the one that
     `data_keyword_argument` names; `None`: all of it. `validate` selects what must not change for a known key. A call
-    whose key is missing runs unguarded, with a warning; `required=True` refuses it. Names in the store are
-    `key_prefix`, or module and qualified name. The result of the first call is what every later one returns, for
+    whose key is missing runs unguarded, with a warning; `required=True` refuses it. What names the function in the store
+    is `key_prefix`, or module and qualified name, where those name one function. The result of the first call is what every later one returns, for
     `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that cannot be deduced from
     the return annotation. An exception frees the key, but for those in `keep_exceptions`: they are remembered and raised
     again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a crashed
@@ -136,15 +135,6 @@ def idempotent_function(
             raise ImproperlyConfigured(
                 "method_decorator() would decorate anew at each call. Put @idempotent_function on the method itself."
             )
-        if key_prefix is None and undecorated.__name__ == "<lambda>":
-            raise ImproperlyConfigured(
-                'A lambda has no name, so all of a module would share their keys: type key_prefix="…".'
-            )
-        if key_prefix is None and undecorated.__module__ in _PROGRAMS:
-            raise ImproperlyConfigured(
-                "A program has no name of its own, so functions of two of them would share their keys, and its child "
-                'processes would not: type key_prefix="…".'
-            )
         return guarded(
             Terms(
                 function=undecorated,
@@ -168,7 +158,7 @@ def idempotent_function(
                 keep_exceptions=kept(keep_exceptions),
                 on_replay=on_replay,
                 on_takeover=on_takeover,
-                name=key_prefix or f"{undecorated.__module__}.{undecorated.__qualname__}",
+                name=name_of(undecorated, key_prefix),
             )
         )
 

@@ -12,7 +12,7 @@ from ..core import rules
 from ..core.digest import record_id
 from ..core.kinds import Kind, kind_of
 from ..core.records import Record, Status, shortened
-from ..errors import ConfigurationError, InProgress, KeyMissing
+from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..registry import store_of, stores
 from ..stores.base import Intervention
 from ..suspension import let_go
@@ -59,10 +59,10 @@ class Known:
     def result(self) -> Any:
         """Return the remembered result, or raise the remembered exception, `HeldForPerson` or `ResponseNotStored`.
 
-        Raises `InProgress` while there is none.
+        Raises `InProgress` while there is none, and `RecordUnreadable` for one that is damaged.
         """
         if self.record.outcome is None:
-            raise InProgress
+            raise RecordUnreadable if self.record.status is Status.COMPLETED else InProgress
         return remembered(self.terms, self.record.outcome)
 
     async def aresult(self) -> Any:

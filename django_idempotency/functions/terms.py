@@ -16,8 +16,9 @@ from .. import conf
 from ..core.policy import Policy, Resolved
 from ..core.records import MISSING, Guarantee, Record
 from ..core.results import FunctionResults
+from ..core.scopes import qualified
 from ..errors import ConfigurationError
-from ..http.keys import bounded
+from ..realms import realm_of
 from ..selecting import Selector
 from .arguments import Arguments
 from .current import Decision, Takeover
@@ -95,10 +96,19 @@ class Terms:
         assert self.on_takeover is not None
         return self.on_takeover(takeover)
 
-    @cached_property
+    @property
     def scope(self) -> str:
-        """Whose keys these are: this function's."""
-        return bounded(f"call:{self.name}")
+        """Whose keys these are: this function's, in the realm of here and now. Raises `ConfigurationError`."""
+        return self.scope_under(self.resolved())
+
+    def scope_under(self, policy: Resolved) -> str:
+        """See scope, where the policy is resolved already."""
+        realm = realm_of(policy, None)
+        return self._own_scope if realm is None else qualified(f"call:{self.name}", realm=realm)
+
+    @cached_property
+    def _own_scope(self) -> str:
+        return qualified(f"call:{self.name}")
 
 
 def declared() -> list[Terms]:

@@ -1,24 +1,29 @@
 """Reading what a request carries, before its view does.
 
-Nothing is read that the view would not read, and all of it is there again for the view: forms are parsed by Django
-(or by DRF's parsers), uploaded files are rewound, a long body is spooled.
+All that is read is there again for the view: forms are parsed by Django (or by DRF's parsers), uploaded files are
+rewound, a long body is spooled to disk. How much is read is bounded by the policy (`max_request_body`), how much of it is
+held in memory by `IN_MEMORY`.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import SEEK_END
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest
+from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, RequestTooLarge
 
 CHUNK = 64 * 1024
+#: The longest body that is held in memory (bytes). A longer one is spooled to disk.
+IN_MEMORY = 1024 * 1024
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 #: Django masks the token anew for each page, so it says nothing about the request.
 CSRF_FIELD = "csrfmiddlewaretoken"
@@ -41,12 +46,52 @@ def is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
     return parser is not None
 
 
+def require_bounded(http: HttpRequest, limit: int | None) -> None:
+    """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
+    if limit is not None and max(_length(http), _buffered(http)) > limit:
+        raise RequestTooLarge(extensions={"max_request_body": limit})
+
+
+def keep(http: HttpRequest) -> None:
+    """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
+    if is_json((http.content_type or "").lower()) and not _started(http) and fits(http):
+        http.body  # noqa: B018 - Django keeps what it has read
+
+
 def form(request: Any, http: HttpRequest) -> Any:
-    """Return a form's fields, as the view will see them. Raises `ConfigurationError` when they are gone."""
-    read: bool = http._read_started  # type: ignore[attr-defined]  # noqa: SLF001
-    if request is http and read and not (hasattr(http, "_post") or hasattr(http, "_body")):
+    """Return a form's fields, as the view will see them; `None` for one that Django cannot parse, or not in memory.
+
+    The body can be read again after that, as bytes or as a stream. Raises `ConfigurationError` when it is gone.
+    """
+    if hasattr(http, "_post"):
+        return request.POST
+    if request is http and _started(http) and not hasattr(http, "_body"):
         raise ConfigurationError(_GONE)  # Django would say that the form is empty: every form would be the same
-    return request.POST
+    if http.content_type == FORMS[0] and not fits(http):
+        return None  # Django would read all of it into memory
+    rewind = _rewindable(http)
+    try:
+        fields = request.POST
+    except (MultiPartParserError, BadRequest, SuspiciousOperation):
+        if request is not http:  # DRF's request answers from now on as if the form were empty
+            raise
+        for name in ("_post", "_files"):  # a view that asks gets the error again
+            vars(http).pop(name, None)
+        fields = None
+    rewind()
+    return fields
+
+
+def _rewindable(http: HttpRequest) -> Callable[[], None]:
+    """See to it that a body can be read once more after it has been parsed. Returns what to call then."""
+    if _started(http):
+        return lambda: None
+    if fits(http):
+        http.body  # noqa: B018 - Django keeps what it has read
+        return lambda: None
+    for _ in chunks(http):
+        pass  # into the copy
+    return lambda: _lay(http, http._stream)  # noqa: SLF001
 
 
 def read_already(request: Any, http: HttpRequest) -> Any:
@@ -61,10 +106,15 @@ def read_already(request: Any, http: HttpRequest) -> Any:
     raise ConfigurationError(_GONE)
 
 
+def _started(http: HttpRequest) -> bool:
+    return bool(http._read_started)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 def fits(http: HttpRequest) -> bool:
-    """May `http.body` be read, by Django's own limit?"""
+    """May `http.body` be read into memory, by Django's own limit and by ours?"""
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    return limit is None or hasattr(http, "_body") or max(_length(http), _buffered(http)) <= limit
+    bound = IN_MEMORY if limit is None else min(limit, IN_MEMORY)
+    return hasattr(http, "_body") or max(_length(http), _buffered(http)) <= bound
 
 
 def _buffered(http: HttpRequest) -> int:
@@ -92,16 +142,20 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
     if fits(http):
         yield http.body
         return
-    if http._read_started:  # type: ignore[attr-defined]  # noqa: SLF001
+    if _started(http):
         raise RawPostDataException
-    # Longer than what Django would hold in memory, and perhaps never read as `body`: read it as the stream that it
-    # is, and lay a copy in its place. A view that asks for `body` gets its RequestDataTooBig as ever.
-    in_memory = max(settings.FILE_UPLOAD_MAX_MEMORY_SIZE, 1)  # 0 would mean "for ever"
-    copy = SpooledTemporaryFile(in_memory, dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
+    # Longer than what is held in memory, and perhaps never read as `body`: read it as the stream that it is, and put a
+    # copy in its place. A view that asks for a `body` beyond Django's limit gets its RequestDataTooBig as usual.
+    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
+    weakref.finalize(http, copy.close)
     while chunk := http.read(CHUNK):
         copy.write(chunk)
         yield chunk
+    _lay(http, copy)
+
+
+def _lay(http: HttpRequest, copy: Any) -> None:
+    """Put a copy of the body in its place, unread."""
     copy.seek(0)
-    weakref.finalize(http, copy.close)
-    http._stream = copy  # type: ignore[assignment]  # noqa: SLF001
+    http._stream = copy  # noqa: SLF001
     http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
 from enum import Enum
 from typing import Any, Literal, NoReturn
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.encoding import escape_uri_path
@@ -18,27 +21,36 @@ from django.utils.encoding import escape_uri_path
 from .. import conf, switch
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import Guarantee, Outcome
-from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
+from ..core.rules import RAISED, Busy, Ending, Execute, Mismatch, Replay, Unreadable, Verdict
 from ..engine import Operation
 from ..errors import (
     ConfigurationError,
     DurableInsideGuard,
     InProgress,
     KeyMissing,
+    OperationUnknown,
+    Problem,
+    RecordUnreadable,
     ReplayRefused,
     RequestMismatch,
     ScopeRequired,
     StoreUnavailable,
+    TransactionLost,
 )
 from ..handles import Handle
 from ..observing import Observer
 from ..open_transactions import arefuse_open_transactions, refuse_open_transactions
-from ..registry import store_of
+from ..registry import body_limit, store_of
+from ..threads import in_thread
 from ..ticketing import issue
+from ..transactions import Opened, asks_for_transaction
 from .fingerprint import fingerprint
 from .keys import carries_key, read_key, scope_of
-from .responses import DEGRADED, capture, ending_of, rebuild, render
-from .selection import Document, selected_key, warn_unguarded
+from .raised import response_to, status_of
+from .responses import capture, ending_of, rebuild, render
+from .selection import Document, selected_key
+from .status import OF_RECORD, Status, note, say
+from .unguarded import METHOD, NOBODY, leave_unguarded
 
 _ATTRIBUTE = "_idempotency_exchange"
 
@@ -60,16 +72,18 @@ def key_of(request: HttpRequest, policy: Policy) -> Key | None:
     off. Raises `KeyMissing` and `KeyMalformed`.
     """
     method = request.method or ""
-    if method in SAFE_METHODS or hasattr(request, _ATTRIBUTE):
+    if method in SAFE_METHODS or is_guarded(request):
         return None
     if not carries_key(request) and not conf.concerns_keyless(policy):
         return None
     if method not in {name.upper() for name in conf.field(policy, "methods")}:
+        if carries_key(request):
+            leave_unguarded(request, METHOD)
         return None
     if not switch.enabled():
-        from .unguarded import leave_unguarded  # it knows us
+        from .switched_off import switch_off  # it knows us
 
-        leave_unguarded(request)
+        switch_off(request, policy)
         return None
     key = read_key(request, conf.get("HEADER"))
     if key is None and conf.field(policy, "key") is not None:
@@ -77,6 +91,16 @@ def key_of(request: HttpRequest, policy: Policy) -> Key | None:
     if key is None:
         raise KeyMissing
     return key
+
+
+def is_guarded(request: HttpRequest) -> bool:
+    """Does an entry point further out guard this request now?"""
+    return hasattr(request, _ATTRIBUTE)
+
+
+def exchange_of(request: HttpRequest) -> Exchange | None:
+    """Return the exchange that guards a request now."""
+    return getattr(request, _ATTRIBUTE, None)
 
 
 def may_have_key(request: HttpRequest, policy: Policy) -> bool:
@@ -117,17 +141,19 @@ class Exchange:
         key: str,
         scope: str,
         document: Document,
-        may_replay: Callable[[], bool] | None = None,
+        declared: AbstractSet[str] = frozenset(),
+        ask_again: Callable[..., None] | None = None,
     ) -> None:
         # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
         self._request = weakref.ref(request)
         self.policy = policy
-        self._may_replay = may_replay
+        self._ask_again = ask_again
         self._observer = Observer(request)
         self.degraded = False
         #: Set by a door that sees an exception only after it has become a response.
         self.raised: Exception | None = None
         store = store_of(policy)
+        self._max_body = body_limit(policy, store)
         digest = fingerprint(document.source, policy, document)
         ticket = issue(policy, scope, key, digest, request.method or "", escape_uri_path(request.path))
         self.operation = Operation(
@@ -137,6 +163,7 @@ class Exchange:
             hold_failures=policy.guarantee is Guarantee.LEASE and policy.on_failure == "hold",
         )
         self.handle = RequestIdempotency(self.operation)
+        self._atomic_requests = asks_for_transaction(self._record_alias, declared)
 
     @classmethod
     def of(
@@ -148,27 +175,31 @@ class Exchange:
         user: Any,
         source: Any,
         strict: bool = True,
-        may_replay: Callable[[], bool] | None = None,
+        declared: AbstractSet[str] = frozenset(),
+        ask_again: Callable[..., None] | None = None,
     ) -> Exchange | None:
         """Make the exchange of a keyed request. A key that belongs to nobody: `None`, or if `strict` `ScopeRequired`.
 
-        Whoever sent no key is refused only where one is required, and gets `None` also when there is nothing to select
-        it from. `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view
-        would. `may_replay` asks again what the view would have asked before a replay.
+        Where keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the
+        header is refused only then, and gets `None` also when there is nothing to select its key from. `source` is the
+        request that the view sees (DRF's, or Django's), which parses the body as the view would. `declared` are the
+        databases that the view has taken out of ATOMIC_REQUESTS. `ask_again` asks again what the view would have asked
+        before a replay.
         """
         carried = "" if key is Where.PAYLOAD else key
         scope = scope_of(request, user, policy, carried)
         if scope is None:
-            if strict and (carried or policy.required):
+            if policy.required or (strict and carried):
                 raise ScopeRequired
-            if strict:
-                warn_unguarded(request, "nobody answers for it")
+            if strict or carried:
+                leave_unguarded(request, NOBODY)
             return None
-        document = Document(source, user)
+        document = Document(source, user, policy.max_request_body)
         selected = carried or selected_key(document, policy)
         if selected is None:
             return None
-        return cls(request, policy, key=selected, scope=scope, document=document, may_replay=may_replay)
+        facts = {"key": selected, "scope": scope}
+        return cls(request, policy, **facts, document=document, declared=declared, ask_again=ask_again)
 
     @property
     def request(self) -> HttpRequest:
@@ -195,16 +226,22 @@ class Exchange:
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def open(self) -> HttpResponseBase | None:
+    def open(self, within: Opened | None = None) -> HttpResponseBase | None:
         """Return the answer to give instead of the view's, or `None`: run the view.
+
+        `within` is what ATOMIC_REQUESTS has opened for this request, and whoever calls ends before settle() or fail().
+        The one on the database of the record is left to us, and ends with these.
 
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`; and
         `LeaseInTransaction` inside a transaction whose rollback the record would outlive.
         """
+        within = within or Opened()
         if self._leases:
-            refuse_open_transactions(but=self._record_alias)
+            refuse_open_transactions(but=self._record_alias, ours=within.blocks)
+        block = within.on(self._record_alias)
         try:
-            verdict = self.operation.open(wait=self._patience)
+            with nullcontext() if block is None else block.room(leases=self._leases):
+                verdict = self.operation.open(wait=self._patience)
         except StoreUnavailable as error:
             self._go_without_store(error)
             return None
@@ -233,16 +270,19 @@ class Exchange:
                 return None
             case Replay(outcome=outcome):
                 self._authorize(outcome)
+                note(self.request, Status.REPLAYED)
                 return rebuild(outcome)
             case Busy(retry_after=retry_after):
                 raise InProgress(headers={"Retry-After": str(retry_after)})
             case Mismatch():
                 raise RequestMismatch
+            case Unreadable():
+                raise RecordUnreadable
 
     def _authorize(self, outcome: Outcome) -> None:
         authorize = self.policy.authorize_replay
-        if self._may_replay is not None and not self._may_replay():
-            raise ReplayRefused
+        if self._ask_again is not None:
+            self._ask_again(authorized=authorize is not None)
         if authorize is not None and authorize(self.request, outcome) is not True:
             raise ReplayRefused
 
@@ -254,7 +294,7 @@ class Exchange:
         self._mark()
 
     def _mark(self) -> None:
-        self._may_replay = None  # it holds the request
+        self._ask_again = None  # it holds the request
         setattr(self.request, _ATTRIBUTE, self)
         self.request.idempotency = self.handle  # type: ignore[attr-defined]
 
@@ -266,73 +306,159 @@ class Exchange:
         if request is not None and getattr(request, _ATTRIBUTE, None) is self:
             delattr(request, _ATTRIBUTE)
 
+    def _say(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Say in a header what became of the request; over whatever its view has set there."""
+        self._note()
+        say(self._status, response)
+        return response
+
+    def _note(self) -> None:
+        if (request := self._request()) is not None:
+            note(request, self._status)
+
+    @property
+    def _status(self) -> Status:
+        return Status.DEGRADED if self.degraded else OF_RECORD[self.operation.left]
+
+    def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
+        """Decide whether a response below 500 is remembered whose body says that it failed, and its status does not.
+
+        `refused`: nothing was done. The view's own word and the policy's `keep` come first. What was done in part is
+        kept, since a retry would do that part again, unless it is to be rolled back.
+        """
+        keep = self.policy.keep
+        if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
+            return
+        wanted = keep(response) if callable(keep) else (keep is not None and response.status_code in keep) or None
+        if wanted is None:
+            wanted = not refused and not self.operation.doomed()
+        if wanted:
+            self.handle.keep()
+        else:
+            self.handle.drop()
+
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
         """Remember or drop the view's answer, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
             self._leave()
-            response[DEGRADED] = "true"
-            return response
+            return self._say(response)
         try:
             ended, outcome = self._conclude(response)
-        except BaseException as error:  # noqa: BLE001 - fail() raises it again
-            self.fail(error)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
         try:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
         finally:
             self._leave()
-        return response
+        return self._say(response)
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
         if self.degraded:
             self._leave()
-            response[DEGRADED] = "true"
-            return response
+            return self._say(response)
         try:
             # The project's function, a file and a sync stream may ask a database, which an event loop refuses.
             asks = callable(self.policy.keep) or (response.streaming and not getattr(response, "is_async", False))
-            ended, outcome = await sync_to_async(self._conclude)(response) if asks else self._conclude(response)
-        except BaseException as error:  # noqa: BLE001 - afail() raises it again
-            await self.afail(error)
+            ended, outcome = (
+                await in_thread(self._conclude, response, close=connections.close_all)
+                if asks
+                else self._conclude(response)
+            )
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            await self._afail(error)
         try:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
         finally:
             self._leave()
-        return response
+        return self._say(response)
 
     def _conclude(self, response: HttpResponseBase) -> tuple[Ending, Outcome | None]:
         if self.raised is not None:
-            return Ending.FAILED, None
+            raised = RAISED[response.status_code < 500, self._atomic_requests]
+            if not raised.commit:
+                self.operation.give_up()
+            if not raised.answers:
+                return Ending.FAILED, None
         if response.status_code >= 500:
             self.operation.give_up()  # also when the view keeps its 5xx: what it wrote goes
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
-        return ended, capture(response, self.policy) if ended is Ending.KEPT else None
+        return ended, capture(response, self.policy, self._max_body) if ended is Ending.KEPT else None
 
-    def fail(
-        self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None
-    ) -> NoReturn:
-        """End an exchange whose view did not answer, and raise: its exception, or a clearer one.
+    def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
+        """End an exchange whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
 
-        `committed` returns what it did answer, when only an `on_commit` callback failed: that is remembered, unless it
-        cannot be finished.
+        `committed` returns the view's response when only an `on_commit` callback failed: that is remembered, unless it
+        cannot be finished. Returns a problem to answer with instead, where what the view wrote could not be kept, or
+        where it asked for a derived key that nobody could find again.
         """
+        if self.degraded and isinstance(error, OperationUnknown):
+            return self._stopped(error)
+        answer, error = self._ended(error, committed)
+        if answer is None:
+            try:
+                self._fail(error)
+            except TransactionLost as problem:
+                return problem
+        try:
+            self.settle(answer)
+        except Problem as problem:
+            return problem
+        raise clarified(error)
+
+    async def afail(self, error: BaseException) -> Problem:
+        """See fail()."""
+        if self.degraded and isinstance(error, OperationUnknown):
+            return self._stopped(error)
+        # Its handler is the project's, and may ask a database.
+        known = isinstance(error, Exception) and status_of(error) is not None
+        answer, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
+        if answer is None:
+            await self._afail(error)
+        try:
+            await self.asettle(answer)
+        except Problem as problem:
+            return problem
+        raise clarified(error)
+
+    def _stopped(self, problem: OperationUnknown) -> Problem:
+        """End an exchange without a record, and return the problem that the view has met."""
         self._leave()
+        self._note()
+        return problem
+
+    def _ended(
+        self, error: BaseException, committed: Callable[[], HttpResponseBase | None] = lambda: None
+    ) -> tuple[HttpResponseBase | None, BaseException]:
+        """Return the response that ends a view which raised, or `None` for a failure; and what to raise."""
         try:
             if (answer := committed()) is not None:
                 render(answer)
+                return answer, error
         except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
-            answer, error = None, unfinished if isinstance(error, Exception) else error
-        if answer is not None:
-            self.settle(answer)
-        elif not self.degraded:
+            return None, unfinished if isinstance(error, Exception) else error
+        if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
+            # Nothing can ask a database in a transaction that is marked for rollback.
+            answer = None if self.operation.doomed() else response_to(self.request, error, status)
+            if answer is not None and answer.status_code < 500:
+                self.raised = error
+                return answer, error
+        return None, error
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """End an exchange that has no response to remember."""
+        self._leave()
+        if not self.degraded:
             self.operation.settle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
+        self._note()
         raise clarified(error)
 
-    async def afail(self, error: BaseException) -> NoReturn:
-        """See fail()."""
+    async def _afail(self, error: BaseException) -> NoReturn:
+        """See _fail()."""
         self._leave()
         if not self.degraded:
             await self.operation.asettle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
+        self._note()
         raise clarified(error)
 
 

@@ -22,8 +22,9 @@ from .selection import Document, asks_request, selected_part
 def fingerprint(request: Any, policy: Policy, document: Document | None = None) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
-    `document` is what an expression selects from. Raises what reading the body raises in a view (`RequestDataTooBig`, `UnreadablePostError`, a parser's error), and
-    `ConfigurationError` when somebody has read it already or `policy.fingerprint` returns what is no fingerprint.
+    `document` is what an expression selects from. Raises what reading the body raises in a view
+    (`UnreadablePostError`, a parser's error of DRF), `RequestTooLarge` for more than the policy's `max_request_body`, and
+    `ConfigurationError` when the body was read already or `policy.fingerprint` returns what is not a fingerprint.
     """
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
@@ -33,11 +34,12 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
     if asks_request(rule):
         return request_digest(head, b"custom", _custom(rule(request)))
     if rule not in FINGERPRINTS:
-        selected = selected_part(document or Document(request, None), rule)
+        selected = selected_part(document or Document(request, None, policy.max_request_body), rule)
         if selected is not None:  # the query, too, counts only where it is selected
             return request_digest(framed(map(_text, parts[:2])), b"selected", selected)
     if rule == "headers":
         return request_digest(head, b"headers")
+    bodies.require_bounded(http, policy.max_request_body)
     return _with_body(head, request, by_value=rule != "raw")
 
 
@@ -45,7 +47,9 @@ def _with_body(head: bytes, request: Any, *, by_value: bool) -> bytes:
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
     if by_value and content_type in bodies.FORMS and bodies.is_parsed_as_form(request, http):
-        return request_digest(head, b"form", _form(request, bodies.form(request, http)))
+        fields = bodies.form(request, http)
+        if fields is not None:
+            return request_digest(head, b"form", _form(request, fields))
     try:
         if by_value and bodies.is_json(content_type) and bodies.fits(http):
             canonical = canonical_json(http.body)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
 
 from .. import conf
 from ..core.policy import Policy
+from ..core.scopes import hashed, qualified
 from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
+from ..realms import realm_of
+from ..scopes import Public
 
 if TYPE_CHECKING:
+    from django.db.models import Model
     from django.http import HttpRequest
 
 MAX_KEY = 255
@@ -69,33 +73,48 @@ async def user_of(request: HttpRequest) -> Any:
     return user
 
 
-def principal(user: Any) -> str | None:
-    """Name an authenticated user, as `user:<model>:<pk>` (not of a proxy); `None` for anybody else."""
+def principal(user: Any) -> tuple[str, str | None] | None:
+    """Name an authenticated user, as `user:<model>:<pk>` (not of a proxy), and the database; `None` for anybody else.
+
+    The database is named where it is not the default one: user 1 of another is another person.
+    """
     if user is None or not getattr(user, "is_authenticated", False):
         return None
     pk = getattr(user, "pk", None)
     if pk is None:
         return None
     meta = getattr(user, "_meta", None)
-    meta = getattr(getattr(meta, "concrete_model", None), "_meta", meta)  # a proxy is the same person
-    kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
-    return bounded(f"user:{kind}:{pk}")
+    model = getattr(meta, "concrete_model", None)  # a proxy is the same person
+    if model is None:
+        kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
+        return f"user:{kind}:{pk}", None
+    return f"user:{model._meta.label_lower}:{pk}", _database_of(model, user)
+
+
+def _database_of(model: type[Model], user: Model) -> str | None:
+    """Name the database that a user is of: where it would be saved, whichever replica it was read from."""
+    alias = router.db_for_write(model, instance=user)
+    # No router has led away from a replica. An alias that was added at run time may have no such entry.
+    primary = connections.settings.get(alias, {}).get("TEST", {}).get("MIRROR") or alias
+    return None if primary == DEFAULT_DB_ALIAS else primary
 
 
 def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:
-    """Return the scope that a key belongs to, or `None` when nobody answers for it.
+    """Return the scope that a key belongs to, qualified, or `None` when nobody answers for it.
 
-    Raises `KeyTooShort` for a guessable key that everybody shares, `ConfigurationError` when `policy.scope` returns
-    what is no name.
+    Raises `KeyTooShort` for a guessable key that everybody shares, `ConfigurationError` when `policy.scope` or
+    `policy.realm` returns what is no name.
     """
-    if (scope := principal(user)) is not None:
-        return scope
+    if (found := principal(user)) is not None:
+        scope, database = found
+        return qualified(scope, realm=realm_of(policy, request), database=database)
     if named := _named(policy, request):
-        return bounded(f"scope:{named}")
+        scope = f"scope:{named}"
+        return qualified(scope if isinstance(policy.scope, Public) else hashed(scope), realm=realm_of(policy, request))
     if policy.anonymous == "shared":
         if len(key) < MIN_SHARED_KEY:
             raise KeyTooShort
-        return ANONYMOUS
+        return qualified(ANONYMOUS, realm=realm_of(policy, request))
     return None
 
 
@@ -104,14 +123,3 @@ def _named(policy: Policy, request: HttpRequest) -> str | None:
     if named is None or isinstance(named, str):
         return named
     raise ConfigurationError(f"Policy.scope must return text or None, not {type(named).__name__}.")
-
-
-def bounded(scope: str) -> str:
-    """Return a scope that fits its column, on any database: what is too long or not printable ASCII is hashed.
-
-    No name can pass for the hash of another: behind its kind stands a colon.
-    """
-    if len(scope) <= MAX_KEY and scope.isascii() and scope.isprintable():
-        return scope
-    digest = hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{scope.partition(':')[0]}#sha256:{digest}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 
 from .. import conf
 from ..errors import Problem
+from . import status
+from .responses import StoredResponse
 
 
 def docs_url(problem: Problem) -> str:
@@ -30,12 +32,14 @@ def document(problem: Problem) -> dict[str, Any]:
 
 def headers(problem: Problem) -> dict[str, str]:
     """Return the headers of a problem's answer; the IETF draft (section 2.7) asks for the link."""
-    return {**problem.headers, "Link": f'<{docs_url(problem)}>; rel="describedby"', "Cache-Control": "no-store"}
+    link = f'<{docs_url(problem)}>; rel="describedby"'
+    return {**problem.headers, **status.headers_of(problem), "Link": link, "Cache-Control": "no-store"}
 
 
-def problem_response(problem: Problem) -> HttpResponse:
-    """Answer with a problem document."""
-    return HttpResponse(
+def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
+    """Answer a request with a problem document."""
+    status.note_problem(request, problem)
+    return StoredResponse(
         json.dumps(document(problem)),
         status=problem.status,
         content_type="application/problem+json",

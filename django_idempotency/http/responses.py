@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from http.client import responses as standard_reasons
 from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl
@@ -13,15 +15,18 @@ from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpRe
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch
+from django.utils.functional import cached_property
+from django.utils.translation import get_language
 
 from ..core import rules
 from ..core.policy import Policy
 from ..core.records import MISSING, Missing, Outcome
 from ..core.rules import Ending
-from ..errors import ResponseNotStored
+from ..errors import RecordUnreadable, ResponseNotStored
+from . import status
+from .bodies import is_json
 
-REPLAYED = "Idempotency-Replayed"
-DEGRADED = "Idempotency-Degraded"
+REPLAYED = status.REPLAYED
 
 _ORIGIN = re.compile(r"\Ahttps?://[^/]*")
 
@@ -29,11 +34,24 @@ _ORIGIN = re.compile(r"\Ahttps?://[^/]*")
 UNSAFE_HEADERS = frozenset(
     {
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
-        *("date", "content-length", "server", "server-timing", REPLAYED.lower(), DEGRADED.lower()),
+        *("date", "content-length", "server", "server-timing"),
+        *(status.REPLAYED.lower(), status.DEGRADED.lower(), status.HEADER.lower()),
         *("set-cookie", "set-cookie2", "authorization", "proxy-authorization", "authentication-info"),
         *("www-authenticate", "proxy-authenticate", "x-csrftoken", "x-csrf-token", "x-xsrf-token"),
     }
 )
+
+
+#: Stored only where the policy's `headers` names them: they trace or time one exchange, count against a rate limit, ...
+_ONE_EXCHANGE = re.compile(
+    r"(x-)?(request|correlation|trace|amzn-trace|amzn-request)-?id|trace(parent|state|response)|baggage|sentry-trace|cf-ray"
+    r"|b3|x-b3-.+|x-cloud-trace-context|x-(runtime|response-time|process-time|cache)|age|via|alt-svc"
+    r"|(x-)?rate-?limit(-.+)?"
+)
+#: ... or hand the client a secret.
+_SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
+#: The name under which an unusual reason phrase stands among the stored headers. No header has a colon in its name.
+REASON = ":reason"
 
 
 def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> Ending:
@@ -66,15 +84,28 @@ def _login_address() -> str:
         return ""
 
 
-def capture(response: HttpResponseBase, policy: Policy) -> Outcome:
-    """Return what is remembered of an answer. A body that is not kept is `MISSING`: the work counts as done."""
+def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
+    """Return what is remembered of a response. A body of more than `limit` bytes is not kept.
+
+    A body that is not kept is `MISSING`: the work counts as done.
+    """
     body: bytes | Missing = MISSING
     if "no-store" not in response.headers.get("Cache-Control", "").lower():
-        body = _stream(response, policy) if response.streaming else _content(response)
-    if body is not MISSING and len(body) > policy.max_body:
+        body = _stream(response, policy, limit) if response.streaming else _content(response)
+    if body is not MISSING and len(body) > limit:
         body = MISSING
-    headers = tuple((name, value) for name, value in response.items() if _kept(name.lower(), policy))
-    return Outcome(status=response.status_code, headers=headers, body=body)
+    headers = [(name, value) for name, value in response.items() if _kept(name.lower(), policy)]
+    if _chosen_later(response, policy):
+        headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
+    if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
+        headers.append((REASON, response.reason_phrase))
+    return Outcome(status=response.status_code, headers=tuple(headers), body=body)
+
+
+def _chosen_later(response: HttpResponseBase, policy: Policy) -> bool:
+    """Will LocaleMiddleware say in which language this body is? It would say the language of the retry on a replay."""
+    installed = "django.middleware.locale.LocaleMiddleware" in settings.MIDDLEWARE
+    return installed and "Content-Language" not in response.headers and _kept("content-language", policy)
 
 
 def _content(response: Any) -> bytes:
@@ -85,27 +116,28 @@ def _content(response: Any) -> bytes:
 def _kept(name: str, policy: Policy) -> bool:
     if name in UNSAFE_HEADERS or name == settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-").lower():
         return False
-    if policy.headers is None or name == "content-type":
-        return True
-    if callable(policy.headers):
-        return policy.headers(name)
-    return name in {kept.lower() for kept in policy.headers}
+    if policy.headers is not None and not callable(policy.headers):
+        return name == "content-type" or name in {kept.lower() for kept in policy.headers}
+    if _ONE_EXCHANGE.fullmatch(name) or _SECRET.fullmatch(name):
+        return False
+    return name == "content-type" or policy.headers is None or policy.headers(name)
 
 
-def _stream(response: Any, policy: Policy) -> bytes | Missing:
+def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     """Buffer a file of known, small length, or what the policy says; any other stream is not touched."""
-    small_file = isinstance(response, FileResponse) and _declared_length(response) <= policy.max_body
+    small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
     if response.is_async or not (small_file or policy.buffer_stream):
         return MISSING
     chunks = iter(response.streaming_content)
-    head = b""
+    head, length = [], 0
     for chunk in chunks:
-        head += chunk
-        if len(head) > policy.max_body:
-            response.streaming_content = chain([head], chunks)
+        head.append(chunk)
+        length += len(chunk)
+        if length > limit:
+            response.streaming_content = chain(head, chunks)
             return MISSING
-    response.streaming_content = [head]
-    return head
+    response.streaming_content = head
+    return b"".join(head)
 
 
 def _declared_length(response: StreamingHttpResponse) -> float:
@@ -116,19 +148,38 @@ def _declared_length(response: StreamingHttpResponse) -> float:
 def rebuild(outcome: Outcome) -> HttpResponse:
     """Return the remembered answer, marked as a replay. Raises `ResponseNotStored` when its body was not kept.
 
-    Built by HttpResponse, which refuses line breaks in headers.
+    Built by HttpResponse, which refuses line breaks in headers and what is no status: then `RecordUnreadable`.
     """
     if outcome.body is MISSING:
         location = {name: value for name, value in outcome.headers if name.lower() == "location"}
         raise ResponseNotStored(
             headers={**location, "Stripe-Should-Retry": "false"}, extensions={"original_status": outcome.status}
         )
-    response = HttpResponse(outcome.body, status=outcome.status)
-    del response["Content-Type"]
-    for name, value in outcome.headers:
-        response[name] = value
-    response[REPLAYED] = "true"
+    headers = dict(outcome.headers)
+    try:
+        response = StoredResponse(outcome.body, status=outcome.status, reason=headers.pop(REASON, None))
+        del response["Content-Type"]
+        for name, value in headers.items():
+            response[name] = value
+    except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
+        raise RecordUnreadable from error
+    status.say(status.Status.REPLAYED, response)
     return response
+
+
+class StoredResponse(HttpResponse):
+    """A response of ours, with the `data` that code around a view of REST framework may ask for."""
+
+    @cached_property
+    def data(self) -> Any:
+        """The body by value, where that is JSON; else `None`."""
+        content_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if not is_json(content_type):
+            return None
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            return None
 
 
 def render(response: HttpResponseBase) -> None:

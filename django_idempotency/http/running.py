@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -13,13 +15,16 @@ from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
 from ..finishing import to_the_end
+from ..threads import in_thread
 from ..transactions import Opened, atomic_requests
 from .exchange import Exchange, key_of, terms_of
 from .keys import user_of
 from .problems import problem_response
 from .responses import render
+from .status import stamp
+from .unguarded import asay_unguarded, say_unguarded
 
-ProblemAnswer = Callable[[Problem], HttpResponseBase]
+ProblemAnswer = Callable[[Problem, HttpRequest], HttpResponseBase]
 
 
 def run(
@@ -36,26 +41,44 @@ def run(
         exchange = None
         if (key := key_of(request, policy)) is not None:
             user = getattr(source, "user", None)
-            exchange = Exchange.of(request, terms_of(policy), key=key, user=user, source=source)
+            exchange = Exchange.of(request, terms_of(policy), key=key, user=user, source=source, declared=declared)
         answer = None if exchange is None else exchange.open()
     except Problem as problem:
-        return answer_problem(problem)
+        return answer_problem(problem, request)
     if answer is not None:
         return answer
     if exchange is None:
+        say_unguarded(request)
         with atomic_requests(declared):
-            return view()
-    requests, response = Opened(), None
+            response = view()
+        return stamp(request, response)
+    requests, answered = Opened(), None
     try:
         with atomic_requests(declared, but=exchange.atomic_alias) as requests:
-            response = view()
-        render(response)
+            answered = checked(view())
+        render(answered)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
-        exchange.fail(error, committed=lambda: response if requests.committed else None)
+        return answer_problem(exchange.fail(error, committed=lambda: answered if requests.committed else None), request)
     try:
-        return exchange.settle(response)
+        return exchange.settle(answered)
     except Problem as problem:
-        return answer_problem(problem)
+        return answer_problem(problem, request)
+
+
+def checked(answered: Any) -> HttpResponseBase:
+    """Return what a guarded view has answered. Raises `ConfigurationError` when that is not a response."""
+    if isinstance(answered, HttpResponseBase):
+        return answered
+    if inspect.iscoroutine(answered):
+        answered.close()
+        raise ConfigurationError(
+            "A guarded view returned a coroutine, which nobody would await under the guard: nothing has run. Make it "
+            'an async function, and type @idempotent(guarantee="lease").'
+        )
+    raise ConfigurationError(
+        f"A guarded view returned a value of type {type(answered).__name__}, not a response, so there is nothing to "
+        "remember. Put @idempotent() on what returns the response."
+    )
 
 
 async def arun(
@@ -72,20 +95,22 @@ async def arun(
             exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
         answer = None if exchange is None else await exchange.aopen()
     except Problem as problem:
-        return problem_response(problem)
+        return problem_response(problem, request)
     if answer is not None:
         return answer
     if exchange is None:
-        return await view()
+        await asay_unguarded(request)
+        return stamp(request, await view())
     try:
-        response = await view()
+        response = checked(await view())
         if not getattr(response, "is_rendered", True):
-            await sync_to_async(render)(response)
+            await in_thread(render, response, close=connections.close_all)
     except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
         exchange.fail(closed)
+        raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        await to_the_end(exchange.afail(error))
+        return problem_response(await to_the_end(exchange.afail(error)), request)
     try:
         return await to_the_end(exchange.asettle(response))
     except Problem as problem:
-        return problem_response(problem)
+        return problem_response(problem, request)

@@ -6,7 +6,6 @@ asks for is read, and nothing that the view would not read.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -15,18 +14,17 @@ from typing import Any, TypeGuard
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
-from django.utils.encoding import escape_uri_path
 
-from ..core.digest import MAX_CANONICAL
 from ..core.meaning import TooDeep, Undigestible, digest, meaning
 from ..core.policy import DOCUMENT, FINGERPRINTS, Policy
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..selecting import Selector
 from ..selecting.functions import Unpackable, from_json
 from . import bodies
+from .unguarded import NO_KEY, leave_unguarded
 
-logger = logging.getLogger("django_idempotency")
-
+#: JSON longer than this (bytes) is not selected from.
+MAX_SELECTABLE = 1024 * 1024
 #: What a selected key begins with in `request.idempotency.key` and in the store.
 PREFIX = "sel:"
 
@@ -86,7 +84,7 @@ def selected_key(document: Document, policy: Policy) -> str | None:
     selector, http = _selector(policy.key), document.http
     try:
         found = selector(document.source if asks_request(policy.key) else document)
-        reason = "what its key is selected from is missing, or part of it" if selector.is_missing(found) else ""
+        reason = NO_KEY.sentence if selector.is_missing(found) else ""
     except NotSelectable as error:
         found, reason = None, str(error)
     if not reason:
@@ -99,13 +97,8 @@ def selected_key(document: Document, policy: Policy) -> str | None:
             raise ConfigurationError(f"Policy.key cannot be hashed: {error}") from error
     if policy.required:
         raise KeyMissing
-    warn_unguarded(http, reason)
+    leave_unguarded(http, NO_KEY, reason)
     return None
-
-
-def warn_unguarded(http: HttpRequest, reason: str) -> None:
-    """Say that a request runs unguarded that should have got a key."""
-    logger.warning("%s %s runs unguarded: %s.", http.method, escape_uri_path(http.path), reason.rstrip("."))
 
 
 # ----------------------------------------------------------------------------------------------------- the fingerprint
@@ -135,10 +128,14 @@ def selected_part(document: Document, expression: str | Callable[[Any], Any]) ->
 
 
 class Document(Mapping[str, Any]):
-    """What an expression sees of a request. `source` is Django's, or DRF's around it."""
+    """What an expression sees of a request. `source` is Django's, or DRF's around it.
 
-    def __init__(self, source: Any, user: Any) -> None:
+    A body of more than `limit` bytes is refused with `RequestTooLarge` where an expression asks for it.
+    """
+
+    def __init__(self, source: Any, user: Any, limit: int | None = None) -> None:
         self.source = source
+        self._limit = limit
         self.http: HttpRequest = getattr(source, "_request", source)
         self._user = user
         self._body: list[Any] = []
@@ -173,6 +170,7 @@ class Document(Mapping[str, Any]):
 
     def _get_body(self) -> Any:
         if not self._body:
+            bodies.require_bounded(self.http, self._limit)
             self._body.append(self._parsed())
         return self._body[0]
 
@@ -181,8 +179,9 @@ class Document(Mapping[str, Any]):
         content_type = (self.http.content_type or "").lower()
         try:
             if content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http):
-                return _pairs(bodies.form(self.source, self.http))
-            if bodies.is_json(content_type) and bodies.fits(self.http) and len(self.http.body) <= MAX_CANONICAL:
+                if (fields := bodies.form(self.source, self.http)) is not None:
+                    return _pairs(fields)
+            elif bodies.is_json(content_type) and bodies.fits(self.http) and len(self.http.body) <= MAX_SELECTABLE:
                 return from_json(self.http.body)
         except Unpackable:
             pass

@@ -1,36 +1,124 @@
-"""A request that would be guarded, were idempotency not switched off: its view must not know the difference."""
+"""A request that asked to be guarded, and is not: always said, by a header, a log record and a signal.
+
+Who finds out notes the reason on the request; the entry point that holds its response tells it, once.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
+from collections.abc import Callable
 from contextlib import suppress
-from uuid import uuid4
+from dataclasses import dataclass, replace
+from typing import Any
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
-from .. import conf, switch
+from .. import conf
+from ..core.policy import SAFE_METHODS
 from ..errors import KeyMalformed
-from ..handles import SwitchedOff
-from .exchange import RequestIdempotency
-from .keys import read_key
+from ..observing import atell_unguarded, tell_unguarded
+from .keys import carries_key, read_key
+from .status import Status, note, noted, stamp
 
-#: Whose the derived keys are. Nobody was asked who sends this request, and a guarded run derives other keys.
-_SCOPE = "unguarded"
-
-
-def leave_unguarded(request: HttpRequest) -> None:
-    """Give the request a `request.idempotency` that remembers nothing, and warn once a process."""
-    switch.warn_once()
-    if not hasattr(request, "idempotency"):  # another door was here before
-        request.idempotency = UnguardedIdempotency(_SCOPE, _key_of(request))  # type: ignore[attr-defined]
+#: On a request: why it is not guarded, until that is told.
+_REASON = "_idempotency_unguarded"
+#: From here on a response says that the request was not carried out where it was sent: to a login page, say.
+REDIRECTS = 300
 
 
-def _key_of(request: HttpRequest) -> str:
-    """Return the client's key, or a new one in place of none or a malformed one: views may count on its form."""
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a request is not guarded: a stable code, and a sentence. What the project has decided itself is no warning."""
+
+    code: str
+    sentence: str
+    level: int = logging.WARNING
+
+
+EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
+METHOD = Reason("method", "its method is not among the policy's methods")
+NOBODY = Reason("nobody", "nobody answers for its key, so far as can be seen before the view")
+NO_KEY = Reason("no-key", "what its key is selected from is missing, or part of it")
+NOT_REACHED = Reason("not-reached", "it was answered before a guard was reached")
+INSIDE = Reason("inside", "it is an operation of django-ninja, whose authentication only @idempotent() stands behind")
+RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers ask for rights only when they run")
+READS = Reason("reads", "it is no GraphQL mutation", logging.INFO)
+REASONS = (NOBODY, NO_KEY, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
+
+
+def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") -> None:
+    """Note why a request is not guarded, for the entry point that lets it run."""
+    setattr(request, _REASON, replace(reason, sentence=sentence.rstrip(".")) if sentence else reason)
+
+
+def is_left_unguarded(request: HttpRequest) -> bool:
+    """Is a reason noted that is still to be told?"""
+    return getattr(request, _REASON, None) is not None
+
+
+def say_unguarded(request: HttpRequest) -> None:
+    """Tell of a request that is left unguarded, once; of any other there is nothing to tell."""
+    if (reason := _taken(request)) is not None:
+        tell_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
+
+
+async def asay_unguarded(request: HttpRequest) -> None:
+    """See say_unguarded()."""
+    if (reason := _taken(request)) is not None:
+        await atell_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
+
+
+def pass_by(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Note what a response means that was given before a guard was reached: mostly somebody has refused the request."""
+    if response.status_code < REDIRECTS:
+        leave_unguarded(request, NOT_REACHED)
+    else:
+        note(request, Status.REFUSED)
+
+
+def watched(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the view of a class with guarded handlers that says so when `dispatch()` answers without reaching one."""
+
+    def passes(request: HttpRequest, response: Any) -> bool:
+        """Has nothing been said of a keyed request?"""
+        silent = noted(request) is None and isinstance(response, HttpResponseBase)
+        return silent and request.method not in SAFE_METHODS and carries_key(request)
+
+    if iscoroutinefunction(view):
+
+        @functools.wraps(view)
+        async def awatching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            response = await view(request, *args, **kwargs)
+            if passes(request, response):
+                pass_by(request, response)
+                await asay_unguarded(request)
+            return stamp(request, response)
+
+        return markcoroutinefunction(awatching)
+
+    @functools.wraps(view)
+    def watching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        response = view(request, *args, **kwargs)
+        if passes(request, response):
+            pass_by(request, response)
+            say_unguarded(request)
+        return stamp(request, response)
+
+    return watching
+
+
+def _taken(request: HttpRequest) -> Reason | None:
+    reason: Reason | None = getattr(request, _REASON, None)
+    if reason is not None:
+        setattr(request, _REASON, None)
+        note(request, Status.UNGUARDED)
+    return reason
+
+
+def _key_of(request: HttpRequest) -> str | None:
     with suppress(KeyMalformed):
-        if (key := read_key(request, conf.get("HEADER"))) is not None:
-            return key
-    return uuid4().hex
-
-
-class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
-    """`request.idempotency` while idempotency is off."""
+        return read_key(request, conf.get("HEADER"))
+    return None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
+from django.contrib.contenttypes.models import ContentType
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -18,16 +21,15 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from .. import redaction
+from ..showing.ticked import TickedAdmin
+from ..stores.base import utcnow
 from .models import Message
 
-if TYPE_CHECKING:
-    ModelAdmin = admin.ModelAdmin[Message]
-else:
-    ModelAdmin = admin.ModelAdmin
-
 Messages = QuerySet[Message]
+#: The position and the key of a message.
+Row = tuple[int, str]
 
-#: Messages that are tried again together, and written to the log: after an outage all that wait may be ticked.
+#: Messages that are tried again in one statement: after an outage all that wait may be ticked.
 TOGETHER = 1000
 
 
@@ -38,7 +40,7 @@ class MessageChangeList(ChangeList):
 
 
 @admin.register(Message)
-class MessageAdmin(ModelAdmin):
+class MessageAdmin(TickedAdmin):
     list_display = ("topic", "key", "age", "attempts", "last_error", "not_before")
     fields = (
         *("message_id", "topic", "key", "created_at", "masked_headers", "masked_payload"),
@@ -84,16 +86,39 @@ class MessageAdmin(ModelAdmin):
     @admin.action(permissions=["retry"], description=_("Try again now"))
     def try_again(self, request: HttpRequest, queryset: Messages) -> None:
         """End the back-off of what was ticked, and of what it waits for: the first of its key."""
-        ticked, count, user = list(queryset), 0, cast(Any, request.user)
-        for start in range(0, len(ticked), TOGETHER):
-            some = ticked[start : start + TOGETHER]
-            keys = {message.key for message in some if message.key}
-            waiting = Q(pk__in=[message.pk for message in some]) | Q(key__in=keys)
-            count += self.get_queryset(request).filter(waiting).exclude(not_before=None).update(not_before=None)
-            LogEntry.objects.log_actions(user.pk, some, CHANGE, "Tried again.")
+        count = ticked = 0
+        for some in batched(queryset.values_list("pk", "key").iterator(TOGETHER), TOGETHER):
+            keys = {key for _, key in some if key}
+            waiting = Q(pk__in=[pk for pk, _ in some]) | Q(key__in=keys)
+            failed = self.get_queryset(request).filter(waiting, not_before__gt=utcnow())
+            # Not NULL: a relay looks for what is due again among those that have failed.
+            count += failed.update(not_before=utcnow())
+            ticked += len(some)
+        self._log(request, queryset, ticked)
         self.message_user(
             request, ngettext("%d message is tried again now.", "%d messages are tried again now.", count) % count
         )
+
+    def _log(self, request: HttpRequest, queryset: Messages, ticked: int) -> None:
+        """Write what was ticked to the log of the admin: each, or how many, where they are more than a person reads."""
+        user: Any = request.user
+        if ticked <= TOGETHER:
+            LogEntry.objects.log_actions(user.pk, queryset, CHANGE, "Tried again.")
+            return
+        LogEntry.objects.create(
+            user_id=user.pk,
+            content_type=ContentType.objects.get_for_model(Message),
+            object_repr=f"{ticked:,} messages",
+            action_flag=CHANGE,
+            change_message="Tried again.",
+        )
+
+
+def batched(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield lists of `size` rows; the last may be shorter."""
+    rest = iter(rows)
+    while some := list(islice(rest, size)):
+        yield some
 
 
 def masked(value: Any) -> SafeString:

@@ -40,8 +40,11 @@ class Message(models.Model):
         db_table = "django_idempotency_message"
         verbose_name = _("message")
         verbose_name_plural = _("messages")
-        #: Finds the first message of a key, and those behind it.
-        indexes = (models.Index(fields=["key", "id"], name="idempotency_outbox_key"),)
+        #: Find what has never failed, in order, and what is due again; and what of a key has failed.
+        indexes = (
+            models.Index(fields=["not_before", "id"], name="idempotency_outbox_due"),
+            models.Index(fields=["key", "not_before", "id"], name="idempotency_outbox_key"),
+        )
         default_permissions = ("view",)
         permissions = (("retry_message", _("Can have messages tried again at once")),)
 

@@ -7,7 +7,8 @@ While it holds a head nobody else starts on that key, so what stands behind the 
     key        a   -   b   a   a   b   -       relay B holds 2, 3 and 7, so 2, 3, 6, 7
 
 Heads are found by reading pages in order and without locks, and not by asking the database for the first of each key:
-that is seconds at 100,000 rows with few keys. Locks go by primary key alone, so that InnoDB locks nothing else.
+that is seconds at 100,000 rows with few keys. Messages that wait for their next attempt stand apart in an index, so
+however many they are, no page is made of them. Locks go by primary key alone, so that InnoDB locks nothing else.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta
 
 from django.db import connections
-from django.db.models import BinaryField, Func, QuerySet
+from django.db.models import BinaryField, Func, Q, QuerySet
 
 from ..stores.base import utcnow
 from .models import Message
@@ -30,8 +31,11 @@ PAGE = 1000
 #: there is left out: rows deleted long ago, which a database may have to walk over while an old snapshot is open.
 #: A position that was given before the look and committed after it waits so long at most.
 SWEEP = 5.0
-#: As of when nothing is due that waits for its next attempt.
-_NEVER = datetime.min.replace(tzinfo=timezone.utc)
+#: The longest that a message can wait for its next attempt. One that waits longer failed where a clock was ahead.
+FARTHEST = timedelta(minutes=10)
+
+#: Position, key, and from when on it is tried again (`None`: it has not failed).
+Row = tuple[int, str, datetime | None]
 
 
 @dataclass(slots=True)
@@ -42,11 +46,21 @@ class Lanes:
     behind: dict[str, list[int]] = field(default_factory=dict)
     #: Keys whose first message waits for its next attempt.
     waiting: set[str] = field(default_factory=set)
-    #: What lies up to this position was not looked at together with this page.
-    since: int = 0
 
 
-def sort(rows: Iterable[tuple[int, str, datetime | None]], *, now: datetime) -> Lanes:
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When a message is to be tried: `at`; one beyond `far` failed where a clock was ahead. `at` `None`: a first time only."""
+
+    at: datetime | None
+    far: datetime
+
+    def __call__(self, not_before: datetime | None) -> bool:
+        """Is a message due that waits for its next attempt until then? `None`: it has not failed."""
+        return not_before is None or (self.at is not None and not self.at < not_before <= self.far)
+
+
+def sort(rows: Iterable[Row], *, due: Due) -> Lanes:
     """Sort a page of positions, keys and back-offs, in the order of positions."""
     lanes = Lanes()
     for position, key, not_before in rows:
@@ -54,7 +68,7 @@ def sort(rows: Iterable[tuple[int, str, datetime | None]], *, now: datetime) -> 
             lanes.behind[key].append(position)
         elif key in lanes.waiting:
             continue
-        elif not_before is None or not_before <= now:
+        elif due(not_before):
             lanes.heads.append(position)
             if key:
                 lanes.behind[key] = []
@@ -83,12 +97,13 @@ class Taker:
         """Can several take at once? Where not, whoever takes holds everything."""
         return self._features.has_select_for_update
 
-    @property
-    def _now(self) -> datetime:
-        return self._due_at or utcnow()
+    def _due(self, *, rather_new: bool = False) -> Due:
+        now = utcnow()
+        return Due(None if rather_new else self._due_at or now, now + FARTHEST)
 
     def any_due(self) -> bool:
-        return any(lanes.heads for lanes in self._pages(self._now))
+        """Is there anything to take?"""
+        return any(lanes.heads for lanes in self._pages(self._due()))
 
     def take(self, *, rather_new: bool = False) -> list[Message]:
         """Lock what is due and return it in order. To be called in a transaction, whose end is the end of the locks.
@@ -97,36 +112,80 @@ class Taker:
         """
         if not self.locks_rows:
             self._lock_everything()
-        return (rather_new and self._taken(_NEVER)) or self._taken(self._now)
+        return (rather_new and self._taken(self._due(rather_new=True))) or self._taken(self._due())
 
-    def _taken(self, now: datetime) -> list[Message]:
-        for lanes in self._pages(now):
-            heads = [head for head in self._locked(lanes.heads, self._size) if _due(head, now)]
-            heads = self._first(heads, since=lanes.since)
+    def _taken(self, due: Due) -> list[Message]:
+        for lanes in self._pages(due):
+            heads = [head for head in self._locked(lanes.heads, self._size) if due(head.not_before)]
             if heads:
                 return sorted([*heads, *self._behind(heads, lanes)], key=lambda message: message.pk)
         return []
 
-    def _pages(self, now: datetime) -> Iterator[Lanes]:
+    def _pages(self, due: Due) -> Iterator[Lanes]:
         """Read page after page. Keys that were met on one are left out of the next: their heads stand before it."""
-        start, passed, left_out = self._start(), set[str](), set[str]()
-        after = start
+        sweeps = self._sweeps()
+        start = after = self._since
+        passed, left_out = set[str](), set[str]()
+        failed: list[Row] | None = None
         while True:
-            messages = self.messages.filter(pk__gt=after)
-            if left_out:
-                messages = self._without(messages, left_out)
-            rows = list(messages.order_by("pk").values_list("pk", "key", "not_before")[:PAGE])
-            if rows and after == start:
-                self._since = rows[0][0] - 1
-            lanes = sort((row for row in rows if row[1] not in passed), now=now)
-            lanes.since = after
+            fresh = self._fresh(after, left_out)
+            if failed is None:
+                page, failed = self._with_failed(fresh, due, sweeps=sweeps)
+            else:
+                page = list(fresh)
+            if page and after == start:
+                self._since = page[0][0] - 1
+            last = len(page) < PAGE
+            end = page[-1][0] if page else after
+            covered = (
+                0 if after == start else after
+            )  # what has failed stands anywhere, also before the first that has not
+            page += [row for row in failed if covered < row[0] and (last or row[0] <= end)]
+            rows = {row[0]: row for row in [*page, *self._of_lanes(page, since=after)]}
+            lanes = sort((row for _, row in sorted(rows.items()) if row[1] not in passed), due=due)
             yield lanes
-            if len(rows) < PAGE:
+            if last:
                 return
-            after = rows[-1][0]
+            after = end
             passed |= lanes.waiting | lanes.behind.keys()
             if len(left_out) < PAGE:  # the rest is left out here: a longer list costs more than it saves
                 left_out = set(passed)
+
+    def _fresh(self, after: int, left_out: set[str]) -> QuerySet[Message, Row]:
+        """Return the next page of messages that have never failed."""
+        messages = self.messages.filter(not_before=None, pk__gt=after)
+        if left_out:
+            messages = self._without(messages, left_out)
+        return messages.order_by("not_before", "pk").values_list("pk", "key", "not_before")[:PAGE]
+
+    def _with_failed(self, fresh: QuerySet[Message, Row], due: Due, *, sweeps: bool) -> tuple[list[Row], list[Row]]:
+        """Read a page, and what has failed and is due: in one statement, where the database can."""
+        if due.at is None:
+            return list(fresh), []
+        again = Q(not_before__lte=due.at)
+        if sweeps:
+            again |= Q(not_before__gt=due.far)
+        failed = self.messages.filter(again).order_by("not_before", "pk").values_list("pk", "key", "not_before")[:PAGE]
+        if not self._features.supports_slicing_ordering_in_compound:
+            return list(fresh), list(failed)
+        rows = list(fresh.union(failed, all=True))
+        return [row for row in rows if row[2] is None], [row for row in rows if row[2] is not None]
+
+    def _of_lanes(self, page: Sequence[Row], *, since: int) -> list[Row]:
+        """Return what else stands in the lanes of a page: what has failed, and what was committed late.
+
+        Up to the position `since` a look before this one has seen less: an earlier message may have been committed since.
+        """
+        keys = {key for _, key, _ in page if key}
+        if not keys:
+            return []
+        ours = self.messages.filter(key__in=keys).values_list("pk", "key", "not_before")
+        late = ours.filter(not_before=None, pk__lte=since)
+        found = ours.exclude(not_before=None).union(late, all=True) if since else ours.exclude(not_before=None)
+        rows = [row for row in found if row[1] in keys]  # for a collation of MariaDB `a` is `A`
+        if any(position <= since and not_before is None for position, _, not_before in rows):
+            self._swept = float("-inf")  # take it at once
+        return rows
 
     def _without(self, messages: QuerySet[Message], keys: set[str]) -> QuerySet[Message]:
         """Leave out keys as Python tells them apart. For a collation of MariaDB `a` is `A`, and would wait for it."""
@@ -135,11 +194,12 @@ class Taker:
         exact = Func("key", template="CAST(%(expressions)s AS BINARY)", output_field=BinaryField())
         return messages.alias(exact=exact).exclude(exact__in=[key.encode() for key in keys])
 
-    def _start(self) -> int:
+    def _sweeps(self) -> bool:
+        """Look from the very first position now and then. Says whether it does so now."""
         if time.monotonic() - self._swept < SWEEP:
-            return self._since
+            return False
         self._swept, self._since = time.monotonic(), 0
-        return 0
+        return True
 
     def forget(self, positions: Sequence[int]) -> None:
         """Delete what is locked here, looking at no other row.
@@ -169,16 +229,6 @@ class Taker:
         wanted = self.messages.filter(pk__in=positions).order_by("pk")
         return list(wanted.select_for_update(skip_locked=skips)[:most])
 
-    def _first(self, heads: list[Message], *, since: int) -> list[Message]:
-        """Leave out heads that are none: an earlier one of their key was committed after we had looked where it stands."""
-        keys = {head.key for head in heads if head.key}
-        if not since or not keys or not self.locks_rows:
-            return heads
-        overtaken = set(self.messages.filter(key__in=keys, pk__lte=since).values_list("key", flat=True))
-        if overtaken:
-            self._swept = float("-inf")  # find it at once
-        return [head for head in heads if head.key not in overtaken]
-
     def _behind(self, heads: list[Message], lanes: Lanes) -> Iterator[Message]:
         """Lock what stands behind heads that are held, as far as there is no gap."""
         wanted = sorted(position for head in heads for position in lanes.behind.get(head.key, ()))
@@ -193,8 +243,3 @@ class Taker:
         """Take SQLite's write lock before anything is read: a lock for later would be refused at once."""
         with connections[self._using].cursor() as cursor:
             cursor.execute(f"UPDATE {Message._meta.db_table} SET attempts = attempts WHERE 0 = 1")  # noqa: S608
-
-
-def _due(head: Message, now: datetime) -> bool:
-    """Is it still due? Between the look and the lock another relay may have tried it in vain."""
-    return head.not_before is None or head.not_before <= now

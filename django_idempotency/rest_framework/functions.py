@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
@@ -35,7 +36,7 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         return done
 
-    def answer_problem(problem: Problem) -> Any:
-        return problems.answer(view, IdempotencyException(problem))
+    def answer_problem(problem: Problem, http: HttpRequest) -> Any:
+        return problems.answer(view, IdempotencyException(problem), http)
 
     return run(request._request, policy, finished, source=request, declared=EVERYTHING, answer_problem=answer_problem)

@@ -2,73 +2,111 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
 from typing import Any, NoReturn
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
+from django.utils.decorators import classonlymethod
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
-from ..marks import handler_of
+from ..decorators import _next as next_method
+from ..marks import POLICY, handler_of, is_unawaited
 from ..transactions import declared_non_atomic
-from .mixins import IdempotentViewMixin
+from .callbacks import guarded_view
+from .guarding import Terms, asynchronous, dispatch, enter
+from .mixins import IdempotentViewMixin, terms_of
 
 
-def lent_class(cls: type[Any], policy: Policy, *, strict: bool = True) -> type[Any]:
-    """Return a subclass of a DRF view class that has the mixin."""
-    if issubclass(cls, IdempotentViewMixin):
+def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
+    """Guard a DRF view class that was decorated, as the mixin would. No other class is made."""
+    ours, chosen = IdempotentViewMixin.get_idempotency_policy, getattr(cls, "get_idempotency_policy", None)
+    if issubclass(cls, IdempotentViewMixin) or chosen is ours:
         raise ImproperlyConfigured(f"{cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute.")
-    members = {
-        "__module__": cls.__module__,
-        "__qualname__": cls.__qualname__,
-        "__doc__": cls.__doc__,
-        "idempotency": policy,
-        "_idempotency_strict": strict,
-    }
-    return type(cls.__name__, (IdempotentViewMixin, cls), members)
+    if is_unawaited(cls):
+        raise ImproperlyConfigured(asynchronous(cls))
+    through, as_view = next_method(cls, "dispatch"), next_method(cls, "as_view")
+
+    @functools.wraps(through)
+    def guarded(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return dispatch(self, request, terms_of(type(self)), functools.partial(through, self, request, *args, **kwargs))
+
+    @functools.wraps(as_view)
+    def making(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
+        return guarded_view(as_view(klass, *args, **kwargs), terms_of(klass))
+
+    cls.dispatch, cls.as_view = guarded, classonlymethod(making)
+    cls.idempotency, cls.get_idempotency_policy = policy, chosen or ours
+    return cls
 
 
-def lend(callback: Any, policy: Policy, *, strict: bool = True) -> Any:
-    """Return the callback of a view class with the mixin in it.
+def lend(callback: Any, policy: Policy) -> Any:
+    """Return the callback of a view class with the guard in it. The class stays as it is, and no other is made.
 
     Raises `ImproperlyConfigured` unless the callback is provably what `as_view()` returned: a decorator around it
-    copies `.cls` upward, and rebuilding the view from that would skip the decorator.
+    copies `.cls` upward, and making the view from that would skip the decorator.
     """
+    terms = Terms(policy)
+    lent = guarded_view(functools.wraps(callback)(_lent(callback, terms)), terms)
+    setattr(lent, POLICY, policy)
+    return lent
+
+
+def _lent(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
+    if is_unawaited(callback.cls, getattr(callback, "actions", None)):
+        raise ImproperlyConfigured(asynchronous(callback.cls))
     if not is_bare(callback):
         raise ImproperlyConfigured(
             f"{callback.cls.__name__}.as_view() stands inside another decorator, which idempotency must not skip. "
             "Put IdempotentViewMixin first in the bases of the class."
         )
-    cls = lent_class(callback.cls, policy, strict=strict)
-    actions = getattr(callback, "actions", None)
-    arguments = (actions,) if actions else ()
-    lent = cls.as_view(*arguments, **callback.initkwargs)
-    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-        setattr(lent, name, getattr(callback, name))
-    for name, value in vars(callback).items():  # what the project has marked it with
-        vars(lent).setdefault(name, value)
-    lent._non_atomic_requests.update(declared_non_atomic(callback))  # noqa: SLF001 - made by leave_atomic_requests()
-    lent.idempotency_policy = policy
-    return lent
+    if hasattr(callback.cls, "get_idempotency_policy"):
+        raise ImproperlyConfigured(
+            f"{callback.cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute."
+        )
+    return _made(callback, terms)
 
 
-@lru_cache(maxsize=1024)
-def lent_to_middleware(callback: Any) -> Any:
-    """Lend to a callback of the URLconf, once."""
-    return lend(callback, Policy(), strict=False)
+def _made(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
+    """Return what makes the view and calls it, as that of DRF's `as_view()` does, with a guard before the handler."""
+    cls, actions = callback.cls, getattr(callback, "actions", None)
+
+    def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self = cls(**callback.initkwargs)
+        if actions is None:
+            self.setup(request, *args, **kwargs)
+        else:  # a ViewSet's
+            if "get" in actions and "head" not in actions:
+                actions["head"] = actions["get"]
+            self.action_map = actions
+            for method, action in actions.items():
+                setattr(self, method, getattr(self, action))
+            self.request, self.args, self.kwargs = request, args, kwargs
+        return dispatch(self, request, terms, functools.partial(self.dispatch, request, *args, **kwargs))
+
+    return markcoroutinefunction(view) if iscoroutinefunction(callback) else view
+
+
+#: The middleware asks for nothing of its own, and lets a request without a principal through.
+_TERMS = Terms(Policy(), strict=False)
 
 
 def run_lent(callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer for the middleware, from its process_view. What the view raises reaches every process_exception."""
     if handler_of(callback, request.method or "") is None and not is_bare(callback):
         return None  # cache_page(…)(ListView.as_view()), say: nothing to guard, it answers 405
-    lent = lent_to_middleware(callback)
+    run = functools.partial(_lent(callback, _TERMS), request, *args, **kwargs)
     try:
-        return lent(request, *args, **kwargs)
+        return enter(request, _TERMS, run, declared=declared_non_atomic(callback))
     except Exception as error:  # noqa: BLE001 - raised again, where Django shows it to the middlewares
         return _Raising(error)
 
@@ -90,12 +128,28 @@ def is_bare(callback: Any) -> bool:
     Further in, `as_view()` has copied what decorates `dispatch`, which stays inside the view.
     """
     layers = _layers(callback)
-    return any(layers[: len(bare)] == bare for bare in map(_layers, _references()))
+    references = _references("adrf.viewsets" in sys.modules)
+    return any(layers[: len(bare)] == bare for bare in map(_layers, references))
 
 
-@lru_cache(maxsize=1)
-def _references() -> tuple[Any, ...]:
-    return APIView.as_view(), ViewSet.as_view({"get": "list"})
+@lru_cache(maxsize=2)
+def _references(adrf: bool) -> tuple[Any, ...]:
+    if not adrf:
+        return APIView.as_view(), ViewSet.as_view({"get": "list"})
+    from adrf.views import APIView as View
+    from adrf.viewsets import ViewSet as Views
+
+    class AsyncView(View):  # type: ignore[misc]
+        async def get(self, request: Any) -> None: ...
+
+    class SyncViews(Views):  # type: ignore[misc]
+        def list(self, request: Any) -> None: ...
+
+    class AsyncViews(Views):  # type: ignore[misc]
+        async def list(self, request: Any) -> None: ...
+
+    sets = (views.as_view({"get": "list"}) for views in (SyncViews, AsyncViews))
+    return (*_references(adrf=False), AsyncView.as_view(), *sets)
 
 
 def _layers(callback: Any) -> list[CodeType | None]:

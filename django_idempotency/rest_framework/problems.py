@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django.http import HttpRequest
 from rest_framework.exceptions import APIException
 from rest_framework.views import exception_handler
 
 from ..errors import Problem
 from ..http import problems
+from ..http.status import note_problem
+
+if TYPE_CHECKING:
+    from django.http.response import HttpResponseBase
+
+
+class Answered(BaseException):
+    """Leaves DRF's dispatch with an answer that is finished: no exception handler and no finalize_response is for it."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        super().__init__()
+        self.response = response
 
 
 class IdempotencyException(APIException):
@@ -26,10 +39,11 @@ def has_own_handler(view: Any) -> bool:
     return view.get_exception_handler() is not exception_handler
 
 
-def answer(view: Any, exception: IdempotencyException) -> Any:
+def answer(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
     """Answer a problem: through the project's exception handler, or as a problem document."""
     if not has_own_handler(view):
-        return problems.problem_response(exception.problem)
+        return problems.problem_response(exception.problem, request)
+    note_problem(request, exception.problem)
     response = view.get_exception_handler()(exception, view.get_exception_handler_context())
     if response is None:
         raise exception

@@ -77,8 +77,12 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
 
 
 def _replay(outcome: Outcome | None) -> Promise:
+    if outcome is None:
+        return _(
+            "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."
+        )
     if kind_of(outcome) is Kind.HELD:
         return _("raises HeldForPerson. Look at the provider, then release the record: the next call runs the work.")
-    if outcome is None or outcome.body is MISSING:
+    if outcome.body is MISSING:
         return _("gets 409 response-not-stored with the original status. The work is not run again.")
     return _("gets the response below again. The work is not run again.")

@@ -39,6 +39,7 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     yield ""
     yield _fact("attempt", record.attempt)
     yield _fact("owner", record.owner)
+    yield _fact("operation", record.operation)
     yield _fact("created", _instant(record.created_at, record.read_at))
     yield _fact(
         "leased until", _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at)
@@ -51,7 +52,7 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     yield ""
     response = shown(record.outcome, body_allowed=body_allowed)
     if response is None:
-        yield _fact("response", "none")
+        yield _fact("response", "cannot be read" if record.status is Status.COMPLETED else "none")
     elif stands is Standing.EXPIRED:
         yield from _response(response, "no longer sent")
     else:

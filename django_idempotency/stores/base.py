@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
 from typing import ClassVar
 from uuid import UUID, uuid4
 
-from asgiref.sync import sync_to_async
-
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
+from ..threads import in_thread
 
 
 class Hold:
@@ -26,15 +25,20 @@ class Hold:
         self.joins = joins
         #: The row as it was locked; `None` when somebody else holds it.
         self.record: Record | None = None
+        #: What only the work's transaction says of itself, so that a settle can compare it; `None`: `lost()` is to be asked.
+        self.sign: str | None = None
         #: After the guard: are the work's writes committed?
         self.committed = not joins
+
+    def mark(self) -> None:
+        """Leave a sign in the transaction before the work begins, where it does not have one of itself."""
 
     def doomed(self) -> bool:
         """Is the work's transaction marked for rollback?"""
         return False
 
-    def broken(self) -> bool:
-        """Has the work's transaction lost its connection, so that what it wrote is gone although nobody gave it up?"""
+    def lost(self) -> bool:
+        """Has the work's transaction been ended or replaced although nobody gave it up? Asks the database, by the sign."""
         return False
 
     def give_up(self) -> None:
@@ -81,6 +85,8 @@ class BaseStore(ABC):
 
     #: Can `guard` hold a record inside the work's own transaction?
     supports_atomic = False
+    #: How long a body can a record hold (bytes)? What a policy does not bound is bounded by this.
+    max_body = 1024 * 1024
     #: Does the store's server delete what has expired by itself, so that there is nothing to purge?
     expires_natively = False
     #: Which of its OPTIONS are aliases of other stores? They are handed in as those stores.
@@ -100,7 +106,7 @@ class BaseStore(ABC):
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim(), which runs in a thread here. Override it for a driver that is async."""
-        return await sync_to_async(self.claim, thread_sensitive=False)(ticket)
+        return await in_thread(self.claim, ticket, thread_sensitive=False, close=self.close)
 
     @abstractmethod
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -108,7 +114,7 @@ class BaseStore(ABC):
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle(), which runs in a thread here."""
-        return await sync_to_async(self.settle, thread_sensitive=False)(ticket, settlement)
+        return await in_thread(self.settle, ticket, settlement, thread_sensitive=False, close=self.close)
 
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
@@ -119,6 +125,10 @@ class BaseStore(ABC):
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are asked again and again
         """Block while somebody holds the ticket's record, at most so long. Return at once where that cannot be told."""
+
+    def apart(self) -> AbstractContextManager[None]:
+        """Ask the store over connections that no request can hold, and give them back. For threads of our own."""
+        return _given_back(self)
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
         """Give back what this thread holds of the store, such as a connection."""
@@ -149,7 +159,20 @@ class BaseStore(ABC):
         """Take a record as expired from now on, if nobody holds it."""
         return self._intervene(record_id, rules.expired_now, audit)
 
-    def _intervene(self, record_id: UUID, change: Callable[[Record], Settlement | None], audit: Audit) -> Intervention:
+    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Delete a record by hand, and its answer with it, if nobody holds it: also one that has expired."""
+        return self._intervene(record_id, rules.erased, audit, self.discard)
+
+    def discard(self, ticket: Ticket) -> None:  # noqa: B027 - here, what is empty and over goes as all that has expired
+        """Delete what the ticket has just emptied, if it is its own still."""
+
+    def _intervene(
+        self,
+        record_id: UUID,
+        change: Callable[[Record], Settlement | None],
+        audit: Audit,
+        then: Callable[[Ticket], None] = lambda _: None,
+    ) -> Intervention:
         record = self.look(record_id)
         if record is None:
             return Intervention.GONE
@@ -158,11 +181,11 @@ class BaseStore(ABC):
             return Intervention.ALREADY
         if rules.leased(record):
             return Intervention.HELD
-        if audited(lambda: self._changed_by_hand(record, settlement), record, audit):
+        if audited(lambda: self._changed_by_hand(record, settlement, then), record, audit):
             return Intervention.DONE
         return Intervention.HELD  # taken or renewed since we looked
 
-    def _changed_by_hand(self, record: Record, settlement: Settlement) -> bool:
+    def _changed_by_hand(self, record: Record, settlement: Settlement, then: Callable[[Ticket], None]) -> bool:
         # A new owner token: whoever lost the record to its lease must not settle it after this.
         ticket = record.ticket(owner=uuid4())
         if record.status is Status.RUNNING:
@@ -170,11 +193,22 @@ class BaseStore(ABC):
             if not rules.owned(self.claim(ticket), ticket):
                 return False
             settlement = replace(settlement, fence=ticket.owner)
-        if self.settle(ticket, settlement):
-            return True
-        # A driver that got no answer asks again, and is refused by what its own first try has written.
-        found = self.look(record.id)
-        return found is not None and found.owner == ticket.owner
+        if not self.settle(ticket, settlement):
+            # A driver that got no answer asks again, and is refused by what its own first try has written.
+            found = self.look(record.id)
+            if found is None or found.owner != ticket.owner:
+                return False
+        then(ticket)
+        return True
+
+
+@contextmanager
+def _given_back(store: BaseStore) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            store.close()
 
 
 def audited(act: Callable[[], bool], record: Record, audit: Audit) -> bool:

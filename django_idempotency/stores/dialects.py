@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,6 +25,8 @@ class Dialect:
     later: str
     insert_verb = "INSERT INTO"
     insert_tail = "ON CONFLICT DO NOTHING"
+    #: The table of a row, with its schema, where the same name may mean another table on another connection.
+    place = "NULL"
     #: Put before a SELECT that reads what an INSERT met, inside a caller's transaction; and behind it.
     joined_read = ("", "")
     #: Put before an UPDATE by primary key; and, outside a transaction, behind what it sets.
@@ -34,6 +35,10 @@ class Dialect:
     #: Behind the SELECT that locks a record, its own owner's or any.
     lock_own: str
     lock: str
+    #: What a transaction says of itself, and no other does; "" where it says nothing, and a savepoint is its sign. To be
+    #: had with the lock by `take_sign`, and looked at by `sign`, which gives a transaction no identity that has none.
+    take_sign = ""
+    sign = ""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         if connection.features.has_select_for_update:
@@ -43,6 +48,10 @@ class Dialect:
     def delay(self, seconds: float) -> float | str:
         """Return the parameter of `later`."""
         return seconds
+
+    def instant(self, sql: str) -> str:
+        """Return what selects an instant so that the driver, whatever its time zone, brings it in UTC."""
+        return sql
 
     def placeholder(self, db_type: str) -> str:
         """Return `%s`, with a cast where a parameter would have no type."""
@@ -80,6 +89,13 @@ class PostgreSQL(Dialect):
     clock = "statement_timestamp()"
     later = "statement_timestamp() + %s * interval '1 second'"
     update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"
+    place = "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
+    take_sign = "pg_current_xact_id()::text"  # what locks a row has one anyway
+    sign = "pg_current_xact_id_if_assigned()::text"
+
+    def instant(self, sql: str) -> str:
+        """Leave the conversion to the server: under USE_TZ=False a driver may bring naive local time, which is ambiguous."""
+        return f"{sql} AT TIME ZONE 'UTC'"
 
     def placeholder(self, db_type: str) -> str:
         return f"%s::{db_type.partition('(')[0]}"
@@ -162,32 +178,6 @@ class SQLite(Dialect):
         finally:
             with connection.cursor() as cursor:
                 cursor.execute(f"PRAGMA busy_timeout={int(patience)}")
-
-
-_COMMENTS = r"(?:\s|/\*(?!!)(?:[^*]|\*(?!/))*\*/|(?:--|#)[^\n]*(?:\n|\Z))*"
-_ROLLBACK = r"ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b)"
-
-#: What ends a transaction on every database; a savepoint's own statements do not.
-_ENDING = re.compile(rf"{_COMMENTS}(?:ABORT|COMMIT|END|PREPARE\s+TRANSACTION|{_ROLLBACK})\b", re.IGNORECASE)
-
-#: What ends one on MySQL and MariaDB, which commit implicitly; a temporary table does not.
-_COMMITTING = re.compile(
-    rf"{_COMMENTS}(?:ALTER|ANALYZE|BEGIN|CHECK|COMMIT|(?:CREATE|DROP)(?!\s+TEMPORARY)|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME"
-    rf"|REPAIR|REVOKE|{_ROLLBACK}|START\s+TRANSACTION|TRUNCATE|UNLOCK)\b",
-    re.IGNORECASE,
-)
-
-
-def commits_implicitly(sql: object) -> bool:
-    """Does MySQL end the open transaction before it runs this?"""
-    return isinstance(sql, str) and _COMMITTING.match(sql) is not None
-
-
-def ends_transaction(sql: object, vendor: str) -> bool:
-    """Does a database end the open transaction when it runs this?"""
-    if vendor == "mysql":
-        return commits_implicitly(sql)
-    return isinstance(sql, str) and _ENDING.match(sql) is not None
 
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:

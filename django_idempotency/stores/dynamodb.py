@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ..core import payload, rules
 from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
-from ..errors import LostRace, StoreUnavailable
+from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from .base import BaseStore, Purged, utcnow
 from .dynamodb_client import FAILED, DynamoDBClient
 from .dynamodb_items import Schema, deleted_at
@@ -119,7 +119,8 @@ class DynamoDBStore(BaseStore):
     def _takeover(self, born: Record, known: Record, run: rules.Execute) -> dict[str, Any]:
         fields = ("status", "owner", "digest", "lease_until", "expires_at", *(_LIFE if run.new_life else ()))
         values = {name: getattr(born, name) for name in fields}
-        values |= {"attempt": run.attempt, "completed_at": None, "outcome": None}
+        values |= {"attempt": run.attempt, "operation": rules.operation_of(known, run)}
+        values |= {"completed_at": None, "outcome": None}
         values["ttl"] = deleted_at(born.expires_at, born.lease_until)
         change = self.schema.change(born.id, values, seen={name: getattr(known, name) for name in _SEEN})
         return {**change, "ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
@@ -143,10 +144,14 @@ class DynamoDBStore(BaseStore):
             values["ttl"] = deleted_at(values["expires_at"], values.get("lease_until", now))
         if settlement.new_life:
             values |= {name: getattr(rules.born(ticket, now), name) for name in _LIFE}
+            values["operation"] = settlement.operation
         once = () if settlement.new_life else ("completed_at",)
         change = self.schema.change(ticket.id, values, seen={"owner": settlement.fence}, once=once)
         settled, _ = self.client.write("update_item", **change)
         return settled
+
+    def discard(self, ticket: Ticket) -> None:
+        self.client.write("delete_item", **self.schema.delete(ticket.id, seen={"owner": ticket.owner}))
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """See BaseStore.renew(). Where one of them is held up, it raises, and `renewed` are those of the others."""
@@ -202,7 +207,7 @@ class DynamoDBStore(BaseStore):
         try:
             return self.schema.record(item or {}, record_id, read_at)
         except payload.Malformed as error:
-            raise StoreUnavailable("An item in the table of the idempotency store is not a record of ours.") from error
+            raise RecordUnreadable from error
 
 
 def _refuse(timeout: Any) -> None:

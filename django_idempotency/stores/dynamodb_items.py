@@ -1,7 +1,7 @@
 """A record as a DynamoDB item: an attribute a field, under names that a project may choose. No I/O.
 
     key         id, or a fixed partition value and the id          S
-    who         scope, key, digest (B), guarantee, secret_id, method, path
+    who         scope, key, digest (B), operation, guarantee, secret_id, method, path
     now         status, owner, attempt (N)                         what every condition compares
     deadlines   lease_until, created_at, completed_at, expires_at  N, microseconds since 1970, exact
     answer      outcome                                            B, core/payload.py; absent where there is none
@@ -28,6 +28,8 @@ Item = dict[str, dict[str, Any]]
 #: The most that we write into one item (bytes). DynamoDB takes 409,600, with the names of the attributes; what is
 #: between is for what an earlier attempt has left in the item, such as a longer path.
 ITEM_LIMIT = 400_000
+#: The longest compressed response that is stored (bytes).
+OUTCOME_LIMIT = 350 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ _FIELDS = {
     "digest": _BYTES,
     "status": _Kind("S", lambda status: status.name.lower(), lambda text: Status[text.upper()]),
     "owner": _Kind("S", lambda owner: owner.hex, UUID),
+    "operation": _Kind("S", lambda operation: operation.hex, UUID),
     "attempt": _NUMBER,
     "guarantee": _Kind("S", str, Guarantee),
     "lease_until": _INSTANT,
@@ -110,20 +113,32 @@ class Schema:
             fields = {
                 name: kind.unpack(item[self.names[name]][kind.type])
                 for name, kind in _FIELDS.items()
-                if name not in _OPTIONAL or self.names[name] in item
+                if name != "outcome" and (name not in _OPTIONAL or self.names[name] in item)
             }
-            return Record(id=record_id, read_at=read_at, **{"completed_at": None, **fields})
+            return Record(
+                id=record_id, read_at=read_at, outcome=self._outcome(item), **{"completed_at": None, **fields}
+            )
         except payload.Malformed:
             raise
         except Exception as error:  # others may write into the table, and what they write may be anything
             raise payload.Malformed(f"{type(error).__name__}: {error}") from error
+
+    def _outcome(self, item: Item) -> Outcome | None:
+        """Return an item's answer; `None`: there is none, or it cannot be read."""
+        try:
+            kind, name = _FIELDS["outcome"], self.names["outcome"]
+            answer: Outcome | None = kind.unpack(item[name][kind.type])
+        except Exception:  # noqa: BLE001 - as above
+            return None
+        return answer
 
     def fitting(self, ticket: Ticket, outcome: Outcome | None) -> bytes | None:
         """Pack an outcome: without its body, if the item would be too large with it."""
         if outcome is None:
             return None
         packed = payload.pack_outcome(outcome)
-        if len(packed) + _size(self.born(rules.born(ticket, ticket.now))) > ITEM_LIMIT:
+        size = len(packed)
+        if size > OUTCOME_LIMIT or size + _size(self.born(rules.born(ticket, ticket.now))) > ITEM_LIMIT:
             return payload.pack_outcome(outcome._replace(body=MISSING))
         return packed
 
@@ -162,6 +177,16 @@ class Schema:
             "ConditionExpression": " AND ".join(f"#{name} = :seen_{name}" for name in seen),
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": bound,
+        }
+
+    def delete(self, record_id: UUID, *, seen: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a deletion that fails unless the item still holds what was `seen`."""
+        return {
+            "TableName": self.table,
+            "Key": self.key(record_id),
+            "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in seen),
+            "ExpressionAttributeNames": {f"#{name}": self.names[name] for name in seen},
+            "ExpressionAttributeValues": {f":{name}": self._packed(name, value) for name, value in seen.items()},
         }
 
     def _packed(self, name: str, value: Any) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from django.db import Error, InterfaceError, OperationalError
 
-#: Serialisation, deadlock, lock timeout, idle-in-transaction timeout: another transaction was in the way.
-LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03", "25P03"})
+#: Serialisation, deadlock, lock timeout: another transaction was in the way.
+LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
+#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; since it was idle, in a transaction or
+#: outside; since the transaction took too long.
+ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read.
 LOST_ERRNOS = frozenset({1205, 1213, 1020})
-#: These end the whole transaction, not just the statement (on PostgreSQL, back to the last savepoint).
-DEADLOCK_ERRNOS = frozenset({1213, 1020, 1206})
+#: These give the transaction up for another's sake, back to the last savepoint.
 DEADLOCK_SQLSTATES = frozenset({"40001", "40P01"})
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
 GONE_ERRNOS = frozenset({0, 1053, 1927, 2006, 2013, 2055})
@@ -37,8 +39,8 @@ def lost_race(error: Error) -> bool:
 
 
 def deadlocked(error: Error) -> bool:
-    """Has the database given up the transaction for another's sake?"""
-    return sqlstate(error) in DEADLOCK_SQLSTATES or errno(error) in DEADLOCK_ERRNOS
+    """Has PostgreSQL given up the transaction for another's sake?"""
+    return sqlstate(error) in DEADLOCK_SQLSTATES
 
 
 def duplicate(error: Error) -> bool:
@@ -54,5 +56,5 @@ def connection_lost(error: BaseException) -> bool:
         return errno(error) in GONE_ERRNOS
     state = sqlstate(error)
     if state is not None:
-        return state.startswith("08") or state in ("57P01", "57P02", "57P03")
+        return state.startswith("08") or state in ENDED_SQLSTATES
     return type(error.__cause__).__module__.partition(".")[0] != "sqlite3"

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Record, Status, changed
+from ..core.records import MISSING, Record, Status, changed
 from ..errors import StoreRefused
 from ..forking import new_lock
 
@@ -23,6 +23,10 @@ logger = logging.getLogger("django_idempotency")
 PAUSE = 5.0
 #: Seconds between two warnings that a front does not answer.
 WARN_EVERY = 60.0
+
+
+#: The longest body that a local front keeps (bytes): so 256 records are 16 MiB per process at most.
+LONGEST = 64 * 1024
 
 
 @runtime_checkable
@@ -93,7 +97,7 @@ class LocalFront:
     def put(self, record: Record, *, seconds: float) -> None:
         with self._lock:
             self._entries.pop(record.id, None)
-            if record.status is not Status.COMPLETED:
+            if record.status is not Status.COMPLETED or _is_long(record):
                 return
             self._entries[record.id] = _Entry(record, self._clock(), min(seconds, self._seconds))
             if len(self._entries) > self._size:
@@ -105,6 +109,11 @@ class LocalFront:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _is_long(record: Record) -> bool:
+    body = MISSING if record.outcome is None else record.outcome.body
+    return body is not MISSING and len(body) > LONGEST
 
 
 class Sheltered:

@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket, changed
 from ..forking import new_lock
+from ..threads import in_thread
 from .base import Audit, BaseStore, Intervention
 from .fronts import Front, Sheltered
 from .memory import settled as settled_record
@@ -102,7 +101,7 @@ class LayeredStore(WrappedStore):
         asked = self._clock()
         record = await self.store.aclaim(ticket)
         if (copy := self._copy(ticket, record, asked)) is not None:
-            await _called(self._put, copy, here=self.front.local)
+            await self._called(self._put, copy, here=self.front.local)
         return record
 
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
@@ -136,8 +135,15 @@ class LayeredStore(WrappedStore):
         settled = await self.store.asettle(ticket, settlement)
         if settled:
             here = self.front.local and not self.store.supports_atomic  # an open transaction is a thread's
-            await _called(self._after_commit, ticket, settlement, began, here=here)
+            await self._called(self._after_commit, ticket, settlement, began, here=here)
         return settled
+
+    async def _called(self, call: Callable[..., None], *arguments: Any, here: bool) -> None:
+        """Call what may block, in a thread; or `here`, where it does not."""
+        if here:
+            call(*arguments)
+        else:
+            await in_thread(call, *arguments, close=self.close)
 
     def _after_commit(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
         self.store.after_commit(partial(self._committed, ticket, settlement, began))
@@ -180,22 +186,21 @@ class LayeredStore(WrappedStore):
         finally:
             self._forget(record_id)
 
+    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See BaseStore.erase(). The copy goes, too, also of a record that was deleted behind our back."""
+        try:
+            return super().erase(record_id, audit=audit)
+        finally:
+            self._forget(record_id)
+
     def _forget(self, record_id: UUID) -> None:
         def drop() -> None:
             if not self.front.drop(record_id, insist=True):
                 logger.error(
-                    "A front does not answer, and may replay for up to %g s what was released or expired by hand. "
+                    "A front does not answer, and may replay for up to %g s what was changed by hand. "
                     "Do it again when the front is back.",
                     self._seconds,
                 )
 
         self.front.drop(record_id)
         self.store.after_commit(drop)  # until a caller's COMMIT, others see the record as it was, and copy it
-
-
-async def _called(call: Callable[..., None], *arguments: Any, here: bool) -> None:
-    """Call what may block, in a thread; or `here`, where it does not."""
-    if here:
-        call(*arguments)
-    else:
-        await sync_to_async(call)(*arguments)

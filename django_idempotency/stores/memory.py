@@ -63,6 +63,12 @@ class MemoryStore(BaseStore):
                     owners.add(ticket.owner)
             return owners
 
+    def discard(self, ticket: Ticket) -> None:
+        with self._lock:
+            known = self._records.get(ticket.id.int)
+            if known is not None and known.owner == ticket.owner:
+                del self._records[ticket.id.int]
+
     def look(self, record_id: UUID) -> Record | None:
         with self._lock:
             known = self._records.get(record_id.int)
@@ -84,9 +90,12 @@ class MemoryStore(BaseStore):
 def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
     """Return what a claim makes of nothing, or of a takeable record, at the store's `now`."""
     born = rules.born(ticket, now)
-    if known is None or (run := rules.succession(known)).new_life:
+    if known is None:
         return born
-    kept = ("created_at", "guarantee", "secret_id", "method", "path")
+    run = rules.succession(known)
+    if run.new_life:
+        return changed(born, operation=rules.operation_of(known, run))
+    kept = ("operation", "created_at", "guarantee", "secret_id", "method", "path")
     return changed(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
 
 
@@ -109,12 +118,14 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
         None if settlement.outcome is None else (earlier or now),
         known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
         known.read_at,
+        settlement.operation if settlement.new_life else known.operation,
         born.secret_id,
         born.method,
         born.path,
         settlement.outcome,
         False,  # taken
         known.joined,
+        known.place,
     )
 
 

@@ -46,8 +46,18 @@ def expire(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
     )
 
 
+def erase(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
+    """Delete the row."""
+    return _intervene(store, record_id, lambda _: {}, audit, deletes=True)
+
+
 def _intervene(
-    store: ORMStore, record_id: UUID, change: Callable[[Record], dict[str, Any] | None], audit: Audit
+    store: ORMStore,
+    record_id: UUID,
+    change: Callable[[Record], dict[str, Any] | None],
+    audit: Audit,
+    *,
+    deletes: bool = False,
 ) -> Intervention:
     records = IdempotencyRecord.objects.using(store.using).filter(pk=record_id)
     try:
@@ -59,8 +69,10 @@ def _intervene(
             if rules.leased(record) or changes is None:
                 hold.give_up()
                 return Intervention.ALREADY if changes is None else Intervention.HELD
-            # A new owner token: whoever lost the record to its lease must not settle it after this.
-            records.filter(owner=record.owner).update(owner=uuid4(), **changes)
+            if deletes:
+                records.filter(owner=record.owner).delete()
+            else:  # a new owner token: whoever lost the record to its lease must not settle it after this
+                records.filter(owner=record.owner).update(owner=uuid4(), **changes)
             audit(record)
     except LostRace:  # SQLite cannot tell whose lock is in the way
         return Intervention.HELD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime
@@ -11,26 +12,36 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket, changed
-from ..errors import ConfigurationError, ImplicitCommit, LostRace, OutcomeUnknown, StoreUnavailable
+from ..errors import (
+    ConfigurationError,
+    IdempotencyError,
+    ImplicitCommit,
+    LostRace,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TransactionLost,
+)
+from ..threads import in_thread
 from . import faults
 from .base import Audit, BaseStore, Hold, Intervention, Purged
-from .dialects import ends_transaction
+from .blocks import Block, offered
 from .holding import HELD, Held
+from .refusing import ends_transaction
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+    from .dialects import Dialect
     from .statements import Bound, Statements
 
 logger = logging.getLogger("django_idempotency")
 
-#: libpq's name for a transaction in which a statement has failed; psycopg 3 and 2 hand it through.
-_INERROR = 3
+#: libpq's names for no transaction, and for one in which a statement has failed; psycopg 3 and 2 hand them through.
+_IDLE, _INERROR = 0, 3
 
 
 class ORMStore(BaseStore):
@@ -48,7 +59,9 @@ class ORMStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
-        connection = self._connection
+        connection, block = self._connection, offered(self.using)
+        if block is not None and block.beside is not None:
+            connection = block.beside
         joined = connection.in_atomic_block
         if not joined:
             self._require_autocommit(connection)
@@ -65,9 +78,7 @@ class ORMStore(BaseStore):
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
                 run = rules.succession(record)
-                taking = self._statements.take(
-                    ticket, record, attempt=run.attempt, new_life=run.new_life, joined=joined
-                )
+                taking = self._statements.take(ticket, record, run, joined=joined)
                 self._write(connection, taking)
         raise LostRace
 
@@ -82,7 +93,7 @@ class ORMStore(BaseStore):
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
-        return await sync_to_async(self.claim)(ticket)
+        return await in_thread(self.claim, ticket, close=self.close)
 
     def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
         sql = self._statements
@@ -93,7 +104,7 @@ class ORMStore(BaseStore):
             if not sql.dialect.returns:
                 self._write(connection, sql.insert(ticket, joined=joined))
             elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
-                return rules.born(ticket, sql.clock(row, connection))
+                return sql.born(ticket, row, connection)
         except IntegrityError as error:
             if not faults.duplicate(error):  # MySQL's way to say that the key is known
                 raise
@@ -119,13 +130,18 @@ class ORMStore(BaseStore):
         if any(one.name == mine.name for one in held):
             yield Hold(joins=True)  # our own caller holds it
             return
-        connection = self._connection
-        hold = TransactionHold(connection)
+        connection, block = self._connection, offered(self.using)
+        hold = TransactionHold(connection, self._statements.dialect, block)
         try:
             with ExitStack() as transaction_ends:
                 with self._translated(), self._statements.dialect.impatient(connection) if takeover else nullcontext():
-                    transaction_ends.enter_context(transaction.atomic(using=self.using))
-                    hold.record = self._lock(connection, ticket, takeover=takeover)
+                    if block is not None:
+                        transaction_ends.enter_context(block.taken_over())
+                    # In a block of the request, the savepoint ends with the lock: what cannot be locked breaks nothing.
+                    lock = ExitStack() if block is not None else transaction_ends
+                    with lock if block is not None else nullcontext():
+                        lock.enter_context(transaction.atomic(using=self.using))
+                        hold.record, hold.sign = self._lock(connection, ticket, takeover=takeover)
                 transaction_ends.enter_context(hold.watch())
                 HELD.set(held | {mine})
                 try:
@@ -133,16 +149,30 @@ class ORMStore(BaseStore):
                 finally:
                     mine.over = True
                     HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
+            hold.left()
         except Error as error:
+            if hold.keeps:  # Django's savepoint in a caller's transaction is gone, and so is what followed it
+                raise TransactionLost from error
             if not hold.committed and faults.connection_lost(error):
                 raise OutcomeUnknown from error
             raise
 
-    def _lock(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool) -> Record | None:
-        if connection.features.has_select_for_update:
-            return self._read(connection, self._statements.lock(ticket, takeover=takeover))
-        self._write(connection, self._statements.touch(ticket))
-        return self._read(connection, self._statements.select(ticket.id))
+    def _lock(
+        self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool
+    ) -> tuple[Record | None, str | None]:
+        """Return the locked row, and what the transaction says of itself, where it says anything."""
+        sql = self._statements
+        if not connection.features.has_select_for_update:
+            if sql.dialect.returns:
+                return self._read(connection, sql.touch(ticket)), None
+            self._write(connection, sql.touch(ticket))
+            return self._read(connection, sql.select(ticket.id)), None
+        row = self._row(connection, sql.lock(ticket, takeover=takeover))
+        if row is None:
+            return None, None
+        if not sql.dialect.sign:
+            return sql.record(row, connection), None
+        return sql.record(row[:-1], connection), row[-1]
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no poll, and a trip a waiter."""
@@ -161,19 +191,33 @@ class ORMStore(BaseStore):
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
-        return await sync_to_async(self.settle)(ticket, settlement)
+        return await in_thread(self.settle, ticket, settlement, close=self.close)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        if not tickets:
-            return set()
-        connection = self._connection
-        with self._translated():
-            owners = {ticket.owner for ticket in tickets}
-            if self._renewed(connection, tickets) == len(owners):  # nearly always: one trip
-                return owners
-            with connection.cursor() as cursor:
-                cursor.execute(*self._statements.owners(tickets))
-                return owners & {self._statements.owner(row) for row in cursor.fetchall()}
+        """See BaseStore.renew(). Where one table is gone, it raises, and `renewed` are those of the others."""
+        places: defaultdict[str | None, list[Ticket]] = defaultdict(list)
+        for ticket in tickets:
+            places[ticket.place].append(ticket)
+        owners: set[UUID] = set()
+        failed: IdempotencyError | None = None
+        for there in places.values():
+            try:
+                with self._translated():
+                    owners |= self._renewed_together(self._connection, there)
+            except IdempotencyError as error:
+                failed = error
+        if failed is not None:
+            failed.renewed = owners
+            raise failed
+        return owners
+
+    def _renewed_together(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> set[UUID]:
+        owners = {ticket.owner for ticket in tickets}
+        if self._renewed(connection, tickets) == len(owners):  # nearly always: one trip
+            return owners
+        with connection.cursor() as cursor:
+            cursor.execute(*self._statements.owners(tickets))
+            return owners & {self._statements.owner(row) for row in cursor.fetchall()}
 
     def _renewed(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> int:
         """Renew them together; apart, where one of their rows is locked: nobody takes that one meanwhile."""
@@ -183,6 +227,20 @@ class ORMStore(BaseStore):
             if not faults.lost_race(error):
                 raise
             return sum(self._renewed(connection, [ticket]) for ticket in tickets) if len(tickets) > 1 else 0
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """See BaseStore.apart(). Requests may hold every connection of a pool until their leases are renewed."""
+        before, own = self._connection, connections.create_connection(self.using)
+        options = {name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"}
+        own.settings_dict = {**own.settings_dict, "OPTIONS": options}
+        connections[self.using] = own
+        try:
+            yield
+        finally:
+            connections[self.using] = before
+            with suppress(Exception):
+                own.close()
 
     def close(self) -> None:
         self._connection.close()
@@ -215,6 +273,13 @@ class ORMStore(BaseStore):
 
         with self._translated():
             return expire(self, record_id, audit)
+
+    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Delete a record by hand, if nobody holds it. `audit` is called in the same transaction."""
+        from .operating import erase  # not above: loads the model
+
+        with self._translated():
+            return erase(self, record_id, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""
@@ -267,46 +332,86 @@ class ORMStore(BaseStore):
 class TransactionHold(Hold):
     """A locked row inside the work's own transaction."""
 
-    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper, dialect: Dialect, block: Block | None = None) -> None:
         super().__init__(joins=True)
+        #: The request's own transaction, which this guard takes over.
+        self._block = block
         self._connection = connection
-        self._driver: Any = None
-        self._joined = connection.in_atomic_block
-        self._deadlocked = False
+        self._dialect = dialect
+        self._savepoint: str | None = None
+        self._joined = connection.in_atomic_block if block is None else block.joined
+        #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
+        self._broke_it = False
+        self._over = False
+        #: In a caller's transaction, when the work is over: does its savepoint stay?
+        self.keeps = False
 
     def doomed(self) -> bool:
-        return self._gone() or self._connection.needs_rollback or self._aborted()
-
-    def _gone(self) -> bool:
-        """Is the transaction not the one that the guard began? InnoDB rolls all of it back at a deadlock."""
         connection = self._connection
-        anew = connection.connection is not self._driver or not connection.in_atomic_block
-        return anew or (self._deadlocked and connection.vendor == "mysql")
+        return connection.needs_rollback or not connection.in_atomic_block or self._status() == _INERROR
 
-    def _aborted(self) -> bool:
-        """Did the work swallow an error that PostgreSQL has not forgotten (25P02)? The driver knows without asking."""
-        if self._connection.vendor != "postgresql" or self._connection.connection is None:
-            return False
-        return bool(self._connection.connection.info.transaction_status == _INERROR)
-
-    def broken(self) -> bool:
-        if self._gone():
-            return True
-        if not self.doomed():
-            return False
+    def _status(self) -> int | None:
+        """Return what the driver knows of the transaction without asking, in libpq's terms; `None`: nothing."""
         driver = self._connection.connection
-        if self._deadlocked or driver is None or self._connection.closed_in_transaction:
-            return True
-        if self._connection.vendor == "mysql":  # not is_usable(), since PyMySQL's ping connects anew
+        if self._connection.vendor == "postgresql" and driver is not None:
+            return int(driver.info.transaction_status)
+        if self._connection.vendor == "sqlite" and not getattr(driver, "in_transaction", True):
+            return _IDLE
+        return None
+
+    # A transaction is ours as long as it bears our sign: its id where it has one (the settle compares that in its own
+    # statement), elsewhere a savepoint right behind the row lock. Both go with the transaction, whatever ends it, and no
+    # other transaction has them. What the driver knows is not enough: it may have begun another.
+
+    def mark(self) -> None:
+        if self._block is not None:
+            self._block.take(self._mark_committed)
+        if self.sign is None and self._connection.features.uses_savepoints:
+            # By depth: of two savepoints with one name MariaDB keeps the later one.
+            self._savepoint = f"django_idempotency_{len(self._connection.savepoint_ids)}"
             try:
-                with driver.cursor() as cursor:
-                    cursor.execute("SELECT 1")
-            except Exception:  # noqa: BLE001 - whatever the driver calls it
-                return True
-        return self._connection.vendor == "postgresql" and bool(driver.closed)
+                with self._connection.cursor() as cursor:
+                    cursor.execute(self._connection.ops.savepoint_create_sql(self._savepoint))
+            except Error as error:
+                raise StoreUnavailable from error
+
+    def lost(self) -> bool:
+        # Aborted, it cannot be asked: an error that the work itself met has marked it.
+        lost = not (self._broke_it if self._status() == _INERROR else self._signed())
+        if lost:
+            self._log_loss()
+        return lost
+
+    def _log_loss(self) -> None:
+        logger.error(
+            "The transaction of an atomic guard on %r was ended or replaced while the work ran: by the database, which "
+            "gave it up, by a lost connection, or by a COMMIT or ROLLBACK in the work. Its response is not remembered. "
+            "Its writes are gone, except what the work itself has committed: that stays, and a retry repeats it.",
+            self._connection.alias,
+        )
+
+    def _signed(self) -> bool:
+        connection, marked = self._connection, self._connection.needs_rollback
+        if not connection.in_atomic_block:
+            return False
+        try:
+            if marked:  # Django would not ask
+                transaction.set_rollback(False, using=connection.alias)
+            with connection.cursor() as cursor:
+                if self.sign is not None:
+                    cursor.execute(f"SELECT {self._dialect.sign}")
+                    return bool(cursor.fetchone()[0] == self.sign)
+                if self._savepoint is not None:
+                    cursor.execute(connection.ops.savepoint_commit_sql(self._savepoint))
+        except Exception:  # noqa: BLE001 - whatever a driver calls it, also one whose connection is gone
+            return False
+        finally:
+            if marked:
+                transaction.set_rollback(True, using=connection.alias)
+        return True
 
     def give_up(self) -> None:
-        if self._connection.in_atomic_block:
+        if self._connection.in_atomic_block and (self._block is None or self._block.taken):
             transaction.set_rollback(True, using=self._connection.alias)
 
     @contextmanager
@@ -323,28 +428,37 @@ class TransactionHold(Hold):
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Notice what becomes of the transaction. In a caller's transaction, its savepoint is what we can see."""
-        self._driver = self._connection.connection
-        if not self._joined:
+        """Refuse what would end the transaction, and notice how it ends. In a caller's, its savepoint is what we can see."""
+        if not self._joined and self._block is None:
             transaction.on_commit(self._mark_committed, using=self._connection.alias)
         try:
-            # A deadlock is told once, to whoever met it, and the work may swallow it.
             with self._connection.execute_wrapper(self._notice):
                 yield
-            if self._joined:
-                self.committed = not self.doomed()
+            self.keeps = self._joined and not self.doomed()
         finally:
-            # Kept in a cycle, it would be freed by a collection in whatever thread, and there wait for SQLite's locks.
-            self._driver = None
+            self._over = True  # Django takes the last wrapper away, whose ever it is
+
+    def left(self) -> None:
+        """Take note that the guard has ended without an error."""
+        self.committed = self.committed or self.keeps
 
     def _mark_committed(self) -> None:
         self.committed = True
 
     def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self._over:
+            return execute(sql, params, many, context)
         if ends_transaction(sql, self._connection.vendor):
             raise ImplicitCommit
+        before = self._status()
+        if before == _IDLE:  # in another transaction, or at once on SQLite, it would be committed although ours is gone
+            self._log_loss()
+            raise TransactionLost
         try:
-            return execute(sql, params, many, context)
+            done = execute(sql, params, many, context)
         except Error as error:
-            self._deadlocked |= faults.deadlocked(error)
+            if before != _INERROR:
+                self._broke_it = not faults.deadlocked(error)
             raise
+        self._broke_it = False  # whatever an earlier statement broke was mended by a savepoint
+        return done

@@ -19,8 +19,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 #: One statement where a database can: the rows' physical address, and what it compares with the chosen ones.
 _DELETES = {
-    "postgresql": ("ctid", "DELETE FROM {table} WHERE ctid = ANY(ARRAY({chosen})) RETURNING expires_at"),
-    "sqlite": ("rowid", "DELETE FROM {table} WHERE rowid IN ({chosen}) RETURNING expires_at"),
+    "postgresql": ("ctid", "DELETE FROM {table} WHERE ctid = ANY(ARRAY({chosen})) RETURNING {deadline}"),
+    "sqlite": ("rowid", "DELETE FROM {table} WHERE rowid IN ({chosen}) RETURNING {deadline}"),
 }
 
 
@@ -37,7 +37,10 @@ def purge(connection: BaseDatabaseWrapper, *, limit: int, since: datetime | None
     start = IdempotencyRecord._meta.get_field("expires_at").get_db_prep_value(since or _EPOCH, connection)
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         if delete:
-            cursor.execute(delete.format(table=table, chosen=chosen), [start, limit])
+            cursor.execute(
+                delete.format(table=table, chosen=chosen, deadline=dialect(connection).instant("expires_at")),
+                [start, limit],
+            )
             deadlines = [deadline for (deadline,) in cursor.fetchall()]
         else:
             cursor.execute(chosen, [start, limit])

@@ -12,7 +12,7 @@ from django.core.cache import caches
 
 from ..core import payload, rules
 from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
-from ..errors import LostRace, StoreUnavailable
+from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from . import sealing
 from .base import BaseStore, Purged
 from .memory import claimed
@@ -32,7 +32,7 @@ class RedisStore(BaseStore):
 
     That is: up to a second of writes at a crash under `appendfsync everysec`, all of them without AOF, what was not
     replicated at a failover, and whatever is evicted under another `maxmemory-policy` than `noeviction`. So there is no
-    `atomic` here; send the keys of `derive()` on.
+    `atomic` here; send the keys of `derive()` on, which follow from the key even where its record was lost.
 
     Records are in the cache `cache` of CACHES, which must be django-redis's. One value a key, no pickle.
     Each verb is one step on one key (cluster safe) and one round trip, by the server's clock, fenced by the owner
@@ -94,7 +94,10 @@ class RedisStore(BaseStore):
             raise
 
     def _insertion(self, ticket: Ticket) -> Call:
-        head, life = payload.pack_head(Status.RUNNING, ticket.owner, 1), payload.pack_life(ticket)
+        head, life = (
+            payload.pack_head(Status.RUNNING, ticket.owner, 1),
+            payload.pack_life(ticket, rules.operation_begun_by(ticket)),
+        )
         given = payload.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, head, ticket.digest, life)
         return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
 
@@ -126,7 +129,8 @@ class RedisStore(BaseStore):
                 since = yield from self._change(
                     insertion.name, ticket, payload.pack_head(record.status, record.owner, record.attempt),
                     head=payload.pack_head(Status.RUNNING, ticket.owner, run.attempt), digest=ticket.digest,
-                    life=payload.pack_life(ticket if run.new_life else record), new_life=run.new_life,
+                    life=payload.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
+                    new_life=run.new_life,
                     lease=ticket.lease, ttl=ticket.ttl,
                 )  # fmt: skip
                 if since is not None:
@@ -146,7 +150,10 @@ class RedisStore(BaseStore):
         if record is None or not rules.owned(record, ticket) or (freed := rules.released(record)) is None:
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
-            head, life = payload.pack_head(Status.RUNNING, ticket.owner, record.attempt), payload.pack_life(record)
+            head, life = (
+                payload.pack_head(Status.RUNNING, ticket.owner, record.attempt),
+                payload.pack_life(record, record.operation),
+            )
             yield from self._change(
                 name, ticket, ticket.owner.bytes, head=head, digest=record.digest, life=life, new_life=False, lease=0
             )
@@ -172,7 +179,7 @@ class RedisStore(BaseStore):
         now = yield from self._change(
             self._name(ticket.id), ticket, settlement.fence.bytes,
             head=payload.pack_head(settlement.status, ticket.owner, settlement.attempt), digest=settlement.digest,
-            life=payload.pack_life(ticket), new_life=settlement.new_life,
+            life=payload.pack_life(ticket, settlement.operation), new_life=settlement.new_life,
             lease=settlement.lease_in, ttl=settlement.expires_in, outcome=payload.pack_outcome(settlement.outcome),
         )  # fmt: skip
         return now is not None
@@ -241,12 +248,16 @@ class RedisStore(BaseStore):
     # ------------------------------------------------------------------------------------------------------- as a front
 
     def peek(self, record_id: UUID) -> Record | None:
-        """Return what put() has kept, as a front of a layered store. One trip."""
-        return self._talk(self._look(self._front_name(record_id), record_id))
+        """Return what put() has kept, as a front of a layered store. One trip. What it cannot read is no copy."""
+        with suppress(RecordUnreadable):
+            return self._talk(self._look(self._front_name(record_id), record_id))
+        return None
 
     async def apeek(self, record_id: UUID) -> Record | None:
         """See peek()."""
-        return await self._atalk(self._look(self._front_name(record_id), record_id))
+        with suppress(RecordUnreadable):
+            return await self._atalk(self._look(self._front_name(record_id), record_id))
+        return None
 
     def put(self, record: Record, *, seconds: float) -> None:
         """Keep a copy of a record for so long, as a front. It is no claim, and no claim of this store sees it.

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from asgiref.sync import sync_to_async
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 
 from ..errors import StoreRefused, StoreUnavailable
 from ..forking import new_lock
+from ..threads import in_thread
 from . import redis_cluster
 
 #: Of a command: its name, a script, and how many keys that has.
@@ -80,7 +80,7 @@ class RedisClient:
         """See ask()."""
         client = await self._async()
         if client is None:
-            return await sync_to_async(self.ask, thread_sensitive=False)(call)
+            return await in_thread(self.ask, call, thread_sensitive=False)
         try:
             return await self._asend(client, call, call.script.by_hash)
         except Exception as error:  # noqa: BLE001 - the same

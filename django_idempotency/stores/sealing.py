@@ -12,6 +12,7 @@ from django.conf import settings
 
 from ..core import payload
 from ..core.records import Record
+from ..errors import RecordUnreadable
 from ..secret_key import secret_key
 
 _SALT = b"django_idempotency.stores.sealing"
@@ -39,12 +40,20 @@ def sealed(record: Record) -> bytes:
 
 
 def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
-    """Return the record of a packed value, or `None` when it is not ours, or not of that key."""
+    """Return the record of a packed value, or `None` when it is not ours, or not of that key.
+
+    Raises `RecordUnreadable` for what is ours and cannot be read, as of a later version: it must not run again.
+    """
     try:
         signature, message = payload.split(value, record_id)
-        return payload.unpack(value, record_id, read_at) if holds(message, signature) else None
     except payload.Malformed:
         return None
+    if not holds(message, signature):
+        return None
+    try:
+        return payload.unpack(value, record_id, read_at)
+    except payload.Malformed as error:
+        raise RecordUnreadable from error
 
 
 def _signature(message: bytes, secret: str | bytes) -> bytes:

@@ -19,6 +19,7 @@ class WrappedStore(BaseStore):
         self.store = store
         self.supports_atomic = store.supports_atomic
         self.expires_natively = store.expires_natively
+        self.max_body = store.max_body
 
     @property
     def using(self) -> Any:
@@ -57,6 +58,9 @@ class WrappedStore(BaseStore):
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         self.store.wait(ticket, seconds=seconds)
 
+    def apart(self) -> AbstractContextManager[None]:
+        return self.store.apart()
+
     def close(self) -> None:
         self.store.close()
 
@@ -65,6 +69,9 @@ class WrappedStore(BaseStore):
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
         return self.store.expire(record_id, audit=audit)
+
+    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        return self.store.erase(record_id, audit=audit)
 
 
 def layers(store: BaseStore) -> Iterator[BaseStore]:

@@ -1,4 +1,4 @@
-"""Release and expire: never against a living owner, never without an entry in the log."""
+"""Release, expire and erase: never against a living owner, never without an entry in the log."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.test import Client
 
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Ending
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Intervention
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -97,6 +98,21 @@ class TestInterventions:
         assert "idempotency-label completed" in text_of(boss.get(page_of(other)))
         assert "idempotency-label expired" in text_of(boss.get(page_of(ticked)))
 
+    def test_erase(self, boss: Client) -> None:
+        """The row is gone, and the next request begins anew; the log has who did it, and the list follows."""
+        ticket, expired = completed(key="order-42"), completed(key="order-43", ttl=-60)
+        response = boss.post(page_of(ticket, "erase"), follow=True)
+        assert "1 record was erased." in text_of(response)
+        assert response.request["PATH_INFO"] == LIST
+        both = {"action": "erase_records", "_selected_action": [str(ticket.id), str(expired.id)], "confirmed": "yes"}
+        assert "1 record was erased." in text_of(boss.post(LIST, both, follow=True))
+        assert not IdempotencyRecord.objects.exists()
+        assert {entry.object_id for entry in LogEntry.objects.all()} == {str(ticket.id), str(expired.id)}
+        assert "Erased. It was completed, attempt 1" in LogEntry.objects.latest("pk").change_message
+        other = Call(ticket=make_again(ticket, digest=b"other"))
+        other.run()
+        assert other.operation.attempt == 1
+
     @pytest.mark.parametrize("verb", ["release", "expire"])
     def test_audit(self, boss: Client, verb: str) -> None:
         ticket = completed()
@@ -107,7 +123,7 @@ class TestInterventions:
         assert User.objects.get(is_superuser=True) == entry.user
         assert "It was completed, attempt 1" in text_of(boss.get(page_of(ticket, "history")))
 
-    @pytest.mark.parametrize("verb", ["release", "expire"])
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_no_audit_no_change(self, verb: str) -> None:
         """They share a transaction."""
         ticket = completed()
@@ -120,14 +136,15 @@ class TestInterventions:
         assert row(ticket).status == Status.COMPLETED
         assert row(ticket).expires_at > datetime.now(timezone.utc)
 
-    @pytest.mark.parametrize("verb", ["release", "expire"])
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_outcomes(self, verb: str) -> None:
         act = getattr(ORMStore(), verb)
         assert act(completed().id, audit=nothing) is Intervention.DONE
         assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and nobody holds the row
         assert act(running(lease=60).id, audit=nothing) is Intervention.HELD
         assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.HELD  # its work still runs
-        assert act(completed(ttl=-60).id, audit=nothing) is Intervention.ALREADY
+        already = Intervention.DONE if verb == "erase" else Intervention.ALREADY
+        assert act(completed(ttl=-60).id, audit=nothing) is already
         assert act(make_ticket().id, audit=nothing) is Intervention.GONE
 
     @pytest.mark.parametrize("verb", ["release", "expire"])
@@ -163,7 +180,7 @@ class TestInterventions:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("verb", ["release", "expire"])
+@pytest.mark.parametrize("verb", ["release", "expire", "erase"])
 def test_a_held_record_is_refused_at_once(verb: str) -> None:
     """A living worker's row lock says so, whatever its lease; nothing waits for it."""
     ticket = running()
@@ -182,4 +199,17 @@ def test_the_page_says_that_somebody_holds_it() -> None:
             return
         response = elsewhere(lambda: client.post(page_of(ticket, "release"), follow=True))
     assert "1 record was refused, since somebody holds it" in text_of(response)
+    assert LogEntry.objects.count() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("forged", ["x", "1", "'; --", f"{2**70}"])
+@pytest.mark.parametrize("action", ["release_records", "expire_records", "erase_records"])
+def test_a_forged_primary_key(boss: Client, action: str, forged: str) -> None:
+    """No page of ours has it: 404, also after the confirmation, and nothing was changed beside it."""
+    ticket = completed(key="order-42")
+    for confirmed in ({}, {"confirmed": "yes"}):
+        ticked = {"action": action, "_selected_action": [str(ticket.id), forged], **confirmed}
+        assert boss.post(LIST, ticked).status_code == 404
+    assert row(ticket).status == Status.COMPLETED
     assert LogEntry.objects.count() == 0

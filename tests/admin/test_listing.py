@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.admin import listing
+from django_idempotency.core.scopes import hashed, qualified
 from tests.admin.acting import (
     LIST,
     admin_of,
@@ -136,6 +137,15 @@ class TestSearch:
         ticket, _ = completed(), completed()
         assert keys(boss.get(f"{LIST}?q={ticket.id}")) == [ticket.key]
 
+    @pytest.mark.parametrize("key", ["", "+order-42"])
+    def test_a_scope_that_is_stored_as_its_hash_is_found_by_its_name(self, boss: Client, key: str) -> None:
+        """With a key and without, in its realm and in none; the name stands nowhere."""
+        for realm in (None, "acme"):
+            stored = completed(key="order-42", scope=qualified(hashed("scope:guest 7"), realm=realm)).scope
+            typed = qualified("scope:guest 7", realm=realm).replace(" ", "+")
+            found = boss.get(f"{LIST}?q={typed}{key}").context["cl"].result_list
+            assert [record.scope for record in found] == [stored]
+
     def test_a_key_or_a_scope_alone_stays_in_the_window(self, boss: Client) -> None:
         alive, dead = completed(key="order-42", scope="a"), completed(key="order-42", scope="b", ttl=-60)
         for term in ("order-42", "a"):
@@ -152,7 +162,7 @@ class TestScale:
         with connection.cursor() as cursor:
             cursor.execute(
                 """INSERT INTO django_idempotency_record SELECT gen_random_uuid(), 'user:' || n % 50, 'key-' || n, 'POST',
-                '/charges/', 'atomic', '\\x00', 2, gen_random_uuid(), 1, now(), now(), now(), now() + n * interval '4 s',
+                '/charges/', 'atomic', '\\x00', 2, gen_random_uuid(), gen_random_uuid(), 1, now(), now(), now(), now() + n * interval '4 s',
                 '', 201, '[]', '\\x00' FROM generate_series(1, 20000) n"""
             )
             cursor.execute("ANALYZE django_idempotency_record")

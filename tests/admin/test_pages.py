@@ -58,7 +58,7 @@ class TestRecordPage:
         for ticket, words in table:
             assert words in text_of(boss.get(page_of(ticket))), words
 
-    @pytest.mark.parametrize("verb", ["change", "release", "expire", "history"])
+    @pytest.mark.parametrize("verb", ["change", "release", "expire", "erase", "history"])
     def test_no_such_record(self, boss: Client, verb: str) -> None:
         assert boss.get(page_of(make_ticket(), verb)).status_code in (302, 404)
 
@@ -70,7 +70,7 @@ class TestRecordPage:
         weird = completed(evil.encode(), (("Content-Type", evil),), key="2")
         as_json = completed(json.dumps({evil: [evil]}).encode(), key="3")
         pages = [LIST, f"{LIST}?q={evil}", page_of(weird), page_of(as_json)]
-        pages += [page_of(ticket, verb) for verb in ("change", "release", "expire", "history")]
+        pages += [page_of(ticket, verb) for verb in ("change", "release", "expire", "erase", "history")]
         for page in pages:
             assert evil not in text_of(boss.get(page)), page
         confirm = {"action": "release_records", "_selected_action": [str(ticket.id)]}
@@ -81,7 +81,7 @@ class TestRecordPage:
         """A client may send one as JSON, and be answered with it; no page can be encoded with it."""
         assert r"\ud83d" in text_of(boss.get(page_of(completed(rb'{"name": "\ud83d"}'))))
 
-    @pytest.mark.parametrize("verb", ["change", "release", "expire"])
+    @pytest.mark.parametrize("verb", ["change", "release", "expire", "erase"])
     def test_the_path_is_masked(self, boss: Client, verb: str) -> None:
         ticket = completed(path="/cards/4242424242424242/")
         assert "/cards/[redacted …4242]/" in text_of(boss.get(page_of(ticket, verb)))
@@ -112,7 +112,7 @@ class TestPermissions:
             assert client.get(page).status_code == 403
             assert Client().get(page).status_code == 302
 
-    @pytest.mark.parametrize(("mine", "other"), [("release", "expire"), ("expire", "release")])
+    @pytest.mark.parametrize(("mine", "other"), [("release", "expire"), ("expire", "release"), ("erase", "release")])
     def test_each_intervention_needs_its_own(self, mine: str, other: str) -> None:
         client = staff(f"{mine}_record")
         ticket = completed()

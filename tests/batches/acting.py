@@ -16,6 +16,7 @@ Process = Any
 
 def guarded(work: Any, door: str, **terms: Any) -> Any:
     """Guard a function of a record, sync or async."""
+    terms = {"key_prefix": "handle", **terms}
     if door == "sync":
 
         @idempotent_function(**terms)

@@ -37,7 +37,7 @@ class Work:
 
 
 def handler_of(work: Any, **terms: Any) -> Any:
-    @idempotent_function(**terms)
+    @idempotent_function(**{"key_prefix": "handle", **terms})
     async def handle(record: Any) -> Any:
         return await work(record)
 
@@ -239,7 +239,7 @@ def test_a_queryset() -> None:
     """It has a length, which an event loop may not ask for; it is iterated as async code does."""
     Group.objects.bulk_create(Group(name=name) for name in "ab")
 
-    @idempotent_function(key="group.id")
+    @idempotent_function(key="group.id", key_prefix="handle")
     async def handle(group: Group) -> str:
         return group.name
 

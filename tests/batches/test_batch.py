@@ -393,7 +393,9 @@ def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
         def get_remaining_time_in_millis(self) -> int:
             return 5000
 
-    @idempotent_function(key="from_json(message.body).order_id", validate="from_json(message.body).amount")
+    @idempotent_function(
+        key="from_json(message.body).order_id", validate="from_json(message.body).amount", key_prefix="charge"
+    )
     def charge(message: Any) -> None:
         charged.append(json.loads(message["body"])["order_id"])
         host.work(2)

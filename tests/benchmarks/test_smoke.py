@@ -30,6 +30,8 @@ ROWS = (
     "at 100 rows",
     "rows deleted in a second",
     "claim and settle beside it, p99",
+    "messages that leave in a second",
+    "statements of a batch",
     "replay from the local cache",
 )
 #: Of a store that no database keeps: its heading, and its rows where its server is there.

@@ -95,6 +95,16 @@ def test_a_router_that_keeps_the_table_out(settings: Settings) -> None:
     assert 'allow_migrate("default", "django_idempotency")' in hints(check_databases())["W002"]
 
 
+@pytest.mark.parametrize(
+    "declared", [{"ENGINE": "dj_db_conn_pool.backends.postgresql"}, {"POOL_OPTIONS": {"POOL_SIZE": 8}}], ids=str
+)
+def test_a_pool_that_a_heartbeat_cannot_leave(declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """W079: somebody else's backend pools by itself."""
+    for name, value in declared.items():
+        monkeypatch.setitem(connections.settings["default"], name, value)
+    assert '"OPTIONS": {"pool": True}' in hints(check_databases())["W079"]
+
+
 # ---------------------------------------------------------------------------------------------------------- --deploy
 
 
@@ -164,6 +174,29 @@ def test_postgresql_is_silent(answers: dict[str, str], options: dict[str, Any]) 
     assert server("postgresql", answers=answers, options=options) == {}
 
 
+GRANTED = {"max_connections": "100", "superuser_reserved_connections": "3", "role": "-1", "database": "-1"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "granted", "limit"),
+    [
+        ({"max_size": 98}, {}, "97"),
+        ({"min_size": 98}, {}, "97"),
+        ({"max_size": 9}, {"role": "10"}, "10"),
+        (True, {"database": "5"}, "5"),  # four, unless it is said otherwise
+        ({"max_size": 95}, {}, None),
+        (True, {"database": "6"}, None),
+        (None, {"role": "1"}, None),  # as many as there are threads, which nobody knows here
+    ],
+)
+def test_a_pool_and_what_stands_beside_it(pool: Any, granted: dict[str, str], limit: str | None) -> None:
+    """W078: a pool that may take all that is granted leaves none for the heartbeat."""
+    found = server("postgresql", answers={**POSTGRESQL, **GRANTED, **granted}, options={**LIBPQ, "pool": pool})
+    assert list(found) == ([] if limit is None else ["W078"])
+    if limit is not None:
+        assert f'"max_size": {max(1, int(limit) - 2)}}}' in found["W078"]
+
+
 MYSQL = {"wait_timeout": "60", "innodb_rollback_on_timeout": "OFF"}
 MARIADB = {"wait_timeout": "28800", "idle_transaction_timeout": "60", "innodb_rollback_on_timeout": "OFF"}
 TIMEOUTS = {"connect_timeout": 5, "read_timeout": 60}
@@ -194,6 +227,19 @@ def test_mysql_is_silent() -> None:
     assert server("mysql", answers=MYSQL, options={"unix_socket": "/run/mysqld.sock"}) == {}
 
 
+@pytest.mark.parametrize(
+    ("vendor", "answers", "options"), [("postgresql", POSTGRESQL, LIBPQ), ("mysql", MARIADB, TIMEOUTS)]
+)
+def test_a_compatible_server_that_lacks_a_variable(
+    vendor: str, answers: dict[str, str], options: dict[str, Any]
+) -> None:
+    """Nothing is said of what it does not know: CockroachDB, Aurora, TiDB, each has its own list."""
+    for missing in answers:
+        known = {name: value for name, value in answers.items() if name != missing}
+        assert server(vendor, answers=known, options=options).keys() <= ({"W055"} if missing[:4] == "idle" else set())
+    assert server(vendor, answers={}, options=options) == {}
+
+
 #: What the testproject's databases, set up for tests, are told.
 EXPECTED = {
     "sqlite": {"W058"},
@@ -208,6 +254,17 @@ def test_the_real_server_is_asked() -> None:
     found = hints(check_deployment())
     assert found.keys() <= EXPECTED[connection.vendor]
     assert found.keys() & {"W058", "W054", "W057"}
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Django pools PostgreSQL only")
+def test_the_real_server_says_what_it_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W078 for a pool that no server would fill, and not for a small one."""
+    connection.ensure_connection()
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", {"max_size": 1_000_000})
+    assert "W078" in hints(check_deployment())
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", {"max_size": 2})
+    assert "W078" not in hints(check_deployment())
 
 
 #: OPTIONS as the hints say.

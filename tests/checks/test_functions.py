@@ -27,10 +27,10 @@ def test_what_is_in_order(configure: Configure) -> None:
     """Sync and atomic, async and lease."""
     configure(STORES=STORES)
 
-    @idempotent_function(store="default")
+    @idempotent_function(store="default", key_prefix="one")
     def one() -> None: ...
 
-    @idempotent_function(guarantee="lease", store="outside")
+    @idempotent_function(guarantee="lease", store="outside", key_prefix="two")
     async def two() -> None: ...
 
     assert check_functions() == []
@@ -78,7 +78,7 @@ def test_a_row_that_is_no_part_of_the_key(configure: Configure, monkeypatch: pyt
 def test_async_by_default(configure: Configure) -> None:
     """The settings say "atomic", and it does not say otherwise."""
 
-    @idempotent_function
+    @idempotent_function(key_prefix="one")
     async def one() -> None: ...
 
     configure()
@@ -90,7 +90,7 @@ def test_async_by_default(configure: Configure) -> None:
 def test_a_store_that_is_not_there(configure: Configure) -> None:
     """And which is meant."""
 
-    @idempotent_function(store="outsid")
+    @idempotent_function(store="outsid", key_prefix="one")
     def one() -> None: ...
 
     configure(STORES=STORES)
@@ -100,7 +100,7 @@ def test_a_store_that_is_not_there(configure: Configure) -> None:
 def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
     """It joins no transaction."""
 
-    @idempotent_function(store="outside")
+    @idempotent_function(store="outside", key_prefix="one")
     def one() -> None: ...
 
     configure(STORES=STORES)
@@ -110,7 +110,7 @@ def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
 def test_what_contradicts_the_settings(configure: Configure) -> None:
     """A lease that is longer than the retention."""
 
-    @idempotent_function(guarantee="lease", expires_after=60)
+    @idempotent_function(guarantee="lease", expires_after=60, key_prefix="one")
     def one() -> None: ...
 
     configure(LEASE=60)
@@ -120,7 +120,7 @@ def test_what_contradicts_the_settings(configure: Configure) -> None:
 def test_settings_come_first(configure: Configure) -> None:
     """Where they are wrong, only that is said."""
 
-    @idempotent_function(store="nowhere")
+    @idempotent_function(store="nowhere", key_prefix="one")
     def one() -> None: ...
 
     configure(TTL=-1)
@@ -131,15 +131,15 @@ def test_a_name_that_two_have(configure: Configure) -> None:
     """One would be answered with the other's result. An own prefix tells them apart."""
     configure()
 
-    def of(prefix: str | None) -> object:
+    def of(prefix: str) -> object:
         @idempotent_function(key_prefix=prefix)
         def charge() -> None: ...
 
         return charge
 
-    made = [of(None), of("other")]
+    made = [of("charge"), of("other")]
     assert check_functions() == []
-    made.append(of(None))
+    made.append(of("charge"))
     (found,) = check_functions()
     assert hints([found]).keys() == {"W064"}
-    assert "2 guarded functions are named tests.checks.test_functions." in found.msg
+    assert "2 guarded functions are named charge" in found.msg

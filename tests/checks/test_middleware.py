@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from pytest_django import Settings
 
@@ -38,6 +40,32 @@ class Apologetic:
         raise AssertionError
 
 
+class Counting:
+    """Observes, as the last middleware of django-prometheus does."""
+
+    def process_view(self, request: HttpRequest, *args: Any) -> None:
+        request.META["counted"] = [name for name in args if name]
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> None:
+        if request.method == "POST":
+            return
+        request.META["failed"] = "yes"
+
+
+class Raising:
+    """Refuses by an exception."""
+
+    def process_view(self, request: HttpRequest, *args: Any) -> None:
+        if args:
+            raise PermissionDenied
+
+
+class Unread:
+    """Its source cannot be read."""
+
+    process_view = functools.partialmethod(Raising.process_view)
+
+
 def by_function(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     return get_response
 
@@ -52,16 +80,18 @@ class Explosive:
 @pytest.mark.parametrize(
     ("order", "found"),
     [
-        ([OURS, CSRF], {"E020": CSRF}),
-        ([USER, OURS, LOGIN], {"E020": LOGIN}),
-        ([f"{HERE}.Subclass", CSRF], {"E020": CSRF}),  # a subclass is ours, too
+        ([OURS, CSRF], {"W072": CSRF}),
+        ([USER, OURS, LOGIN], {"W072": LOGIN}),
+        ([f"{HERE}.Subclass", CSRF], {"W072": CSRF}),  # a subclass is ours, too
         ([SESSION, OURS, USER], {"E022": USER}),
         ([OURS, f"{HERE}.OwnUser"], {"E022": f"{HERE}.OwnUser"}),
-        ([OURS, USER, CSRF], {"E022": USER, "E020": CSRF}),
-        ([OURS, f"{HERE}.Apologetic"], {"E023": f"{HERE}.Apologetic"}),
+        ([OURS, USER, CSRF], {"E022": USER, "W072": CSRF}),
+        ([OURS, f"{HERE}.Apologetic"], {"W073": f"{HERE}.Apologetic"}),
+        ([OURS, f"{HERE}.Raising"], {"W072": f"{HERE}.Raising"}),
+        ([OURS, f"{HERE}.Unread"], {"W072": f"{HERE}.Unread"}),
         ([CSRF, USER, OURS, OURS], {"E021": OURS}),
         ([CSRF, USER, OURS, f"{HERE}.Subclass"], {"E021": OURS}),
-        ([OURS, CSRF, OURS], {"E021": OURS, "E020": CSRF}),
+        ([OURS, CSRF, OURS], {"E021": OURS, "W072": CSRF}),
     ],
 )
 def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, str]) -> None:
@@ -82,6 +112,7 @@ def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, 
         [SESSION, CSRF, USER, LOGIN, OURS],
         [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
         [f"{HERE}.Apologetic", OURS],
+        [CSRF, USER, OURS, f"{HERE}.Counting"],
         [CSRF, USER, OURS, f"{HERE}.Explosive"],
         [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django's to report
     ],

@@ -10,23 +10,25 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.decorators import login_required
-from django.db import connections
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.utils.decorators import method_decorator
 from django.views import View
-from django.views.decorators.cache import cache_page
+from django.views.decorators.cache import cache_page, never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_safe
 from pytest_django import Settings
-from rest_framework.decorators import api_view
+from rest_framework.decorators import action, api_view
 from rest_framework.generics import ListAPIView, ListCreateAPIView
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
-from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelViewSet, ViewSetMixin
+from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelViewSet, ViewSet, ViewSetMixin
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import routes
+from django_idempotency.marks import has_own_door, is_exempt, view_class
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Configure, hints
@@ -254,6 +256,74 @@ def test_a_decorated_route_is_free_without_the_middleware(check: Check) -> None:
     assert check(staff_only(Create.as_view()), middleware=False) == {}
 
 
+LEASE = Policy(guarantee="lease")
+
+
+class AsyncCreate(APIView):
+    """DRF does not await it: adrf would."""
+
+    async def post(self, request: Any) -> Response:
+        return Response()
+
+
+@each(
+    made("Mixed", IdempotentViewMixin, AsyncCreate, idempotency=LEASE).as_view(),
+    made("MixedSet", IdempotentViewMixin, ViewSet, idempotency=LEASE, create=AsyncCreate.post).as_view(
+        {"post": "create"}
+    ),
+)
+@pytest.mark.parametrize("middleware", [True, False])
+def test_async_handlers_of_drf_itself(check: Check, view: Any, middleware: bool) -> None:
+    """E067: a guard would close before they have run."""
+    assert list(check(view, middleware=middleware)) == ["E067"]
+
+
+# --------------------------------------------------------------------------------------- what cannot carry the decorator
+
+
+class Hidden(View):
+    @method_decorator(login_required)
+    @idempotent()
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+class HiddenAction(ViewSet):
+    @action(detail=False, methods=["post"])
+    @idempotent()
+    def charge(self, request: Any) -> Response:
+        return Response()
+
+
+class Static:
+    @staticmethod
+    @idempotent()
+    def pay(request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+class Slotted:
+    __slots__ = ()
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+@each(Hidden.as_view(), HiddenAction.as_view({"post": "charge"}), Static.pay)
+def test_a_decorator_that_guards_nothing(check: Check, view: Any) -> None:
+    """E069: found at a handler, at an action and at a function, with the route's path."""
+    assert "Put @idempotent()" in check(view)["E069"]
+    assert "(/0/)" in routes.check_routes()[0].msg
+
+
+def test_a_view_that_takes_no_attributes(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E069 under ATOMIC_REQUESTS only, and under the middleware only."""
+    assert check(Slotted()) == {}
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    assert list(check(Slotted())) == ["E069"]
+    assert check(Slotted(), middleware=False) == {}
+
+
 # --------------------------------------------------------------------------------------------------------- the bases
 
 
@@ -292,6 +362,29 @@ def test_the_mixin_on_a_view_of_django(check: Check) -> None:
 def test_a_policy_that_is_none(check: Check) -> None:
     """E038: a dict is no Policy."""
     assert "idempotency = Policy(" in check(NoPolicy.as_view())["E038"]
+
+
+@pytest.mark.parametrize(
+    ("view", "code"),
+    [
+        (never_cache(with_policy()), "W076"),
+        (never_cache(with_policy(guarantee="lease")), "E072"),
+        (login_required(idempotent()(api_view(["POST"])(plain))), "W076"),
+        (transaction.non_atomic_requests(never_cache(with_policy())), None),
+        (with_policy(guarantee="lease"), None),  # nothing is around it
+    ],
+    ids=["cached", "cached and leased", "function", "out of it", "bare"],
+)
+@pytest.mark.parametrize("atomic_requests", [True, False])
+def test_a_decorator_around_a_guarded_view(
+    check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool, view: Any, code: str | None
+) -> None:
+    """Django opens the transaction around the decorator, so the claim would stand inside of it."""
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
+    found = check(view, middleware=False)
+    assert list(found) == ([code] if atomic_requests and code else [])
+    if found:
+        assert 'name="dispatch"' in found[str(code)]
 
 
 @pytest.mark.parametrize("atomic_requests", [True, False])
@@ -383,6 +476,48 @@ def test_settings_come_first(check: Check, configure: Configure) -> None:
     assert check(with_policy(lease=5), MixinLast.as_view()) == {}
 
 
+# ------------------------------------------------------------------------------------------------------------- EXEMPT
+
+
+@pytest.mark.parametrize(
+    "entry", ["namespace:legacy", "namespace:legacy:inner", f"module:{__name__}", "path:/legacy/inner/a/", "regex:/a/$"]
+)
+def test_an_exempt_include_has_no_errors(check: Check, configure: Configure, entry: str) -> None:
+    """Its async views and decorated views of DRF cannot be edited: the entry is what the hints cannot be."""
+    inner = include(([path("a/", awaiting)], "inner"))
+    views = (path("legacy/", include(([path("inner/", inner)], "legacy"))),)
+    assert list(check(*views)) == ["E030"]
+    configure(EXEMPT=[entry])
+    assert check(*views) == {}
+
+
+def test_an_entry_for_one_of_two_routes(check: Check, configure: Configure) -> None:
+    """The view is not exempt where the other leads to it, nor where a function decides."""
+    views = (path("a/", awaiting), path("b/<int:pk>/", awaiting))
+    for entry in ("path:/a/", r"regex:^/b/\d+/$", plain):
+        configure(EXEMPT=[entry])
+        assert list(check(*views)) == ["E030"]
+    configure(EXEMPT=["path:/a/", "path:/b/"])
+    assert check(*views) == {}
+
+
+@pytest.mark.parametrize(
+    "entry", ["namespace:admins", "module:shop.webhook", "path:/webhook/", "path:/web/", "regex:^/webhooks/stripe$"]
+)
+def test_an_entry_that_no_route_is_like(check: Check, configure: Configure, entry: str) -> None:
+    """W071, under the middleware only."""
+    configure(EXEMPT=[entry])
+    views = (path("webhooks/stripe/", plain), path("admin/", include(([path("a/", plain)], "admin"))))
+    assert "namespace:admin" in check(*views)["W071"]
+    assert check(*views, middleware=False) == {}
+
+
+def test_an_entry_that_may_be_like_a_route(check: Check, configure: Configure) -> None:
+    """What a parameter, an expression or a function decides nobody knows before."""
+    configure(EXEMPT=["path:/webhooks/stripe/", "regex:^/webhooks/s", plain, "path:/old/2020/"])
+    assert check(path("webhooks/<kind>/", plain), re_path(r"^old/\d+/$", plain)) == {}
+
+
 # -------------------------------------------------------------------------------------------------------- the URLconf
 
 
@@ -392,7 +527,8 @@ def test_every_view_is_told_once(check: Check) -> None:
     router.register("things", MixinLastSet, basename="thing")
     nested = path("a/", include(([path("b/", include([path("c/", awaiting)])), path("d/", awaiting)], "app")))
     check(nested, awaiting, path("r/", include(router.urls)), path("admin/", admin.site.urls))
-    assert [message.id for message in routes.check_routes()].count("django_idempotency.E030") == 1
+    (found,) = [message.msg for message in routes.check_routes() if message.id == "django_idempotency.E030"]
+    assert "(/a/b/c/)" in found
 
 
 def test_a_urlconf_that_includes_itself(settings: Settings) -> None:
@@ -422,3 +558,34 @@ def test_what_can_be_read_of_a_broken_urlconf_is_checked(check: Check) -> None:
 def test_callables_of_any_kind(check: Check, view: Any) -> None:
     """A partial or an instance has no name, and is no class."""
     assert check(view) == {}
+
+
+class Remote:
+    """A proxy of remote procedures: it has every attribute that it is asked for."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(status=201)
+
+    def __getattr__(self, name: str) -> Remote:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Remote()
+
+
+def dispatcher(name: str) -> Any:
+    """Return a view with an attribute of its own that is called as Django's or DRF's."""
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(status=201)
+
+    setattr(view, name, OwnDispatch)
+    return view
+
+
+@each(dispatcher("cls"), dispatcher("view_class"), Remote())
+def test_a_class_that_is_no_view(check: Check, view: Any) -> None:
+    """A dispatcher's own `cls` or `view_class` is not Django's: a callable like any other."""
+    assert check(view) == {}
+    assert view_class(view) is None
+    assert not is_exempt(view, "post")
+    assert not has_own_door(view, "post")

@@ -29,6 +29,10 @@ MALFORMED = [
     ("STORAGE", {}, "E002", 'Did you mean "STORE'),
     (7, 7, "E002", "There are STORES, HEADER"),
     (None, 7, "E002", "There are STORES, HEADER"),
+    # ---- exemptions
+    ("EXEMPT", "namespace:admin", "E068", '"EXEMPT": ["namespace:admin"'),
+    ("EXEMPT", ["admin"], "E068", '"module:shop.webhooks"'),
+    ("EXEMPT", ["function:no.such.thing"], "E068", '"path:/webhooks/"'),
     # ---- flags
     ("REQUIRED", "yes", "E003", '"REQUIRED": False'),
     ("REQUIRED", 1, "E003", "REQUIRED is True or False"),
@@ -91,9 +95,10 @@ MALFORMED = [
     ("AUTHORIZE_REPLAY", True, "E003", '"AUTHORIZE_REPLAY": None'),
     ("AUTHORIZE_REPLAY", "no.such", "E004", '"AUTHORIZE_REPLAY": "shop.idempotency.authorize_replay"'),
     # ---- numbers and names
-    ("MAX_BODY", -1, "E003", '"MAX_BODY": 65536'),
+    ("MAX_BODY", -1, "E003", '"MAX_BODY": None'),
+    ("MAX_REQUEST_BODY", -1, "E003", '"MAX_REQUEST_BODY": 33554432'),
     ("MAX_BODY", 1.5, "E003", "a number of bytes"),
-    ("MAX_BODY", "64k", "E003", '"MAX_BODY": 65536'),
+    ("MAX_BODY", "64k", "E003", '"MAX_BODY": None'),
     ("METHODS", "POST", "E003", "a list of unsafe methods"),
     ("METHODS", ["GET", "POST"], "E003", "a list of unsafe methods"),
     ("METHODS", None, "E003", '"METHODS": ("POST", "PUT", "PATCH", "DELETE")'),

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from django_idempotency.core import rules
+from django_idempotency.core.digest import next_operation
 from django_idempotency.core.records import Record, Settlement, Status
 from django_idempotency.core.rules import Conclusion, Ending, Execute, Leave
 from django_idempotency.testing.tickets import make_ticket
 
-from .test_rules import OTHER, OUTCOME, SAME, record
+from .test_rules import FIRST, OTHER, OUTCOME, SAME, record
 
 TICKET = make_ticket()
 
@@ -85,13 +86,15 @@ def test_hold_failures(ended: Ending, leave: Leave, doomed: bool) -> None:
 
 OURS = record(owner=TICKET.owner)
 THEIRS = record(owner=OTHER)  # a takeover: locked, and not written before the settle
-COMPLETED = Settlement(status=Status.COMPLETED, fence=TICKET.owner, attempt=1, digest=SAME, outcome=OUTCOME)
+COMPLETED = Settlement(
+    status=Status.COMPLETED, fence=TICKET.owner, attempt=1, digest=SAME, operation=FIRST, outcome=OUTCOME
+)
 
 
 @pytest.mark.parametrize(
     ("leave", "fence", "ttl", "settlement"),
     [
-        (Leave.COMPLETED, None, None, COMPLETED),
+        (Leave.COMPLETED, None, None, replace(COMPLETED, operation=rules.operation_begun_by(TICKET))),  # just born
         (Leave.COMPLETED, OURS, None, COMPLETED),  # the deadline of the claim stays: no index entry moves
         (Leave.COMPLETED, OURS, 60.0, replace(COMPLETED, expires_in=60.0)),  # this one response's own
         (Leave.COMPLETED, OURS, 0.0, replace(COMPLETED, expires_in=0.0)),  # zero is a ttl, too
@@ -116,11 +119,11 @@ def test_settlement(leave: Leave, fence: Record | None, ttl: float | None, settl
 
 
 def test_a_new_life_is_settled_as_one() -> None:
-    """The attempt and the new life of a run reach the store."""
+    """The attempt, the new life and its operation reach the store."""
     run = Execute(attempt=1, new_life=True)
     made = rules.settlement(Leave.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None)
     assert made is not None
-    assert (made.attempt, made.new_life) == (1, True)
+    assert (made.attempt, made.new_life, made.operation) == (1, True, next_operation(FIRST))
 
 
 def test_later_attempts_are_counted() -> None:

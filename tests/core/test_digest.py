@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import tracemalloc
+from datetime import datetime, timedelta, timezone
+from typing import Any
 from uuid import RFC_4122, UUID
 
 import pytest
@@ -114,8 +117,22 @@ def test_the_longest_canonical_body() -> None:
 
 
 def test_a_number_as_long_as_a_body_is_cheap() -> None:
-    """A million digits are compared as text, not converted (CVE-2020-10735)."""
-    assert digest.canonical_json(b"1" * 1_000_000) != digest.canonical_json(b"1" * 999_999 + b"2")
+    """Its digits are compared as text, not converted (CVE-2020-10735)."""
+    ones = b"1" * (digest.MAX_CANONICAL - 1)
+    assert None is not digest.canonical_json(ones + b"1") != digest.canonical_json(ones + b"2")
+
+
+@pytest.mark.parametrize("item", [b'{"a":0}', b"[]", b"1.5", b"-0", b"999", b'"ab"', '"\N{GRINNING FACE}"'.encode()])
+def test_no_body_takes_more_than_4_mib_to_compare(item: bytes) -> None:
+    """However many values it is made of: what is longer is compared by bytes."""
+    items = b",".join([item] * ((digest.MAX_CANONICAL - 2) // (len(item) + 1)))
+    body = b"[" + items + b"]"
+    tracemalloc.start()
+    try:
+        assert digest.canonical_json(body) is not None
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 JSON = st.recursive(
@@ -193,8 +210,8 @@ def test_ids_and_keys_stay_as_they_are() -> None:
         == "845aca7ab311cf79af9c1bb8836695ccd8d88f954a0cc7983e81fed226cf2034"
     )
     assert (
-        digest.derived_key(b"secret", "user:1", "key-1", "stripe")
-        == "4f7e16acdb9ebaa84fae497cb5ce22735bf80325deefad653c75c5e7de34dbec"
+        digest.derived_key(b"secret", "stripe", scope="user:1", key="key-1", operation=UUID(int=7), request=b"digest")
+        == "65b10a0fc401c4e3b195663dcc2da0bbbc7a57b7a1018cccf2b7c86ca230f7e2"
     )
     assert digest.secret_id(b"secret") == "f87ec820"
 
@@ -210,13 +227,46 @@ def test_a_token_of_a_sleep_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [(b"other", "s", "k", "l"), (b"secret", "sk", "", "l"), (b"secret", "s", "kl", ""), (b"secret", "s", "k", "")],
+    [
+        {"secret": b"other"},
+        {"scope": "sk", "key": ""},
+        {"operation": UUID(int=8)},
+        {"request": b"rl", "label": ""},
+        {"label": ""},
+    ],
 )
-def test_derived_keys_depend_on_all_four(changed: tuple[bytes, str, str, str]) -> None:
-    """Secret, scope, key and label each make another downstream key, and their borders cannot move."""
-    key = digest.derived_key(b"secret", "s", "k", "l")
+def test_derived_keys_depend_on_all_of_it(changed: dict[str, Any]) -> None:
+    """Secret, scope, key, operation, request and label each make another key, and their borders cannot move."""
+    given: dict[str, Any] = {
+        "secret": b"secret",
+        "scope": "s",
+        "key": "k",
+        "operation": UUID(int=7),
+        "request": b"r",
+        "label": "l",
+    }
+    key = digest.derived_key(**given)
     assert len(key) == 64
-    assert digest.derived_key(*changed) != key
+    assert digest.derived_key(**given | changed) != key
+
+
+def test_the_operation_that_follows_stays_as_it_is() -> None:
+    """Two owners of one expired record name the same one, from two releases, too; and no operation follows itself."""
+    operations = [UUID(int=7)]
+    for _ in range(3):
+        operations.append(digest.next_operation(operations[-1]))
+    assert str(operations[1]) == "25dcd317-11ef-5ec8-8bbd-b417f2cd2604"
+    assert len(set(operations)) == 4
+
+
+def test_the_first_operation_of_a_key_follows_from_its_record_and_its_day() -> None:
+    """A claim that a store has lost is followed by the same one; a key that comes back after its retention by another."""
+    day, began = 86_400, datetime(2030, 1, 1, 12, tzinfo=timezone.utc)
+    first = digest.first_operation(UUID(int=7), began, day)
+    assert str(first) == "8c029426-33cf-5a79-ab13-271eb10d00d0"
+    assert digest.first_operation(UUID(int=7), began + timedelta(hours=11), day) == first
+    assert digest.first_operation(UUID(int=7), began + timedelta(seconds=day), day) != first
+    assert digest.first_operation(UUID(int=8), began, day) != first
 
 
 def test_a_secret_is_named_without_being_told() -> None:

@@ -37,6 +37,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "guarantee": (["atomic", "lease", Guarantee.LEASE], ["Atomic", "steps", None, ""], '"atomic" or "lease"'),
     "store": (["default", "redis"], ["", None, 1, b"default"], "an alias of STORES"),
     "scope": ([None, str], ["user", 1], "a function of the request, or None"),
+    "realm": ([None, max], ["tenant-a", 7], "a function of the request, or None"),
     "anonymous": (["refuse", "shared"], ["allow", None, True], '"refuse" or "shared"'),
     "key": (
         [None, str, "body.order_id", "body", '[user, headers."x-order"]', "from_json(body.order).id"],
@@ -55,7 +56,8 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         "a set of statuses below 500",
     ),
     "headers": ([None, [], ["ETag"], str.islower], ["ETag", b"ETag", [1], 1], "a list of header names"),
-    "max_body": ([0, 1, 1 << 20], [-1, None, 1.5, "64k", True], "a number of bytes, 0 or more"),
+    "max_body": ([None, 0, 1, 1 << 20], [-1, 1.5, "64k", True], "a number of bytes, 0 or more, or None"),
+    "max_request_body": ([None, 0, 1 << 25], [-1, 1.5, "32M", True], "a number of bytes, 0 or more, or None"),
     "buffer_stream": ([True, False], [None, 0], "True or False"),
     "on_busy": (["reject", "wait"], ["block", None, True], '"reject" or "wait"'),
     "wait": ([5, timedelta(seconds=5)], [0, -5, None, True], "a positive number of seconds"),

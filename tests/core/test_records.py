@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core import payload
+from django_idempotency.core.digest import next_operation
 from django_idempotency.core.records import (
     MISSING,
     Guarantee,
@@ -23,7 +24,7 @@ from django_idempotency.core.records import (
     Ticket,
     changed,
 )
-from django_idempotency.core.rules import Execute, Leave, born
+from django_idempotency.core.rules import Execute, Leave, born, operation_begun_by
 from django_idempotency.core.rules import settlement as rules_settlement
 from django_idempotency.stores.memory import settled
 from django_idempotency.testing.tickets import make_ticket
@@ -109,6 +110,7 @@ KNOWN = Record(
     completed_at=NOW - timedelta(seconds=1),
     expires_at=NOW + timedelta(seconds=2),
     read_at=NOW + timedelta(seconds=3),
+    operation=UUID(int=5),
     secret_id="older",
     method="PUT",
     path="/older",
@@ -132,6 +134,7 @@ def test_a_record_is_born_of_its_ticket() -> None:
         completed_at=None,
         expires_at=NOW + timedelta(seconds=100),
         read_at=NOW,
+        operation=operation_begun_by(TICKET),
         secret_id="secret",
         method="POST",
         path="/path",
@@ -147,13 +150,14 @@ def test_a_record_is_settled(new_life: bool) -> None:
         fence=KNOWN.owner,
         attempt=5,
         digest=b"settled",
+        operation=UUID(int=6),
         outcome=outcome,
         expires_in=50.0,
         new_life=new_life,
         lease_in=20.0,
     )
     reborn: dict[str, Any] = {"created_at": later, "completed_at": later, "guarantee": Guarantee.LEASE}
-    reborn |= {"secret_id": "secret", "method": "POST", "path": "/path"}
+    reborn |= {"operation": UUID(int=6), "secret_id": "secret", "method": "POST", "path": "/path"}
     assert settled(TICKET, replace(KNOWN, joined=True), settlement, later) == replace(
         KNOWN,
         digest=b"settled",
@@ -185,6 +189,7 @@ def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float
         fence=TICKET.owner if fence is None else KNOWN.owner,
         attempt=6,
         digest=b"digest",
+        operation=operation_begun_by(TICKET) if fence is None else next_operation(KNOWN.operation),
         outcome=outcome,
         expires_in=expires_in,
         new_life=True,

@@ -18,6 +18,7 @@ FREE, RUNNING, COMPLETED = Status.FREE, Status.RUNNING, Status.COMPLETED
 ATOMIC, LEASE = Guarantee.ATOMIC, Guarantee.LEASE
 
 OTHER = UUID(int=7)  # who owns a record, unless a row says otherwise
+FIRST = UUID(int=8)  # the operation that the record began with
 TICKET = make_ticket()
 SAME, CHANGED, UNBOUND = TICKET.digest, b"another request".ljust(32), b""
 OUTCOME = Outcome(status=201, body=b"")
@@ -41,6 +42,7 @@ def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(day
         completed_at=NOW if status is COMPLETED else None,
         expires_at=NOW + expiry,
         read_at=NOW,
+        operation=FIRST,
         outcome=OUTCOME if status is COMPLETED else None,
     )
     return replace(made, **fields)
@@ -105,6 +107,7 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Execute(attempt=4),
     ),
     ("lapsed", record(), True, Busy(retry_after=1), Execute(attempt=4, takeover=True)),
+    ("completed, damaged", record(status=COMPLETED, outcome=None), False, rules.Unreadable(), rules.Unreadable()),
     ("lapsed, another request", record(digest=CHANGED), False, Mismatch(), Mismatch()),
     ("running", record(lease=HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
     ("running for a microsecond more", record(lease=TICK), False, Busy(retry_after=1), Busy(retry_after=1)),

@@ -11,6 +11,8 @@ from django.dispatch import Signal
 from django_idempotency import observing, signals
 from django_idempotency.engine import EVENTS
 from django_idempotency.http.exchange import RequestIdempotency
+from django_idempotency.http.status import Status
+from django_idempotency.http.unguarded import REASONS
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.testing import assert_idempotent
 
@@ -75,3 +77,14 @@ def test_assert_idempotent() -> None:
     assert shown == {each.name: str(each.default).removesuffix(".0") for each in parameters[1:]}
     line = ", ".join([parameters[0].name, *(f"{name}={default}" for name, default in shown.items())])
     assert f"`django_idempotency.testing.assert_idempotent({line})`" in text("reference/python.md")
+
+
+def test_every_status() -> None:
+    """Each value of the header, in the order of the code."""
+    assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in Status]
+
+
+def test_every_reason_of_an_unguarded_request() -> None:
+    """With the level of its log record."""
+    shown = [(code(reason), code(level)) for reason, level, *_ in checked("reference/signals-and-logs.md", "Reason")]
+    assert shown == [(reason.code, logging.getLevelName(reason.level)) for reason in REASONS]

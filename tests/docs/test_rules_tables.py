@@ -9,7 +9,7 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Conclusion, Ending, Leave
+from django_idempotency.core.rules import Conclusion, Ending, Leave, Raised
 
 from .pages import checked, code, text
 
@@ -28,6 +28,16 @@ def test_how_a_call_ends() -> None:
         for ended, doomed, record, writes in checked("reference/http.md", "CONCLUSIONS")
     }
     assert shown == rules.CONCLUSIONS
+
+
+def test_how_a_call_ends_that_raised() -> None:
+    """RAISED, row by row."""
+    said = {"no": False, "yes": True}
+    shown = {
+        (said[below], said[atomic]): Raised(answers=ends == "its response", commit=writes == "committed")
+        for below, atomic, ends, writes in checked("reference/http.md", "RAISED")
+    }
+    assert shown == rules.RAISED
 
 
 def test_what_becomes_of_the_record() -> None:
@@ -59,6 +69,7 @@ def record(said: str) -> Record:
         completed_at=None,
         expires_at=NOW + (-SECOND if "expired" in more else SECOND),
         read_at=NOW,
+        operation=UUID(int=4),
         outcome=Outcome(status=201) if status == "completed" else None,
     )
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.db import IntegrityError, connection, transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.multipartparser import MultiPartParserError
 from django.urls import path
 from rest_framework.decorators import api_view
 from rest_framework.exceptions import APIException, ValidationError
@@ -44,7 +45,15 @@ def swallow_raw_error() -> None:
         pass
 
 
-def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: PLR0911 - one line an ending
+#: Further exceptions that Django answers below 500.
+RAISING = {
+    "suspicious": SuspiciousOperation("a forged session"),
+    "bad": BadRequest("no"),
+    "malformed": MultiPartParserError("no boundary"),
+}
+
+
+def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911 - one line an ending
     """Write, then end as `how` says."""
     write()
     handle = getattr(request, "idempotency", None)
@@ -61,6 +70,11 @@ def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: PLR0911 - one 
             raise Http404
         case "denied":
             raise PermissionDenied
+        case "404-in-a-broken-transaction":
+            swallow_integrity_error()
+            raise Http404
+        case raising if raising in RAISING:
+            raise RAISING[raising]
         case "kept-502":
             assert handle is not None
             handle.keep()

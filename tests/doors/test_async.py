@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.template import engines
 from django.template.response import TemplateResponse
 from django.test import AsyncClient, Client, RequestFactory
@@ -38,6 +38,8 @@ async def end(request: HttpRequest) -> HttpResponse:
     match request.headers["How"]:
         case "raise":
             raise LookupError
+        case "404":
+            raise Http404
         case "cancel":
             raise asyncio.CancelledError
         case "template":
@@ -136,6 +138,15 @@ def test_a_failure_frees_the_key(send: Any, url: str, how: str) -> None:
     assert [send(url, how).status_code, send(url, how).status_code] == [500, 500]
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.attempt) == (Status.FREE, 2)
+
+
+@pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
+@pytest.mark.usefixtures("lease_for_the_project")
+def test_a_raised_refusal_is_the_response_that_it_becomes(send: Any, url: str) -> None:
+    """As in a sync view: Django answers it below 500, so it is remembered."""
+    first, retry = send(url, "404"), send(url, "404")
+    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (404, first.content, "true")
+    assert effects() == 1
 
 
 def test_a_failure_may_hold_the_key(send: Any) -> None:

@@ -19,7 +19,7 @@ def test_a_retry_gets_the_first_answer(door: Sender) -> None:
     assert retry.content == first.content
     assert "Idempotency-Replayed" not in first
     assert retry["Idempotency-Replayed"] == "true"
-    assert {**retry.headers} == {**first.headers, "Idempotency-Replayed": "true"}
+    assert {**retry.headers} == {**first.headers, "Idempotency-Replayed": "true", "Idempotency-Status": "replayed"}
     assert effects() == 1
 
 

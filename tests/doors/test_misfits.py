@@ -27,6 +27,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.core.scopes import hashed
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -54,6 +55,11 @@ def plain(request: HttpRequest) -> HttpResponse:
 def receipt(request: HttpRequest) -> HttpResponse:
     write()
     return redirect("/receipt/1/?back=/receipt/")
+
+
+def raising(request: HttpRequest) -> HttpResponse:
+    write()
+    raise LookupError
 
 
 class Permitted(PermissionRequiredMixin, View):
@@ -231,6 +237,7 @@ adrf.cls = APIView  # type: ignore[attr-defined]
 urlpatterns = [
     path("plain/", plain),
     path("receipt/", receipt),
+    path("plainly-raising/", raising),
     path("by-permission/", permission_required(PERMISSION, raise_exception=True)(plain)),
     path("by-login-page/", permission_required(PERMISSION, login_url="/login/")(plain)),
     path("by-test/", login_required(user_passes_test(allowed, login_url="/login/")(plain))),
@@ -268,7 +275,7 @@ def permitted(user: User) -> User:
     return user
 
 
-ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-parent", "by-handler", "by-mixin"]
+ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-handler", "by-mixin"]
 
 
 @pytest.mark.parametrize("url", [*ASKED_AGAIN, "by-test-mixin"])
@@ -381,6 +388,20 @@ def test_a_lent_views_exception_reaches_the_middlewares(user: User, connect: Con
     assert send(key=None).content == b"LookupError"
 
 
+@pytest.mark.parametrize("atomic", [False, True])
+def test_what_a_middleware_makes_of_an_exception(
+    user: User, connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch, *, atomic: bool
+) -> None:
+    """Below 500 it is a response like any other: what the view wrote stays where it would stay without a key."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic)
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
+    send = connect("/plainly-raising/", user)
+    assert send(key=None).status_code == 418
+    assert effects() == (0 if atomic else 1)
+    assert [send().status_code, send()["Idempotency-Replayed"]] == [418, "true"]
+    assert effects() == (0 if atomic else 2)
+
+
 def sets_a_key(get_response: Callable[[HttpRequest], Any]) -> Any:
     """Stand where nobody should: behind ours."""
 
@@ -452,7 +473,7 @@ def test_async_receivers_and_a_scope_that_asks_the_database(user: User) -> None:
             signal.disconnect(listen)
             signal.disconnect(listen_too)
     assert (status, heard) == (201, [user.username] * 4)
-    assert IdempotencyRecord.objects.get().scope == f"scope:{user.username}"
+    assert IdempotencyRecord.objects.get().scope == hashed(f"scope:{user.username}")
 
 
 async def always(request: Any, outcome: Any) -> bool:

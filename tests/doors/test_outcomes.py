@@ -20,7 +20,7 @@ KEPT, FREE, BOUND = "kept", "free", "bound"
 #: How the view ends → status, what becomes of the record, how many of its writes are committed.
 PLAIN: dict[str, tuple[int, str, int]] = {
     "201": (201, KEPT, 1),
-    "404": (404, BOUND, 0),  # raised: an exception that leaves the view
+    "404": (404, KEPT, 1),  # raised: Django answers it below 500, and a bare view keeps what it wrote
     "422": (422, KEPT, 1),
     "402": (402, KEPT, 1),
     "400": (400, FREE, 1),
@@ -31,7 +31,10 @@ PLAIN: dict[str, tuple[int, str, int]] = {
     "500": (500, BOUND, 0),
     "503": (503, BOUND, 0),
     "raise": (500, BOUND, 0),
-    "denied": (403, BOUND, 0),
+    "denied": (403, FREE, 1),
+    "suspicious": (400, FREE, 1),
+    "bad": (400, FREE, 1),
+    "malformed": (400, FREE, 1),
     "integrity": (201, KEPT, 0),  # the view's transaction was marked for rollback; its answer stands
     "kept-502": (502, KEPT, 0),
     "dropped-201": (201, FREE, 1),
@@ -40,8 +43,6 @@ PLAIN: dict[str, tuple[int, str, int]] = {
 #: DRF answers its exceptions inside the guard, so they are answers.
 DRF: dict[str, tuple[int, str, int]] = {
     **PLAIN,
-    "404": (404, KEPT, 1),
-    "denied": (403, FREE, 1),
     "validation": (400, FREE, 1),
     "payment": (402, KEPT, 1),
 }
@@ -92,6 +93,12 @@ def test_an_aborted_transaction_that_nobody_mentions(send: Any, door: str) -> No
     assert effects() == (0 if connection.vendor == "postgresql" else 1)
 
 
+def test_an_exception_that_leaves_a_broken_transaction(send: Any) -> None:
+    """No handler can ask a database in there: the response is not remembered, and nothing is written."""
+    assert send("decorated", "404-in-a-broken-transaction").status_code == 404
+    assert (effects(), IdempotencyRecord.objects.get().status) == (0, Status.FREE)
+
+
 @pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
 def test_an_on_commit_callback_that_fails(send: Any, door: str) -> None:
     """It fails after COMMIT: the client sees a 500, as Django would answer, and the retry the answer."""
@@ -101,7 +108,7 @@ def test_an_on_commit_callback_that_fails(send: Any, door: str) -> None:
     assert effects() == 1
 
 
-@pytest.mark.parametrize("door", ["decorated", "mixed", "above", "below"])
+@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
 def test_a_durable_block_gets_a_hint(user: User, connect: Connect, door: str) -> None:
     """atomic(durable=True) cannot be inside a guard; the error says what to type."""
     sender = connect(f"/{door}/", user)
@@ -113,6 +120,7 @@ def test_a_durable_block_gets_a_hint(user: User, connect: Connect, door: str) ->
 
 #: In `lease` what the view wrote stays; what is remembered is the same.
 LEASED = {"201": (201, KEPT), "400": (400, FREE), "500": (500, BOUND), "raise": (500, BOUND), "durable": (201, KEPT)}
+LEASED |= {"404": (404, KEPT), "denied": (403, FREE), "suspicious": (400, FREE)}
 
 
 @pytest.mark.parametrize(("how", "expected"), LEASED.items())

@@ -11,12 +11,19 @@ import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from django_idempotency import idempotent
-from django_idempotency.errors import SecretUnknown
+from django_idempotency.errors import SecretUnknown, StoreUnavailable
 from django_idempotency.heartbeat import Heartbeat
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.registry import stores
+from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.stores.memory import MemoryStore
+from testproject.payments.models import Effect
 
 from .conftest import KEY, Connect, Sender
 
@@ -51,7 +58,51 @@ def long_view(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"attempt": handle.attempt, "lost": told})
 
 
-urlpatterns = [path("view/", view), path("long-view/", long_view)]
+def paying(request: Any) -> dict[str, str]:
+    """Ask for a key, and pay."""
+    stripe = request.idempotency.derive("stripe")
+    Effect.objects.create(label="charge", idempotency_key="", attempt=0)
+    return {"stripe": stripe}
+
+
+class RestView(IdempotentViewMixin, APIView):
+    def post(self, request: Request) -> Response:
+        return Response(paying(request), status=201)
+
+
+@idempotent(guarantee="lease")
+async def async_view(request: HttpRequest) -> HttpResponse:
+    handle: Any = request.idempotency  # type: ignore[attr-defined]
+    handle.derive("stripe")
+    await Effect.objects.acreate(label="charge", idempotency_key="", attempt=0)
+    return JsonResponse({}, status=201)
+
+
+@idempotent()
+def plain_view(request: HttpRequest) -> HttpResponse:
+    return JsonResponse(paying(request), status=201)
+
+
+def bare_view(request: HttpRequest) -> HttpResponse:
+    """For the middleware."""
+    return JsonResponse(paying(request), status=201)
+
+
+class Unreachable(MemoryStore):
+    supports_atomic = True
+
+    def claim(self, ticket: Any) -> Any:
+        raise StoreUnavailable
+
+
+urlpatterns = [
+    path("view/", view),
+    path("long-view/", long_view),
+    path("degraded/decorator/", plain_view),
+    path("degraded/async/", async_view),
+    path("degraded/rest/", RestView.as_view(authentication_classes=[SessionAuthentication])),
+    path("degraded/middleware/", bare_view),
+]
 
 
 @pytest.fixture
@@ -72,6 +123,21 @@ def test_the_downstream_key_is_the_same_at_every_attempt(send: Sender) -> None:
     assert (first["stripe"], first["bank"]) == (second["stripe"], second["bank"])
     assert len({first["stripe"], first["bank"], other["stripe"], other["bank"]}) == 4
     assert len(first["stripe"]) == 64
+
+
+@pytest.mark.parametrize(
+    "url", ["/degraded/decorator/", "/degraded/async/", "/degraded/rest/", "/degraded/middleware/"]
+)
+def test_nothing_is_derived_without_the_store(url: str, user: User, connect: Connect, settings: Any) -> None:
+    """The view runs, since its policy says "open", and is answered for at derive(): 503, with nothing done."""
+    settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
+    send = connect(url, user)
+    with stores.replaced("default", Unreachable()):
+        answer = send()
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "store-unavailable", "1")
+    assert Effect.objects.count() == 0
+    assert send().status_code == 201
+    assert Effect.objects.count() == 1
 
 
 def test_users_derive_different_keys(send: Sender, other_user: User, connect: Connect) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,6 +87,7 @@ def send(view: Any, user: User) -> Any:
     request: Any = RequestFactory().post("/x/", {"a": "1"}, content_type="application/json", headers=headers)
     request.user = request._force_auth_user = user
     request._dont_enforce_csrf_checks = True
+    request.resolver_match = SimpleNamespace(func=view)  # as Django does
     try:
         return view(request)
     except (LookupError, TypeError, AssertionError, IntegrityError) as error:

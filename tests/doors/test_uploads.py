@@ -100,6 +100,27 @@ def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> N
     assert effects() == (2 if statuses[0] == 201 else 0)
 
 
+@override_settings(IDEMPOTENCY={"MAX_REQUEST_BODY": 1000})
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("content_type", ["application/octet-stream", "application/json", FORM, MULTIPART])
+def test_more_than_is_compared_is_refused(send: Uploader, door: str, content_type: str) -> None:
+    """413, nothing runs and the key is free; without a key the view decides."""
+    address = f"{door}/reading/ignored/"
+    refused = send(address, b"x" * 1001, content_type)
+    assert (refused.status_code, refused.json()["code"]) == (413, "request-too-large")
+    assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
+    assert send(address, b"x" * 1001, content_type, key=None).status_code == 201
+
+
+@pytest.mark.parametrize("door", PLAIN)
+@pytest.mark.parametrize("size", [1000, len(BIG)])
+def test_a_view_that_streams_a_form_gets_all_of_it(send: Uploader, door: str, size: int) -> None:
+    """What was parsed to compare it is there again, as bytes."""
+    body, content_type = encoded("b", content=BIG[:size])
+    first = send(f"{door}/reading/stream/", body, content_type)
+    assert (first.status_code, digest(body) in first.content.decode()) == (201, True)
+
+
 FIELD = b'--b\r\nContent-Disposition: form-data; name="a"'
 BROKEN_FORMS: dict[str, tuple[bytes, str]] = {
     "too many fields": ("&".join(f"a{n}=1" for n in range(1001)).encode(), FORM),

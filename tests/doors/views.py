@@ -35,7 +35,7 @@ from rest_framework.views import APIView
 
 from testproject.payments.models import Effect
 
-SMALL, LARGE = 1000, 100_000  # on this side of MAX_BODY and on the other
+SMALL, LARGE = 1000, 100_000  # on this side of a MAX_BODY of 64 KiB and on the other
 
 
 def work() -> str:
@@ -130,6 +130,7 @@ READERS: dict[str, Callable[[HttpRequest], Any]] = {
     "body": lambda request: digest(request.body),
     "stream": streamed,
     "json": lambda request: json.loads(request.body),
+    "ignored": lambda request: None,
 }
 
 
@@ -151,6 +152,7 @@ class ReadingView(APIView):
             "form": [FormParser, MultiPartParser],
             "json": [JSONParser],
             "file": [FileUploadParser],
+            "ignored": [],
         }
         return [parser() for parser in parsers[self.kwargs["how"]]]
 
@@ -159,6 +161,8 @@ class ReadingView(APIView):
             assert request.data is not None
 
     def post(self, request: Request, how: str) -> Response:
+        if how == "ignored":
+            return Response([None, work()], status=201)
         pairs = request.data.items() if hasattr(request.data, "items") else {"": request.data}.items()
         data = {name: value for name, value in pairs if name not in request.FILES}
         return Response([seen(data, request.FILES), work()], status=201)

@@ -39,6 +39,8 @@ PATIENCE = 30
 
 #: In seconds. Long enough to look at while it holds, short enough to wait for its end.
 LEASE = 3
+#: Long enough for a database to go away and to come back meanwhile, on a busy machine too.
+LONG_LEASE = 20
 #: For stores whose records the test does not look at.
 SHORT_LEASE = 2
 #: Longer than any test: what waits for it never ends.

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
 
 from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
 from .database import SLEEP, charges, effects, record, sleeping
-from .plans import Faults, until
+from .plans import Faults, news, until
 from .servers import Server, gunicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
@@ -59,7 +62,9 @@ def test_killed_under_atomic_requests(atomic_requests: Server, customer: Custome
         assert_unanswered(first)
         assert_first(answer)
         assert seconds < SOON
-        assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+        # SQLite has one writer, so the claim of a REST framework view joins the request's transaction, and goes with it.
+        joined = connection.vendor == "sqlite" and door == "/api/charges/"
+        assert (effects(fault.key), record(fault.key).attempt) == (1, 1 if joined else 2)
         atomic_requests.await_ready()
 
 
@@ -77,6 +82,23 @@ def test_killed_in_a_slow_statement(fleet: Server, stranger: Customer, faults: F
     assert_first(answer)
     assert seconds < SOON + SLEEP
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+def test_killed_in_a_new_life(fleet: Server, stranger: Customer, faults: Faults) -> None:
+    """Nothing is written of it: the next owner finds the expired record, too, and sends the provider the same key."""
+    key = new_key()
+    assert_first(stranger.post(fleet, "/open/elsewhere/", key))
+    IdempotencyRecord.objects.filter(key=key).update(expires_at=timezone.now() - timedelta(days=1))
+    fault = faults(key, "viewing", "kill")
+    first = stranger.begin(fleet, "/open/elsewhere/", key)
+    fault.await_reached()
+    assert_unanswered(first)
+    answer, _ = stranger.insist(fleet, "/open/elsewhere/", key)
+    assert_first(answer)
+    earlier, killed, retried = news(key, "provider").read_text().split()
+    assert killed == retried
+    assert killed != earlier
+    assert (effects(key), record(key).attempt) == (2, 1)
 
 
 @pytest.mark.parametrize("door", DOORS)

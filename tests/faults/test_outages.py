@@ -15,7 +15,7 @@ from .clients import Customer, assert_first, assert_replay, new_key
 from .database import charges, effects, end_session, record
 from .plans import Faults, lost
 from .proxy import Proxy
-from .servers import Server, gunicorn
+from .servers import Server, gunicorn, uvicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
@@ -37,6 +37,14 @@ def far(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFact
     """Return gunicorn with a database behind the proxy."""
     place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
     with gunicorn(tmp_path_factory.mktemp("far"), **{place: str(proxy.port)}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def far_asgi(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return uvicorn with a database behind the proxy."""
+    place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
+    with uvicorn(tmp_path_factory.mktemp("far_asgi"), **{place: str(proxy.port)}) as server:
         yield server
 
 
@@ -84,7 +92,7 @@ def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, 
     fault.await_reached()
     end_session(session)
     fault.go_on()
-    assert_unavailable(first.result(), "store-unavailable")
+    assert_unavailable(first.result(), "transaction-lost")
     answer, _ = stranger.insist(fleet, door, fault.key)
     assert_first(answer)
     assert effects(fault.key) == 1
@@ -166,6 +174,29 @@ def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, fau
     answer, _ = stranger.insist(far, "/open/decorator/", fault.key)
     assert_first(answer)
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
+
+
+@needs_server
+@pytest.mark.parametrize("door", ["/lease/long/", "/async/long/"])
+def test_no_database_after_the_work_of_a_lease(
+    request: pytest.FixtureRequest, proxy: Proxy, stranger: Customer, faults: Faults, door: str
+) -> None:
+    """The response goes out; the database comes back within the lease, and a retry gets the replay: one effect."""
+    server = request.getfixturevalue("far_asgi" if door.startswith("/async/") else "far")
+    fault = faults(new_key(), "settling", "pause")
+    first = stranger.begin(server, door, fault.key)
+    fault.await_reached()
+    proxy.cut()
+    try:
+        fault.go_on()
+        assert_first(first.result())
+        assert first.result().headers["Idempotency-Status"] == "lost"  # it is not settled yet
+        assert_unavailable(stranger.post(server, door, fault.key), "store-unavailable")
+    finally:
+        proxy.mend()
+    assert_replay(stranger.insist(server, door, fault.key)[0], first.result())
+    assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
+    assert fault.key not in lost()
 
 
 @needs_server

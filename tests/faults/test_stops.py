@@ -64,7 +64,7 @@ def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults,
 @pytest.mark.parametrize(
     ("point", "code"),
     [
-        ("written", "store-unavailable"),  # it learns of it when it stores the answer
+        ("written", "transaction-lost"),  # it learns of it when it stores the answer
         ("settled", "outcome-unknown"),  # at COMMIT
         ("committing", "outcome-unknown"),
     ],

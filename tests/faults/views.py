@@ -18,7 +18,7 @@ from testproject.payments.models import Charge
 from testproject.payments.work import Attempt
 
 from .database import sleep
-from .plans import LEASE, SHORT_LEASE, areach, reach
+from .plans import LEASE, LONG_LEASE, SHORT_LEASE, areach, news, reach
 
 
 def customer(request: HttpRequest) -> str | None:
@@ -65,12 +65,29 @@ def leased(request: HttpRequest) -> JsonResponse:
 
 
 @csrf_exempt
+@idempotent(guarantee="lease", lease=LONG_LEASE)
+def long_leased(request: HttpRequest) -> JsonResponse:
+    return JsonResponse(charge(request), status=201)
+
+
+@csrf_exempt
 @idempotent(guarantee="lease", lease=SHORT_LEASE)
 def sent(request: Any) -> JsonResponse:
     """Charge under a downstream key, which each attempt leaves behind."""
     downstream = request.idempotency.derive("charge")
     Attempt.of(request).effect(f"sent {downstream[:32]}").save()
     return JsonResponse({**charge(request), "downstream": downstream[:32]}, status=201)
+
+
+@csrf_exempt
+@idempotent()
+def charged_elsewhere(request: Any) -> JsonResponse:
+    """Charge at a provider, who remembers the downstream keys that it was sent, whatever becomes of us."""
+    attempt = Attempt.of(request)
+    provider = news(attempt.key, "provider")
+    with provider.open("a") as book:
+        book.write(f"{request.idempotency.derive('charge')}\n")
+    return JsonResponse(charge(request), status=201)
 
 
 @csrf_exempt
@@ -117,5 +134,12 @@ async def abare(request: HttpRequest) -> JsonResponse:
 @csrf_exempt
 @idempotent(guarantee="lease", lease=LEASE)
 async def adecorated(request: HttpRequest) -> JsonResponse:
+    """See abare()."""
+    return await abare(request)
+
+
+@csrf_exempt
+@idempotent(guarantee="lease", lease=LONG_LEASE)
+async def along_leased(request: HttpRequest) -> JsonResponse:
     """See abare()."""
     return await abare(request)

@@ -35,6 +35,7 @@ def guard(request: pytest.FixtureRequest) -> Any:
     """Return a maker of guarded functions, whose calls are sync either way."""
 
     def make(work: Any, **given: Any) -> Any:
+        given = {"key_prefix": "charge", **given}
         if request.param == "sync":
 
             @idempotent_function(**given)

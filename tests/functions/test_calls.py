@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -24,6 +25,7 @@ from jmespath.functions import signature
 from django_idempotency import idempotent_function, switch
 from django_idempotency.core.meaning import digest
 from django_idempotency.errors import (
+    CalledItself,
     ConfigurationError,
     DeadlinePassed,
     InProgress,
@@ -34,6 +36,7 @@ from django_idempotency.errors import (
     StoreUnavailable,
 )
 from django_idempotency.functions import current_operation, deadline
+from django_idempotency.messages import DeadLetter, disposition
 from django_idempotency.registry import stores
 from django_idempotency.selecting import Functions, Selector
 from django_idempotency.signals import unavailable
@@ -97,7 +100,7 @@ def test_what_must_not_change(guard: Any) -> None:
         return amount
 
     # An async function cannot be called from within its own loop by a sync one.
-    charge = idempotent_function(key="order", validate="amount")(work)
+    charge = idempotent_function(key="order", validate="amount", key_prefix="work")(work)
     assert charge(1, 5) == 5
     assert refused == [5]
 
@@ -218,7 +221,7 @@ def test_nested_calls(guard: Any) -> None:
     """Each is its own operation; the outer one is current again."""
     keys: list[str] = []
 
-    @idempotent_function
+    @idempotent_function(key_prefix="inner")
     def inner(order: int) -> None:
         current = current_operation()
         assert current is not None
@@ -242,7 +245,7 @@ def test_an_unguarded_call_inside_another(guard: Any) -> None:
     seen: list[Any] = []
     inner = guard(lambda *_: seen.append(current_operation()), key="order")
 
-    @idempotent_function(key="order")
+    @idempotent_function(key="order", key_prefix="outer")
     def outer(order: int) -> None:
         inner(None)
         seen.append(current_operation())
@@ -252,16 +255,29 @@ def test_an_unguarded_call_inside_another(guard: Any) -> None:
     assert seen[1] is not None
 
 
-def test_a_call_inside_itself_is_busy() -> None:
-    """It would wait for itself; nobody waits, whatever `on_busy` says."""
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_inside_itself(is_async: bool, clock: Clock) -> None:
+    """It would wait for its own end: it is refused at once, also when its lease has lapsed, and its message is dead."""
+    terms: dict[str, Any] = {"key": "order", "key_prefix": "charge", "on_busy": "wait", "wait": 60, "lease": 30}
 
-    @idempotent_function(on_busy="wait", wait=60)
-    def charge(order: int) -> None:
-        with pytest.raises(InProgress) as caught:
+    @idempotent_function(**terms)
+    def charge(order: int) -> str:
+        with pytest.raises(CalledItself):
             charge(order)
-        assert caught.value.retry_in == 30
+        clock.now += timedelta(seconds=100)
+        return charge(order)
 
-    charge(1)
+    @idempotent_function(**terms)
+    async def acharge(order: int) -> str:
+        with pytest.raises(CalledItself):
+            await asyncio.create_task(acharge(order))
+        clock.now += timedelta(seconds=100)
+        return await acharge(order)
+
+    with pytest.raises(CalledItself) as caught:
+        async_to_sync(acharge)(1) if is_async else charge(1)
+    assert (caught.value.scope, caught.value.key) == ("call:charge", charge.idempotency.key_for(1))
+    assert disposition(caught.value) == DeadLetter()
 
 
 def test_an_error_names_the_record(guard: Any) -> None:
@@ -336,7 +352,7 @@ def test_one_thread_waits_for_another(memory: MemoryStore, monkeypatch: pytest.M
     runs = Runs(lambda order: order)
     running, asked = threading.Event(), threading.Event()
 
-    @idempotent_function(on_busy="wait", wait=20)
+    @idempotent_function(on_busy="wait", wait=20, key_prefix="charge")
     def charge(order: int) -> Any:
         running.set()
         assert asked.wait(20)
@@ -360,7 +376,7 @@ def test_tasks() -> None:
     async def main() -> None:
         runs = 0
 
-        @idempotent_function(on_busy="wait", wait=20)
+        @idempotent_function(on_busy="wait", wait=20, key_prefix="charge")
         async def charge(order: int) -> int:
             nonlocal runs
             runs += 1
@@ -521,7 +537,7 @@ def test_disabled_by_the_environment(
 
 
 def test_derived_keys_while_disabled(guard: Any) -> None:
-    """A function that derives does so off as on."""
+    """A function that derives does so off as on: by its key, and never what a run that is remembered derives."""
     derived = []
 
     def work(*_: Any) -> None:
@@ -533,10 +549,11 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
     charge(1)
     with overridden(enabled=False):
         charge(1)
+        charge(1)
         charge(None)
         charge(None)
-    assert derived[0] == derived[1]
-    assert len(set(derived)) == 3
+    assert derived[1] == derived[2]
+    assert len(set(derived)) == 4
 
 
 def test_a_deadline(guard: Any, clock: Clock) -> None:
@@ -638,11 +655,9 @@ def test_what_can_never_work() -> None:
 
     for wrong in (generator, agenerator):
         with pytest.raises(ImproperlyConfigured, match="generator"):
-            idempotent_function(wrong)
-    with pytest.raises(ImproperlyConfigured, match="A lambda has no name"):
-        idempotent_function(lambda order: order)
+            idempotent_function(key_prefix="wrong")(wrong)
     with pytest.raises(ImproperlyConfigured, match="async"):
-        idempotent_function(guarantee="atomic")(coroutine)
+        idempotent_function(guarantee="atomic", key_prefix="coroutine")(coroutine)
     for given in (
         {"key": "order.["},
         {"validate": "order.["},
@@ -661,7 +676,7 @@ def test_what_can_never_work() -> None:
         {"guarantee": "lease", "lease": 60, "expires_after": 60},
     ):
         with pytest.raises((ImproperlyConfigured, ValueError, TypeError)):
-            idempotent_function(**given)(function)
+            idempotent_function(**given, key_prefix="function")(function)
     wrong_thing: Any = 5
     with pytest.raises(ImproperlyConfigured, match="function"):
         idempotent_function(wrong_thing)
@@ -685,16 +700,6 @@ def test_a_decorator_that_binds_self_is_refused() -> None:
         idempotent_function(key="amount")(partial)
 
 
-@pytest.mark.parametrize("module", ["__main__", "__mp_main__"])
-def test_a_function_of_a_program_needs_a_name(module: str) -> None:
-    """Two programs would share one name, and a program's spawned processes have another than itself."""
-    program: dict[str, Any] = {"__name__": module}
-    exec("def charge(order): ...", program)
-    with pytest.raises(ImproperlyConfigured, match="key_prefix"):
-        idempotent_function(program["charge"])
-    assert idempotent_function(key_prefix="charge")(program["charge"]).idempotency.name == "charge"
-
-
 def test_a_decorator_that_takes_other_arguments_says_so() -> None:
     """By the `__signature__` that `inspect` asks for: what its wrapped function takes is not what a call gives."""
 
@@ -709,7 +714,7 @@ def test_a_decorator_that_takes_other_arguments_says_so() -> None:
     injected.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=list(signature.parameters.values())[1:]
     )
-    guarded = idempotent_function(key="order")(injected)
+    guarded = idempotent_function(key="order", key_prefix="injected")(injected)
     assert [guarded(1, 100), guarded(2, 100)] == [1, 2]
 
 
@@ -775,7 +780,7 @@ def test_what_only_turns_out_when_it_is_called() -> None:
 def test_a_default_that_an_async_function_cannot_have() -> None:
     """Never a silent downgrade: it says what to type."""
 
-    @idempotent_function
+    @idempotent_function(key_prefix="charge")
     async def charge(order: int) -> None: ...
 
     atomic = override_settings(IDEMPOTENCY={**LEASES, "GUARANTEE": "atomic", "STORE": "orm"})
@@ -786,7 +791,7 @@ def test_a_default_that_an_async_function_cannot_have() -> None:
 def test_a_store_that_cannot_be_atomic() -> None:
     """The same for a store without transactions."""
 
-    @idempotent_function(guarantee="atomic")
+    @idempotent_function(guarantee="atomic", key_prefix="charge")
     def charge(order: int) -> None: ...
 
     with pytest.raises(ConfigurationError, match="atomic"):
@@ -800,11 +805,11 @@ def test_it_is_a_plain_function() -> None:
     """Celery and django.tasks ask for one; its name, docstring and signature stay."""
     import inspect
 
-    @idempotent_function
+    @idempotent_function(key_prefix="charge")
     def charge(order: int, *, amount: int = 5) -> None:
         """Charge."""
 
-    @idempotent_function
+    @idempotent_function(key_prefix="acharge")
     async def acharge(order: int) -> None: ...
 
     assert inspect.isfunction(charge)

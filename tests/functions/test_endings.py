@@ -36,7 +36,7 @@ def failing(*errors: BaseException) -> Runs:
 def test_an_exception_frees_the_key() -> None:
     """The next call runs, as the next attempt."""
     work = failing(NetworkDown("network"))
-    charge = idempotent_function(of(work))
+    charge = idempotent_function(key_prefix="charge")(of(work))
     with pytest.raises(NetworkDown, match="network"):
         charge(1)
     assert [charge(1), charge(1)] == ["done", "done"]
@@ -46,7 +46,7 @@ def test_an_exception_frees_the_key() -> None:
 def test_an_exception_that_is_held(clock: Clock) -> None:
     """`on_failure="hold"`: busy until the lease ends."""
     work = failing(NetworkDown())
-    charge = idempotent_function(on_failure="hold", lease=30)(of(work))
+    charge = idempotent_function(on_failure="hold", lease=30, key_prefix="charge")(of(work))
     with pytest.raises(NetworkDown):
         charge(1)
     with pytest.raises(InProgress):
@@ -58,7 +58,7 @@ def test_an_exception_that_is_held(clock: Clock) -> None:
 def test_a_kept_exception() -> None:
     """It is raised again, equal in type, arguments and attributes; the work is not run."""
     work = failing(CardDeclined("no money", 51))
-    charge = idempotent_function(keep_exceptions=(CardDeclined,))(of(work))
+    charge = idempotent_function(keep_exceptions=(CardDeclined,), key_prefix="charge")(of(work))
     for _ in range(3):
         with pytest.raises(CardDeclined, match="declined: no money") as caught:
             charge(1)
@@ -70,7 +70,7 @@ def test_a_kept_exception() -> None:
 def test_a_kept_exception_by_its_base() -> None:
     """Only the class that was named is rebuilt."""
     work = failing(ThreeDSecureFailed("frozen", 3))
-    charge = idempotent_function(keep_exceptions=CardDeclined)(of(work))
+    charge = idempotent_function(keep_exceptions=CardDeclined, key_prefix="charge")(of(work))
     with pytest.raises(ThreeDSecureFailed):
         charge(1)
     with pytest.raises(CardDeclined) as caught:
@@ -82,7 +82,9 @@ def test_a_kept_exception_by_its_base() -> None:
 def test_an_error_of_ours_is_no_answer() -> None:
     """That another call still runs, or that the store was away, would be remembered as what this one came to."""
     waiting = (InProgress, StoreUnavailable, DeadlinePassed)
-    charge = idempotent_function(keep_exceptions=Exception)(of(failing(*(error() for error in waiting))))
+    charge = idempotent_function(keep_exceptions=Exception, key_prefix="charge")(
+        of(failing(*(error() for error in waiting)))
+    )
     for error in waiting:
         with pytest.raises(error):
             charge(1)
@@ -92,7 +94,7 @@ def test_an_error_of_ours_is_no_answer() -> None:
 def test_an_error_of_ours_that_is_named() -> None:
     """It is an answer like any other."""
     work = failing(HeldForPerson())
-    charge = idempotent_function(keep_exceptions=(CardDeclined, HeldForPerson))(of(work))
+    charge = idempotent_function(keep_exceptions=(CardDeclined, HeldForPerson), key_prefix="charge")(of(work))
     for _ in range(2):
         with pytest.raises(HeldForPerson):
             charge(1)
@@ -104,7 +106,7 @@ def test_a_kept_exception_that_cannot_be_stored() -> None:
     declined = CardDeclined("no", 1)
     declined.socket = object()  # type: ignore[attr-defined]
     work = failing(declined)
-    charge = idempotent_function(keep_exceptions=CardDeclined)(of(work))
+    charge = idempotent_function(keep_exceptions=CardDeclined, key_prefix="charge")(of(work))
     with pytest.raises(CardDeclined):
         charge(1)
     with pytest.raises(ResponseNotStored):
@@ -116,7 +118,7 @@ def test_a_kept_exception_that_cannot_be_stored() -> None:
 def test_what_is_no_exception(cut: BaseException, clock: Clock) -> None:
     """Nobody knows what still runs: never released; after the lease the next call takes over."""
     work = failing(cut)
-    charge = idempotent_function(lease=30)(of(work))
+    charge = idempotent_function(lease=30, key_prefix="charge")(of(work))
     with pytest.raises(type(cut)):
         charge(1)
     with pytest.raises(InProgress):
@@ -133,7 +135,7 @@ def test_cancellation(clock: Clock) -> None:
         started = asyncio.Event()
         runs = []
 
-        @idempotent_function(lease=30)
+        @idempotent_function(lease=30, key_prefix="charge")
         async def charge(order: int) -> str:
             runs.append(order)
             started.set()
@@ -162,7 +164,7 @@ def test_cancellation_of_a_call_that_waits() -> None:
     async def main() -> None:
         started, end = asyncio.Event(), asyncio.Event()
 
-        @idempotent_function(on_busy="wait", wait=600)
+        @idempotent_function(on_busy="wait", wait=600, key_prefix="charge")
         async def charge(order: int) -> str:
             started.set()
             await end.wait()
@@ -202,7 +204,7 @@ def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(memory, "aclaim", slow)
     work = Runs(lambda _: "done")
 
-    @idempotent_function(lease=30)
+    @idempotent_function(lease=30, key_prefix="charge")
     async def charge(order: int) -> Any:
         return work(order)
 
@@ -222,7 +224,7 @@ def test_cancellation_of_a_takeover(memory: Any, clock: Clock, monkeypatch: pyte
         asked = Runs(lambda takeover: takeover.found("it was done"))
         work = failing(SystemExit())
 
-        @idempotent_function(lease=30, on_takeover=asked)
+        @idempotent_function(lease=30, on_takeover=asked, key_prefix="charge")
         async def charge(order: int) -> Any:
             return work(order)
 
@@ -254,7 +256,7 @@ def test_cancellation_of_a_takeover(memory: Any, clock: Clock, monkeypatch: pyte
 def crashed(clock: Clock, **given: Any) -> tuple[Any, Runs]:
     """Return a function whose first call crashed, and its runs."""
     work = failing(SystemExit())
-    charge = idempotent_function(lease=30, **given)(of(work))
+    charge = idempotent_function(lease=30, **given, key_prefix="charge")(of(work))
     with pytest.raises(SystemExit):
         charge(1)
     clock.go(30)
@@ -333,7 +335,7 @@ def test_on_takeover_says_for_how_long(clock: Clock) -> None:
     clock.go(5)
     assert charge.idempotency.lookup(1) is None
     work = failing(SystemExit())
-    charge = idempotent_function(lease=30, on_takeover=ask)(of(work))
+    charge = idempotent_function(lease=30, on_takeover=ask, key_prefix="charge")(of(work))
     with pytest.raises(SystemExit):
         charge(2)
     clock.go(30)
@@ -365,7 +367,7 @@ def test_on_takeover_of_a_coroutine_function(clock: Clock) -> None:
 
     work = failing(SystemExit())
 
-    @idempotent_function(lease=30, on_takeover=ask)
+    @idempotent_function(lease=30, on_takeover=ask, key_prefix="charge")
     async def charge(order: int) -> Any:
         return work(order)
 

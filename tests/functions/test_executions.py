@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from contextvars import Context
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from django.test import override_settings
 
 from django_idempotency import aprocess_batch, deadline, execution, idempotent_function, process_batch, signals
 from django_idempotency.core.records import Settlement, Status, Ticket
+from django_idempotency.deferring import Deferring
 from django_idempotency.errors import (
     ConfigurationError,
     DeadlinePassed,
@@ -41,7 +43,18 @@ from .acting import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 
-TOLD = ("claimed", "taken_over", "resumed", "busy", "replayed", "suspended", "completed", "released", "lost")
+TOLD = (
+    "claimed",
+    "taken_over",
+    "resumed",
+    "busy",
+    "replayed",
+    "suspended",
+    "completed",
+    "released",
+    "deferred",
+    "lost",
+)
 
 
 class Suspended(BaseException):
@@ -508,13 +521,15 @@ def test_an_answer_that_is_lost_as_it_goes_to_sleep(guard: Any, faulty: Faulty, 
     assert work.attempts == [1, 1]
 
 
-def test_a_store_that_stays_away(guard: Any, faulty: Faulty, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_stays_away(
+    guard: Any, faulty: Faulty, told: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine gets its exception all the same; the record is taken over after the lease, as a crashed one."""
-    monkeypatch.setattr("django_idempotency.engine.SETTLE_PATIENCE", 0)
+    monkeypatch.setattr("django_idempotency.settling.SETTLE_PATIENCE", 0)
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [False] * 9
     suspend(charge, 17)
-    assert told == ["claimed", "lost"]
+    assert told == ["claimed", "deferred"]
     with ours(), pytest.raises(InProgress):
         charge(17)
     faulty.clock.go(30)
@@ -530,10 +545,13 @@ def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, told:
     def act(*_: Any) -> str:
         if faulty.clock.now == Clock().now:
             faulty.clock.go(30)
-            with theirs():
-                assert guard(lambda *_: "theirs", key="order", key_prefix="charge")(17) == "theirs"
+            assert Context().run(elsewhere) == "theirs"
             raise Suspended
         return "ours"
+
+    def elsewhere() -> Any:
+        with theirs():
+            return guard(lambda *_: "theirs", key="order", key_prefix="charge")(17)
 
     charge = idempotent_function(key="order", key_prefix="charge", lease=30)(of(act))
     suspend(charge, 17)

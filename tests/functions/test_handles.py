@@ -89,7 +89,7 @@ def test_lookup_of_what_was_not_stored() -> None:
 def test_forget() -> None:
     """As if it had never been: another amount may come, and it is attempt 1."""
 
-    @idempotent_function(key="order", validate="amount")
+    @idempotent_function(key="order", validate="amount", key_prefix="charge")
     def charge(order: int, amount: int) -> int:
         return amount
 
@@ -122,7 +122,7 @@ def test_answers() -> None:
 def test_async_handles() -> None:
     """The same for coroutine functions; looking up does not block the loop."""
 
-    @idempotent_function(key="order")
+    @idempotent_function(key="order", key_prefix="charge")
     async def charge(order: int) -> int:
         return order
 

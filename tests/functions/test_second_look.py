@@ -50,7 +50,7 @@ def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
     def on_event(**event: Any) -> None: ...
 
     with pytest.raises(ImproperlyConfigured):
-        idempotent_function(**terms)(on_event)
+        idempotent_function(**terms, key_prefix="on_event")(on_event)
 
 
 # ------------------------------------------------------------------------------------------------------------ answers
@@ -98,7 +98,9 @@ def test_an_exception_with_slots() -> None:
 def test_a_serializer_of_an_async_function_may_ask_the_orm() -> None:
     """As that of a sync function does."""
 
-    @idempotent_function(key="name", serializer=(lambda group: group.pk, lambda pk: Group.objects.get(pk=pk)))
+    @idempotent_function(
+        key="name", serializer=(lambda group: group.pk, lambda pk: Group.objects.get(pk=pk)), key_prefix="make"
+    )
     async def make(name: str) -> Group:
         return await Group.objects.acreate(name=name)
 
@@ -115,7 +117,7 @@ def test_a_serializer_of_an_async_function_may_ask_the_orm() -> None:
 def test_aanswer_of_a_sync_function() -> None:
     """It runs in a thread, once."""
     work = Runs(lambda order: "done")
-    charge: Any = idempotent_function(of(work))
+    charge: Any = idempotent_function(key_prefix="charge")(of(work))
 
     async def twice() -> list[Any]:
         return [await charge.idempotency.aanswer(1) for _ in range(2)]

@@ -14,6 +14,7 @@ from django.test import override_settings
 from django_idempotency import idempotent_function
 from django_idempotency.core.records import Status
 from django_idempotency.errors import (
+    CalledItself,
     DurableInsideGuard,
     HeldForPerson,
     InProgress,
@@ -145,7 +146,7 @@ def test_a_duplicate_of_a_call_in_an_open_transaction() -> None:
 def test_a_lease_refuses_an_open_transaction(store: str) -> None:
     """What it remembers would survive a rollback. A test's own transaction does not count."""
 
-    @idempotent_function(guarantee="lease", store=store)
+    @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
         return order
 
@@ -159,7 +160,7 @@ def test_a_lease_refuses_an_open_transaction(store: str) -> None:
 def test_a_lease_refuses_a_connection_that_is_committed_by_hand(store: str) -> None:
     """Whatever has been written on it may be rolled back."""
 
-    @idempotent_function(guarantee="lease", store=store)
+    @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
         return order
 
@@ -178,7 +179,7 @@ def test_a_lease_refuses_a_connection_that_is_committed_by_hand(store: str) -> N
 def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None:
     """It is open in another thread, which waits, and where the claim would join it."""
 
-    @idempotent_function(guarantee="lease", store=store)
+    @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     async def send(order: int) -> int:
         return order
 
@@ -196,7 +197,7 @@ def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None
 def test_a_lease_in_a_tests_transaction(store: str) -> None:
     """It works there, and still refuses one that the code under test has opened."""
 
-    @idempotent_function(guarantee="lease", store=store)
+    @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
         return order
 
@@ -210,7 +211,7 @@ def test_a_lease_in_a_tests_transaction(store: str) -> None:
 def test_durable_inside() -> None:
     """Django's error, and what to type instead."""
 
-    @idempotent_function
+    @idempotent_function(key_prefix="work")
     def work(order: int) -> None:
         with transaction.atomic(durable=True):
             pass
@@ -240,7 +241,7 @@ def test_the_end_of_a_call_leaves_no_transaction_open() -> None:
     def dump(value: Any) -> Any:
         raise KeyboardInterrupt
 
-    @idempotent_function(serializer=(dump, dump))
+    @idempotent_function(serializer=(dump, dump), key_prefix="work")
     def work(order: int) -> int:
         return effect()
 
@@ -258,7 +259,7 @@ def test_an_interrupt_in_the_midst_of_our_own_lines() -> None:
         def __str__(self) -> str:
             raise KeyboardInterrupt
 
-    @idempotent_function(keep_exceptions=Cut)
+    @idempotent_function(keep_exceptions=Cut, key_prefix="work")
     def work(order: int) -> None:
         effect()
         raise Cut
@@ -294,7 +295,7 @@ def fails_in_save(charge: Any) -> Any:
 def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
     """The function did not give up its writes: its result is no success without them, and the key is free."""
 
-    @idempotent_function(key="order", serializer=(dump, dump))
+    @idempotent_function(key="order", serializer=(dump, dump), key_prefix="charge_in_full")
     def charge_in_full(order: int) -> object:
         return effect()
 
@@ -423,3 +424,24 @@ def raising(error: BaseException) -> Any:
         raise error
 
     return ask
+
+
+@committed
+def test_a_call_inside_itself() -> None:
+    """Under `atomic`, too, and through another call: refused, and all of it is rolled back. Another order is no matter."""
+
+    @idempotent_function(key="order", key_prefix="outer")
+    def outer(order: int, inner_order: int) -> None:
+        effect()
+        inner(inner_order)
+
+    @idempotent_function(key="order", key_prefix="inner")
+    def inner(order: int) -> None:
+        if order < 3:
+            outer(order, 3)
+
+    with pytest.raises(CalledItself):
+        outer(1, 1)
+    assert Effect.objects.count() == 0
+    outer(1, 2)
+    assert Effect.objects.count() == 2

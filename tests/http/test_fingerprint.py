@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import pytest
+from django.core.exceptions import BadRequest
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
+from django.http.multipartparser import MultiPartParserError
 from django.test import RequestFactory
+from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
-from django_idempotency.errors import ConfigurationError
+from django_idempotency.errors import ConfigurationError, RequestTooLarge
+from django_idempotency.http import bodies
 from django_idempotency.http.fingerprint import fingerprint
+from django_idempotency.http.selection import Document
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -233,11 +240,94 @@ def test_chunks_that_come_without_a_length(content_type: str) -> None:
         sent._stream.close()
 
 
-def test_a_long_body_lies_in_a_file_whatever_the_limit(settings: Any) -> None:
-    """FILE_UPLOAD_MAX_MEMORY_SIZE = 0 says "always"; to a SpooledTemporaryFile it would say "never"."""
-    settings.FILE_UPLOAD_MAX_MEMORY_SIZE = 0
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
-    sent: Any = request(b"x" * 100, "application/octet-stream")
+@pytest.mark.parametrize(
+    "content_type", ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1", "text/plain"]
+)
+@pytest.mark.parametrize("limit", [None, 2_621_440])
+def test_a_long_body_is_not_held_in_memory(settings: Any, content_type: str, limit: int | None) -> None:
+    """Whatever it is, and whatever the project allows its own views; the view finds all of it."""
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = limit
+    if content_type.startswith("multipart"):
+        body, _ = multipart(("receipt", "r.png", "image/png", b"x" * 8_000_000))
+    else:
+        body = b"x" * 8_000_000
+    sent = request(body, content_type)
+    tracemalloc.start()
+    try:
+        fingerprint(sent, resolve(Policy()))
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert sent.read() == body
+    sent.close()
+
+
+@pytest.mark.parametrize("size", [1000, 3_000_000])
+def test_a_parsed_form_can_still_be_streamed(size: int) -> None:
+    """A view that reads the bytes of a multipart form gets all of them, and may ask for its fields, too."""
+    body, content_type = multipart(AMOUNT, ("receipt", "r.png", "image/png", b"x" * size))
+    sent = request(body, content_type)
     fingerprint(sent, resolve(Policy()))
-    assert sent._stream._rolled
-    assert sent.read() == b"x" * 100
+    assert sent.read() == body
+    assert sent.POST["amount"] == "1"
+    sent.close()
+
+
+def test_a_broken_form_breaks_in_the_view_that_reads_it() -> None:
+    """A view that ignores it never hears of it, and its bytes are compared."""
+    body = b"x" * 100
+    sent = request(body, "multipart/form-data")
+    assert fingerprint(sent, resolve(Policy())) == digest(body, "multipart/form-data")
+    assert digest(body[1:], "multipart/form-data") != digest(body, "multipart/form-data")
+    with pytest.raises(MultiPartParserError):
+        _ = sent.POST
+
+
+def test_a_form_in_a_charset_that_django_refuses() -> None:
+    """Likewise: a view that ignores it has its bytes compared, and one that reads it gets the error."""
+    latin = f"{FORM}; charset=latin-1"
+    sent = request(b"a=1", latin)
+    assert fingerprint(sent, resolve(Policy())) == digest(b"a=1", latin) != digest(b"a=2", latin)
+    with pytest.raises(BadRequest):
+        _ = sent.POST
+
+
+BOUNDED = Policy(max_request_body=1000)
+
+
+@pytest.mark.parametrize("content_type", ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1"])
+def test_more_than_the_bound_is_refused_unread(content_type: str) -> None:
+    """413, before a byte of it is read; at the bound it passes, and so does a view that compares no body."""
+    sent = request(b"x" * 1001, content_type)
+    with pytest.raises(RequestTooLarge) as refused:
+        fingerprint(sent, resolve(BOUNDED))
+    assert (refused.value.status, refused.value.extensions) == (413, {"max_request_body": 1000})
+    assert sent.read() == b"x" * 1001
+    fingerprint(request(b"x" * 1000, content_type), resolve(BOUNDED))
+    for rule in ("headers", lambda request: b"1"):
+        fingerprint(request(b"x" * 1001, content_type), resolve(Policy(max_request_body=1000, fingerprint=rule)))
+
+
+def test_what_is_selected_from_is_bounded_too() -> None:
+    """A key or a fingerprint that an expression selects reads the body as well."""
+    sent = request(b'{"a": 1' + b" " * 1000 + b"}")
+    with pytest.raises(RequestTooLarge):
+        fingerprint(sent, resolve(Policy(max_request_body=1000, fingerprint="body.a")))
+    with pytest.raises(RequestTooLarge):
+        _ = Document(sent, None, 1000)["body"]
+
+
+def test_what_a_permission_has_parsed_is_still_compared_by_value() -> None:
+    """Where its bytes were kept before: DRF's data has merged the floats and the duplicate names."""
+
+    def read(body: bytes, *, keep: bool) -> bytes:
+        sent = request(body)
+        if keep:
+            bodies.keep(sent)
+        parsed = Request(sent, parsers=[JSONParser()])
+        assert parsed.data
+        return fingerprint(parsed, resolve(Policy()))
+
+    one, other = b'{"amount": 0.1}', b'{"amount": 0.1000000000000000055}'
+    assert read(one, keep=True) != read(other, keep=True)
+    assert read(one, keep=True) == digest(b'{ "amount":0.1}')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
@@ -16,12 +17,17 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.KeyMalformed: (400, "key-malformed"),
     errors.KeyTooShort: (400, "key-too-short"),
     errors.ScopeRequired: (400, "scope-required"),
+    errors.RequestTooLarge: (413, "request-too-large"),
     errors.RequestMismatch: (422, "request-mismatch"),
     errors.InProgress: (409, "in-progress"),
     errors.ResponseNotStored: (409, "response-not-stored"),
     errors.ReplayRefused: (403, "replay-refused"),
+    errors.RecordUnreadable: (500, "record-unreadable"),
+    errors.ReplayUnchecked: (403, "replay-unchecked"),
     errors.StoreUnavailable: (503, "store-unavailable"),
     errors.StoreRefused: (503, "store-unavailable"),
+    errors.TransactionLost: (503, "transaction-lost"),
+    errors.OperationUnknown: (503, "store-unavailable"),
     errors.OutcomeUnknown: (503, "outcome-unknown"),
     errors.OwnershipLost: (409, "in-progress"),
 }
@@ -40,7 +46,7 @@ def test_every_problem_is_in_the_table() -> None:
 def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: tuple[int, str]) -> None:
     """Type, title, status, detail and a stable code; and the address of the page about it in a Link."""
     status, code = expected
-    response = problem_response(kind())
+    response = problem_response(kind(), HttpRequest())
     document = json.loads(response.content)
     assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
     assert set(document) == {"type", "title", "status", "detail", "code"}
@@ -57,13 +63,13 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
 def test_who_may_come_again_is_told_when(kind: type[Problem]) -> None:
     """Except where coming again cannot help."""
     expected = None if kind is errors.ResponseNotStored else "1"
-    assert problem_response(kind()).get("Retry-After") == expected
+    assert problem_response(kind(), HttpRequest()).get("Retry-After") == expected
 
 
 def test_a_problem_carries_its_own_headers_and_members() -> None:
     """What is known more precisely wins over the default."""
     problem = errors.InProgress(headers={"Retry-After": "7"}, extensions={"original_status": 201})
-    response = problem_response(problem)
+    response = problem_response(problem, HttpRequest())
     assert response["Retry-After"] == "7"
     assert json.loads(response.content)["original_status"] == 201
 
@@ -71,6 +77,6 @@ def test_a_problem_carries_its_own_headers_and_members() -> None:
 def test_the_address_of_the_docs_is_configurable() -> None:
     """Type and Link point where the project says."""
     with override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/errors"}):
-        response = problem_response(errors.KeyMissing())
+        response = problem_response(errors.KeyMissing(), HttpRequest())
     assert json.loads(response.content)["type"] == "https://api.example.com/errors#key-missing"
     assert response["Link"].startswith("<https://api.example.com/errors#key-missing>")

@@ -11,20 +11,23 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.http.response import BadHeaderError, HttpResponseBase
 from django.test import RequestFactory, override_settings
+from django.utils import translation
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.core.records import MISSING, Outcome
 from django_idempotency.core.rules import Ending
-from django_idempotency.errors import ResponseNotStored
+from django_idempotency.errors import RecordUnreadable, ResponseNotStored
 from django_idempotency.http.responses import UNSAFE_HEADERS, capture, ending_of, rebuild
+from django_idempotency.stores.base import BaseStore
 
 BINARY = bytes(range(256))
 NEVER_KEPT = [*UNSAFE_HEADERS, "x-our-csrf"]
 
 
 def captured(response: HttpResponseBase, **fields: Any) -> Outcome:
-    return capture(response, resolve(Policy(**fields)))
+    policy = resolve(Policy(**fields))
+    return capture(response, policy, BaseStore.max_body if policy.max_body is None else policy.max_body)
 
 
 def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any) -> Ending:
@@ -197,7 +200,7 @@ def test_cookies_are_never_kept() -> None:
     assert not rebuild(outcome).cookies
 
 
-SAFE = {"Location": "/1/", "ETag": '"1"', "X-Request-Id": "7", "Content-Language": "en", "Link": "</1/>; rel=self"}
+SAFE = {"Location": "/1/", "ETag": '"1"', "X-Receipt": "7", "Content-Language": "en", "Link": "</1/>; rel=self"}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,7 @@ SAFE = {"Location": "/1/", "ETag": '"1"', "X-Request-Id": "7", "Content-Language
         (None, {*SAFE}),
         ([], set()),
         (["location", "ETAG"], {"Location", "ETag"}),
-        (lambda name: name.startswith("x-"), {"X-Request-Id"}),
+        (lambda name: name.startswith("x-"), {"X-Receipt"}),
     ],
 )
 def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> None:
@@ -214,14 +217,18 @@ def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> N
     outcome = captured(HttpResponse(b"{}", content_type="application/json", headers=SAFE), headers=rule)
     assert dict(outcome.headers) == {"Content-Type": "application/json"} | {name: SAFE[name] for name in kept}
     replay = rebuild(outcome)
-    assert {**replay.headers} == {**dict(outcome.headers), "Idempotency-Replayed": "true"}
+    assert {**replay.headers} == {
+        **dict(outcome.headers),
+        "Idempotency-Replayed": "true",
+        "Idempotency-Status": "replayed",
+    }
 
 
 def test_an_answer_without_a_content_type_gets_none() -> None:
     """As 204 has it."""
     response = HttpResponse(status=204)
     del response["Content-Type"]
-    assert {**rebuild(captured(response)).headers} == {"Idempotency-Replayed": "true"}
+    assert {**rebuild(captured(response)).headers} == {"Idempotency-Replayed": "true", "Idempotency-Status": "replayed"}
 
 
 @pytest.mark.parametrize("value", ["café", "ключ", "a; filename*=UTF-8''%E2%82%AC"])
@@ -235,5 +242,57 @@ def test_a_header_beyond_ascii_comes_back_as_it_went(value: str) -> None:
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: a=b", "a\nb"])
 def test_a_stored_line_break_injects_no_header(value: str) -> None:
     """Whoever wrote it into the database."""
-    with pytest.raises(BadHeaderError):
+    with pytest.raises(RecordUnreadable) as refused:
         rebuild(Outcome(status=200, headers=(("X-Name", value),), body=b""))
+    assert isinstance(refused.value.__cause__, BadHeaderError)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("X-Request-ID", "Request-Id", "X-Correlation-ID", "traceparent", "X-B3-TraceId", "X-Amzn-Trace-Id", "Age"),
+        *("RateLimit", "RateLimit-Remaining", "X-RateLimit-Reset", "X-Rate-Limit-Limit", "X-Runtime"),
+        *("X-Auth-Token", "X-Refresh-Token", "Session-Token", "X-Session-Id", "X-Api-Key", "Client-Secret", "X-JWT"),
+    ],
+)
+def test_what_belongs_to_one_exchange_or_is_a_secret_is_kept_only_by_name(name: str) -> None:
+    """A policy that names it has decided; a function that lets all pass has not thought of it."""
+    response = HttpResponse(headers={name: "1"})
+    assert name not in dict(captured(response).headers)
+    assert name not in dict(captured(response, headers=lambda name: True).headers)
+    assert name in dict(captured(response, headers=[name]).headers)
+
+
+@pytest.mark.parametrize("name", ["ETag", "Location", "X-Total-Count", "Tokenizer", "Secretary", "Retry-After", "Link"])
+def test_what_only_sounds_like_it_is_kept(name: str) -> None:
+    """Whole words count."""
+    assert name in dict(captured(HttpResponse(headers={name: "1"})).headers)
+
+
+def test_the_reason_phrase_comes_back() -> None:
+    """It is stored only where it is not the standard one."""
+    outcome = captured(HttpResponse(status=201, reason="Charge Created"))
+    assert rebuild(outcome).reason_phrase == "Charge Created"
+    assert ":reason" not in rebuild(outcome).headers
+    assert [name for name, _ in captured(HttpResponse(status=201)).headers] == ["Content-Type"]
+
+
+def test_the_language_is_that_of_the_body() -> None:
+    """LocaleMiddleware would put the language of the retry on the body of the first request."""
+    with override_settings(MIDDLEWARE=["django.middleware.locale.LocaleMiddleware"]), translation.override("de"):
+        outcome = captured(HttpResponse("Bezahlt"))
+        assert dict(captured(HttpResponse(headers={"Content-Language": "fr"})).headers)["Content-Language"] == "fr"
+    assert rebuild(outcome)["Content-Language"] == "de"
+    with translation.override("de"):
+        assert "Content-Language" not in dict(captured(HttpResponse("Bezahlt")).headers)
+
+
+def test_a_replay_has_data_as_a_response_of_rest_framework() -> None:
+    """Code around a view asks for `response.data`; what is not JSON has none."""
+
+    def data(body: bytes, content_type: str) -> Any:
+        replay: Any = rebuild(captured(HttpResponse(body, content_type=content_type)))
+        return replay.data
+
+    assert data(b'{"id": 7}', "application/vnd.api+json; charset=utf-8") == {"id": 7}
+    assert data(b"<p>", "text/html") is data(b"{", "application/json") is None

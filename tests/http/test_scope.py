@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.db import connections
 from django.http import HttpRequest
 from django.test import RequestFactory
 from django.test.utils import isolate_apps
@@ -14,8 +15,10 @@ from django.utils.functional import SimpleLazyObject
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
+from django_idempotency.core.scopes import hashed
 from django_idempotency.errors import ConfigurationError, KeyTooShort
 from django_idempotency.http.keys import ANONYMOUS, scope_of
+from django_idempotency.scopes import public
 
 LONG_KEY = "k" * 20
 
@@ -39,6 +42,17 @@ def test_a_user_is_named_by_model_and_primary_key() -> None:
     """Two models, or two users of one, never meet."""
     assert whose(User(pk=7)) == "user:auth.user:7"
     assert whose(User(pk=8)) == "user:auth.user:8"
+
+
+def test_a_user_of_another_database_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User 1 there is another person; not so where it is a replica of the default one."""
+    user = User(pk=1)
+    user._state.db = "tenant-b"  # an alias that was added at run time, without all that Django's own have
+    monkeypatch.setitem(connections.settings, "tenant-b", {})
+    assert whose(user) == whose(SimpleLazyObject(lambda: user)) == "database:tenant-b/user:auth.user:1"
+    assert whose(user, realm=lambda request: "acme") == "realm:acme/database:tenant-b/user:auth.user:1"
+    monkeypatch.setitem(connections.settings, "tenant-b", {"TEST": {"MIRROR": "default"}})
+    assert whose(user) == "user:auth.user:1"
 
 
 @isolate_apps("testproject.payments")
@@ -71,7 +85,8 @@ def test_a_named_scope_stands_in_for_a_user() -> None:
     def tenant(request: HttpRequest) -> str:
         return request.headers["X-Tenant"]
 
-    assert whose(AnonymousUser(), scope=tenant) == "scope:acme"
+    assert whose(AnonymousUser(), scope=public(tenant)) == "scope:acme"
+    assert whose(AnonymousUser(), scope=tenant) == hashed("scope:acme")  # it may be a secret
     assert whose(User(pk=7), scope=tenant) == "user:auth.user:7"
 
 
@@ -85,26 +100,27 @@ def test_a_scope_function_may_name_nobody(nobody: str | None) -> None:
 @pytest.mark.parametrize("name", AWKWARD.values(), ids=AWKWARD)
 def test_an_awkward_name_is_hashed(name: str) -> None:
     """It may come from a header, so it must not end as a 500; distinct names stay distinct."""
-    scope = whose(scope=lambda request: name)
+    scope = whose(scope=public(lambda request: name))
     assert scope is not None
     assert scope.isascii()
     assert scope.isprintable()
     assert len(scope) <= 255
-    assert scope != whose(scope=lambda request: name + "x")
+    assert scope != whose(scope=public(lambda request: name + "x"))
 
 
 def test_no_name_can_pass_for_the_hash_of_another() -> None:
     """A tenant that calls itself like a hash reaches nobody else's keys."""
-    hashed = whose(scope=lambda request: "t" * 300)
-    assert hashed is not None
-    assert hashed.startswith("scope")
-    forged = hashed[len("scope") + 1 :]
-    assert whose(scope=lambda request: forged) != hashed
+    whole = whose(scope=lambda request: "acme")
+    assert whole is not None
+    assert whole.startswith("scope")
+    forged = whole[len("scope") + 1 :]
+    assert whole not in (whose(scope=public(lambda request: forged)), whose(scope=lambda request: forged))
 
 
 def test_no_name_can_pass_for_a_user_or_for_everybody() -> None:
     """Named scopes have a room of their own."""
-    names = [whose(scope=lambda request, name=name: name) for name in ("user:auth.user:7", ANONYMOUS)]
+    named: Any = [lambda request: "user:auth.user:7", lambda request: ANONYMOUS]
+    names = [whose(scope=public(name)) for name in named]
     assert names == ["scope:user:auth.user:7", f"scope:{ANONYMOUS}"]
 
 

@@ -17,10 +17,10 @@ from pytest_django import Settings
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
-from django_idempotency.core.digest import MAX_CANONICAL
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.fingerprint import fingerprint
-from django_idempotency.http.selection import Document, compile_expressions, compiled, selected_key
+from django_idempotency.http.selection import MAX_SELECTABLE, Document, compile_expressions, compiled, selected_key
+from django_idempotency.http.unguarded import say_unguarded
 from django_idempotency.selecting import Functions, Selector
 
 JSON = "application/json"
@@ -120,7 +120,7 @@ def test_bodies(body: Any, content_type: str, expected: Any) -> None:
 @pytest.mark.parametrize(("longer", "there"), [(0, True), (1, False)])
 def test_a_long_body_is_absent(longer: int, there: bool) -> None:
     """Parsing costs forty times the hash."""
-    sent = request('{"a":"%s"}' % ("x" * (MAX_CANONICAL - 8 + longer)))
+    sent = request('{"a":"%s"}' % ("x" * (MAX_SELECTABLE - 8 + longer)))
     assert (select("body.a", sent) is not None) is there
 
 
@@ -204,7 +204,9 @@ def test_method_and_path_count_and_the_query_does_not() -> None:
 def test_a_key_that_cannot_be_selected_is_missing(body: Any, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     """It is the client's payload: 400 where a key is required, else a warning that does not show it."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
-        assert key("from_json(body.payload).id", request(body)) is None
+        sent = request(body)
+        assert key("from_json(body.payload).id", sent) is None
+        say_unguarded(sent)
     assert [record.getMessage() for record in caplog.records] == [f"POST /orders/ runs unguarded: {reason}."]
     with pytest.raises(KeyMissing):
         key("from_json(body.payload).id", request(body), required=True)
@@ -216,6 +218,7 @@ def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
     sent.path = "/a\nWARNING b"
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert key("body.id", sent) is None
+        say_unguarded(sent)
     assert "\n" not in caplog.records[0].getMessage()
 
 
@@ -250,7 +253,7 @@ def test_exactly_what_is_selected_is_compared() -> None:
     [
         (request("{1", JSON), request("{2", JSON)),  # no JSON
         (request("1", "text/plain"), request("2", "text/plain")),
-        (request('{"a":"%s1"}' % ("x" * MAX_CANONICAL)), request('{"a":"%s2"}' % ("x" * MAX_CANONICAL))),
+        (request('{"a":"%s1"}' % ("x" * MAX_SELECTABLE)), request('{"a":"%s2"}' % ("x" * MAX_SELECTABLE))),
         (request({"amount": "{1"}), request({"amount": "{2"})),  # no JSON inside
         (request({"amount": "[" * 200 + "1" + "]" * 200}), request({"amount": "[" * 200 + "2" + "]" * 200})),
     ],

@@ -21,14 +21,19 @@ ROWS = 100_000
 #: SQL of the key of the n-th message, and whether it waits for its next attempt; statements of a batch.
 SHAPES = {
     "no keys": ("''", "NULL", 3),
-    "a key each": ("'key-' || n", "NULL", 3),
-    "a thousand keys": ("'key-' || n % 1000", "NULL", 3),
-    "one key": ("'key'", "NULL", 4),
-    "half without": ("CASE n % 2 WHEN 0 THEN '' ELSE 'key-' || n % 1000 END", "NULL", 3),
+    "a key each": ("'key-' || n", "NULL", 4),
+    "a thousand keys": ("'key-' || n % 1000", "NULL", 4),
+    "one key": ("'key'", "NULL", 5),
+    "half without": ("CASE n % 2 WHEN 0 THEN '' ELSE 'key-' || n % 1000 END", "NULL", 4),
+    "all but the last wait": (
+        "'key-' || n",
+        f"CASE WHEN n <= {ROWS - 100} THEN now() + interval '5 minutes' END",
+        4,
+    ),
     "behind one that failed": (
         f"CASE WHEN n <= {ROWS - 100} THEN 'bad' ELSE '' END",
-        "CASE n WHEN 1 THEN now() + interval '1 hour' END",
-        4,
+        "CASE n WHEN 1 THEN now() + interval '5 minutes' END",
+        5,
     ),
 }
 
@@ -50,14 +55,15 @@ def statements(request: Any) -> int:
 
 
 def test_a_batch(statements: int) -> None:
-    """A few statements, by primary key. What waits is passed over by the database alone."""
+    """Five statements at most, by an index. What waits is not even looked at."""
     relay = Recorder().relay(size=100)
     with CaptureQueriesContext(connection) as captured:
         published = len(relay.batch().published)
-    asked = [query["sql"] for query in captured if query["sql"].split()[0] in ("SELECT", "DELETE", "UPDATE")]
+    asked = [query["sql"] for query in captured if query["sql"].split()[0].strip("(") in ("SELECT", "DELETE", "UPDATE")]
     assert (published, len(asked)) == (100, statements)
     with connection.cursor() as cursor:
         for sql in asked:
             cursor.execute(f"EXPLAIN {sql}")
             plan = "\n".join(line for (line,) in cursor.fetchall())
-            assert f"Index Scan using {Message._meta.db_table}_pkey" in plan or "NOT" in sql
+            # Where keys are left out nearly all rows may be, so PostgreSQL may read the table.
+            assert f"Seq Scan on {Message._meta.db_table}" not in plan or "NOT" in sql

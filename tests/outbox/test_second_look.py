@@ -85,19 +85,19 @@ def test_writers_one_at_a_time_are_in_order_across_pages(monkeypatch: pytest.Mon
     """The same between two pages of one look: the first page is older than the second."""
     monkeypatch.setattr(taking, "PAGE", 2)
     recorder, real, pages = Recorder(), taking.sort, []
-    sent("bad")
+    sent("bad", "bad")
     commit = slow_writer("account", 1)
     sent("bad")
-    Message.objects.update(not_before=datetime(2999, 1, 1, tzinfo=timezone.utc))
+    Message.objects.filter(pk=Message.objects.order_by("pk")[0].pk).update(not_before=in_five_minutes())
 
-    def sort(rows: Any, *, now: Any) -> Any:
+    def sort(rows: Any, *, due: Any) -> Any:
         pages.append(rows)
         if len(pages) == 1:  # the first page has been read
             commit()
             thread = in_thread(lambda: sent("account"))
             thread.join()
             Message.objects.filter(key="account", payload=0).update(payload=2)
-        return real(rows, now=now)
+        return real(rows, due=due)
 
     monkeypatch.setattr(taking, "sort", sort)
     for _ in range(4):
@@ -111,7 +111,7 @@ def test_a_key_that_collates_alike_is_not_blocked(monkeypatch: pytest.MonkeyPatc
     """For MariaDB's usual collations these are equal: what fails on the first page would hide the others for ever."""
     monkeypatch.setattr(taking, "PAGE", 2)
     sent(bad, bad, bad, good, bad)
-    Message.objects.filter(payload=0).update(not_before=datetime(2999, 1, 1, tzinfo=timezone.utc))
+    Message.objects.filter(payload=0).update(not_before=in_five_minutes())
     recorder = Recorder()
     recorder.relay().batch()
     assert recorder.seen == [(good, 3)]
@@ -168,13 +168,13 @@ def test_a_publisher_that_breaks_the_transaction() -> None:
 @pytest.mark.django_db
 def test_all_of_many_pages_are_tried_again(admin_client: Client) -> None:
     sent(*[""] * 150)
-    Message.objects.update(attempts=3, not_before="2999-01-01T00:00:00+00:00")
+    Message.objects.update(attempts=3, not_before=in_five_minutes())
     pks = list(Message.objects.order_by("pk").values_list("pk", flat=True))
     url = reverse("admin:idempotency_outbox_message_changelist")
     page = admin_client.get(url).content.decode()
     assert "Select all 150 messages" in page
     admin_client.post(url, {"action": "try_again", "select_across": "1", "_selected_action": pks[:100]})
-    assert Message.objects.filter(not_before=None).count() == 150
+    assert Message.objects.filter(not_before__lte=datetime.now(timezone.utc)).count() == 150
 
 
 @committed
@@ -292,11 +292,11 @@ def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPat
 def test_a_guard_that_does_not_guard_opens_no_transaction(key: str | None, enabled: bool) -> None:
     """Then send() wants the project's own, which does inside a guard, too."""
 
-    @idempotent_function(key="key")
+    @idempotent_function(key="key", key_prefix="relying")
     def relying(key: str | None) -> None:
         outbox.send("topic", 1)
 
-    @idempotent_function(key="key")
+    @idempotent_function(key="key", key_prefix="opening")
     def opening(key: str | None) -> None:
         with transaction.atomic():
             outbox.send("topic", 2)
@@ -316,9 +316,13 @@ def test_a_look_at_many_keys_that_wait_is_not_quadratic(monkeypatch: pytest.Monk
     monkeypatch.setattr(taking, "PAGE", 10)
     sent(*(f"waits-{number}" for number in range(100)), "waits-0", "waits-99", "due")
     last = Message.objects.order_by("pk")[99].pk
-    Message.objects.filter(pk__lte=last).update(not_before="2999-01-01T00:00:00+00:00")
+    Message.objects.filter(pk__lte=last).update(not_before=in_five_minutes())
     recorder = Recorder()
     with CaptureQueriesContext(connection) as captured:
         recorder.relay().batch()
     assert [key for key, _ in recorder.seen] == ["due"]
     assert max(query["sql"].count("waits-") for query in captured) <= 20
+
+
+def in_five_minutes() -> datetime:
+    return datetime.now(timezone.utc) + timedelta(minutes=5)

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.outbox import taking
 from django_idempotency.outbox.models import Message
-from django_idempotency.outbox.taking import Lanes, Taker, sort
+from django_idempotency.outbox.taking import Due, Lanes, Taker, sort
 
 from .acting import committed, sent, waiting
 
@@ -27,6 +27,7 @@ PAGES = [
     ([("a", LATER), ("a", None), ("b", None)], [3], {"b": []}, {"a"}),  # behind one that waits
     ([("a", NOW), ("a", LATER), ("a", None)], [1], {"a": [2, 3]}, set()),  # only its first says when a key is due
     ([("a", None), ("", None), ("a", None), ("b", LATER), ("b", None)], [1, 2], {"a": [3]}, {"b"}),
+    ([("a", NOW + timedelta(hours=6)), ("a", None)], [1], {"a": [2]}, set()),  # where a clock was ahead
 ]
 
 
@@ -35,7 +36,7 @@ def test_a_page(
     rows: list[tuple[str, datetime | None]], heads: list[int], behind: dict[str, list[int]], waiting: set[str]
 ) -> None:
     page = [(position, *row) for position, row in enumerate(rows, start=1)]
-    assert sort(page, now=NOW) == Lanes(heads, behind, waiting)
+    assert sort(page, due=Due(NOW, NOW + taking.FARTHEST)) == Lanes(heads, behind, waiting)
 
 
 @committed
@@ -62,7 +63,7 @@ class TestTaker:
         """What waits on the first pages hides nothing on the last, and is not taken for a head there."""
         monkeypatch.setattr(taking, "PAGE", 2)
         sent("bad", "bad", "bad", "bad", "bad", "good", "bad", "good")
-        Message.objects.filter(payload=0).update(not_before=LATER + timedelta(days=3650))
+        Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
         assert self.take(self.taker()) == [("good", 5), ("good", 7)]
 
     def test_gaps(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +83,7 @@ class TestTaker:
         real = Taker._locked
 
         def locked(taker: Taker, positions: list[int], most: int) -> list[Message]:
-            Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(hours=1))
+            Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
             return real(taker, positions, most)
 
         monkeypatch.setattr(Taker, "_locked", locked)
@@ -101,14 +102,37 @@ class TestTaker:
         assert len(self.take(taker)) == 3
 
     def test_what_waits_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The first that is there is the first, also when nothing before the next page is due."""
+        """What has failed is found again when it is due, also where it stands before the first that has not."""
         monkeypatch.setattr(taking, "PAGE", 2)
         taker = self.taker()
         sent("", "", "", "")
-        Message.objects.filter(payload__in=[0, 1]).update(not_before=datetime.now(timezone.utc) + timedelta(hours=1))
+        Message.objects.filter(payload__in=[0, 1]).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
         assert self.take(taker) == [("", 2), ("", 3)]
-        Message.objects.update(not_before=None)
-        assert self.take(taker) == [("", 0), ("", 1)]
+        Message.objects.exclude(not_before=None).update(not_before=datetime.now(timezone.utc))
+        assert self.take(taker) == [("", 0), ("", 1), ("", 2), ("", 3)]
+
+    def test_what_was_committed_late_comes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its position was given before the look: what stands behind it under its key waits for it."""
+        taker = self.taker()
+        sent("", "a", "")
+        late = Message.objects.get(key="a")
+        Message.objects.filter(pk__lte=late.pk).delete()
+        assert self.take(taker) == [("", 2)]
+        late.save(force_insert=True)
+        sent("a")
+        assert self.take(taker) == [("a", 1), ("", 2), ("a", 0)]
+
+    def test_a_failure_between_is_no_gap(self) -> None:
+        """One that has failed behind one that was committed late keeps its place."""
+        sent("a", "a", "a", "b")
+        Message.objects.filter(payload=1).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
+        assert [number for _, number in self.take(self.taker())] == [0, 1, 2, 3]
+
+    def test_a_clock_that_was_ahead_blocks_nothing(self) -> None:
+        """Nothing waits for longer than the longest back-off."""
+        sent("a", "a", "b")
+        Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(hours=6))
+        assert [number for _, number in self.take(self.taker())] == [0, 1, 2]
 
     def test_forgetting_looks_at_no_other_row(self) -> None:
         """Not even where the table is so small that MariaDB would rather read all of it, and wait for others' locks."""

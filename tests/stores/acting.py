@@ -126,3 +126,16 @@ def kill(victim: int) -> None:
                 alive = cursor.fetchone()[0]
 
     elsewhere(act)
+
+
+def until_gone(backend: int) -> None:
+    """Return when PostgreSQL has ended a session of its own accord."""
+
+    def act() -> None:
+        with connection.cursor() as cursor:
+            alive = True
+            while alive:
+                cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [backend])
+                alive = cursor.fetchone()[0] > 0
+
+    elsewhere(act)

@@ -22,7 +22,10 @@ def completed(store: MemoryStore, ticket: Ticket) -> None:
     store.claim(ticket)
     outcome = Outcome(status=201)
     store.settle(
-        ticket, Settlement(status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=b"", outcome=outcome)
+        ticket,
+        Settlement(
+            status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner, outcome=outcome
+        ),
     )
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Ending, Execute, Replay
-from django_idempotency.errors import OutcomeUnknown, StoreUnavailable
+from django_idempotency.deferring import Deferring
+from django_idempotency.errors import OutcomeUnknown, StoreUnavailable, TransactionLost
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.tickets import make_ticket
+from testproject.payments.models import Effect
 
-from .acting import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row
+from .acting import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row, until_gone
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -101,6 +104,42 @@ def test_killed_in_the_work_and_swallowed() -> None:
     assert call.listener.events == ["claimed", "released"]
 
 
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="The setting is PostgreSQL's")
+@pytest.mark.parametrize("marked", [False, True], ids=["answers", "gives up, and answers"])
+def test_cut_for_being_idle(marked: bool) -> None:
+    """A server that ends an idle transaction has overtaken nobody: it is a lost transaction, and the next call runs."""
+    call = Call()
+    call.open()
+    call.work()
+    with connection.cursor() as cursor:
+        cursor.execute("SET idle_in_transaction_session_timeout = '20ms'")
+    until_gone(connection.connection.info.backend_pid)
+    if marked:
+        call.operation.give_up()
+    with pytest.raises(TransactionLost):
+        call.settle()
+    assert (effects(), row(call.ticket).status) == (0, Status.FREE)
+    assert call.listener.events == ["claimed", "released"]
+    assert isinstance(call.listener.errors[-1], TransactionLost)
+    assert Call().run() == Execute(attempt=2)
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
+def test_an_error_that_was_mended_excuses_no_later_one() -> None:
+    """A deadlock past Django loses the transaction, also where the work has met and handled an error of its own before."""
+    call = Call()
+    call.open()
+    call.work()
+    with suppress(IntegrityError), transaction.atomic():
+        Effect.objects.create(pk=Effect.objects.get().pk)
+    deadlock = "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '40P01'; END $$"
+    with suppress(Exception):
+        connection.connection.execute(deadlock)
+    with pytest.raises(TransactionLost):
+        call.settle()
+    assert (effects(), row(call.ticket).status) == (0, Status.FREE)
+
+
 class KilledBeforeCommit(ORMStore):
     """Loses its connection after the first settle."""
 
@@ -150,18 +189,20 @@ def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @not_sqlite
-def test_killed_in_a_lease() -> None:
-    """A settle that cannot be written leaves the record to its lease; the work's answer stands."""
+def test_killed_in_a_lease(deferring: Deferring) -> None:
+    """The response of the work stands, and a settle that cannot be written is written later."""
     call = Call(make_ticket())
     call.open()
     call.work()
     kill(connection_id())
     call.settle()
-    assert call.listener.events == ["claimed", "lost"]
+    assert call.listener.events == ["claimed", "deferred"]
     connection.close()
     assert (effects(), row(call.ticket).status) == (1, Status.RUNNING)
-    elapse(31)
-    assert Call(make_ticket()).run() == Execute(attempt=2, takeover=True)
+    deferring.attempt(time.monotonic())
+    assert call.listener.events == ["claimed", "deferred", "completed"]
+    assert Call(make_ticket()).run() == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
 
 
 def test_a_missing_table() -> None:

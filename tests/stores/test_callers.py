@@ -5,11 +5,11 @@ from __future__ import annotations
 from time import monotonic
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from django_idempotency.core.records import Status
 from django_idempotency.core.rules import Busy, Ending, Execute, Replay
-from django_idempotency.errors import LostRace
+from django_idempotency.errors import LostRace, OwnershipLost, TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -48,6 +48,51 @@ def test_a_failure_ends_only_its_own_part() -> None:
         assert effects() == 1
         assert Call().run() == Execute(attempt=2)
     assert effects() == 2
+
+
+@pytest.mark.parametrize("how", ["rollback", "commit"])
+def test_the_callers_transaction_is_gone(how: str) -> None:
+    """What ended it below Django ended the call's part, too; and a caller that goes on commits nothing more."""
+    call = Call()
+    with transaction.atomic():
+        call.open()
+        call.work()
+        getattr(connection.connection, how)()
+        with pytest.raises(TransactionLost):
+            call.settle()
+        with pytest.raises(DatabaseError):
+            Call(atomic_ticket(key="after")).work()
+    assert effects() == (how == "commit")
+    assert not IdempotencyRecord.objects.filter(status=Status.COMPLETED).exists()
+
+
+def test_back_to_before_the_call() -> None:
+    """A call that goes back to a savepoint of its caller has lost its own claim, and is not remembered."""
+    with transaction.atomic():
+        before = connection.savepoint()
+        assert before is not None
+        call = Call()
+        call.open()
+        call.work()
+        connection.savepoint_rollback(before)
+        with pytest.raises((TransactionLost, OwnershipLost)):
+            call.settle()
+    assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
+
+
+def test_a_call_in_a_call_loses_the_transaction() -> None:
+    """It is the transaction of both: neither is remembered."""
+    outer, inner = Call(), Call(atomic_ticket(key="inner"))
+    outer.open()
+    outer.work()
+    inner.open()
+    connection.connection.rollback()
+    for call in (inner, outer):
+        with pytest.raises(TransactionLost):
+            call.settle()
+    assert effects() == 0
+    assert not IdempotencyRecord.objects.filter(status=Status.COMPLETED).exists()
+    assert Call().run() == Execute(attempt=2)
 
 
 @not_sqlite

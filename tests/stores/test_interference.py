@@ -24,7 +24,6 @@ from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRa
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.observing import Observer
 from django_idempotency.signals import claimed
-from django_idempotency.stores.dialects import commits_implicitly
 from django_idempotency.stores.holding import HELD
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -101,29 +100,6 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
         assert elsewhere(lambda: Call().run()) == Busy(retry_after=1)
     call.settle()
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
-
-
-@pytest.mark.parametrize(
-    ("sql", "commits"),
-    [
-        ("CREATE TABLE t (a int)", True),
-        ("create temporary table t (a int)", False),
-        ("DROP INDEX i ON t", True),
-        ("START TRANSACTION", True),
-        ("ROLLBACK", True),
-        ("ROLLBACK TO SAVEPOINT s", False),
-        ("SAVEPOINT s", False),
-        ("SELECT 'DROP TABLE t'", False),
-        ("/* a * b */ # c\n-- d\n truncate t", True),
-        ("/* COMMIT */ SELECT 1", False),
-        ("ROLLBACK WORK TO s", False),
-        ("UPDATE locked SET a = 1", False),
-        (None, False),
-    ],
-)
-def test_what_commits(sql: Any, *, commits: bool) -> None:
-    """By its first words; a temporary table and a savepoint do not."""
-    assert commits_implicitly(sql) is commits
 
 
 def test_work_longer_than_the_retention() -> None:
@@ -256,7 +232,7 @@ def test_a_lease_that_was_renewed_meanwhile() -> None:
     """Whoever saw it lapse takes it only if it still has."""
     store, ticket = ORMStore(), make_ticket(lease=0)
     seen = store.claim(ticket)
-    taking = store._statements.take(make_ticket(), seen, attempt=2, new_life=False, joined=False)
+    taking = store._statements.take(make_ticket(), seen, Execute(attempt=2), joined=False)
     assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
     assert store._write(connection, taking) == 0
     assert row(ticket).owner == ticket.owner

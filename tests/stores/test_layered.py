@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from pytest_django import Settings
 from redis import Redis
@@ -36,6 +36,7 @@ from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 from django_idempotency.testing.tickets import make_ticket
+from django_idempotency.threads import in_thread
 from tests.fakes import Listener
 from tests.services import REDIS, needs_redis
 
@@ -459,7 +460,7 @@ class TestLives:
 
 @pytest.mark.django_db(transaction=True)
 class TestOperators:
-    @pytest.mark.parametrize("verb", ["release", "expire"])
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_an_intervention(self, layers: Layers, verb: str) -> None:
         """The copy goes, and the next request is run."""
         call = layers.call()
@@ -498,7 +499,7 @@ class TestOperators:
         layers.front.error = StoreUnavailable()
         assert layers.store.release(call.ticket.id, audit=nothing) is Intervention.DONE
         (said,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-        assert "may replay for up to 3600 s what was released or expired by hand. Do it again" in said
+        assert "may replay for up to 3600 s what was changed by hand. Do it again" in said
 
     def test_another_process(self) -> None:
         """A local cache does not see it, for at most 60 seconds."""
@@ -653,6 +654,24 @@ class TestBehindRedis:
         assert theirs.release(call.ticket.id, audit=nothing) is Intervention.DONE
         assert isinstance(Call(store=ours).run(), Execute)
 
+    def test_erased(self, redis: RedisStore) -> None:
+        """From Redis, from a local cache and from the table; and from both fronts where somebody has deleted the row."""
+        for deleted in (False, True):
+            store = LayeredStore(front=LocalFront(), authority=LayeredStore(front=redis, authority=ORMStore()))
+            call = Call(store=store)
+            call.run()
+            assert isinstance(Call(store=store).run(), Replay)
+            if deleted:
+                IdempotencyRecord.objects.all().delete()
+                assert isinstance(Call(store=store).run(), Replay)
+            ended = store.erase(call.ticket.id, audit=nothing)
+            assert ended is (Intervention.GONE if deleted else Intervention.DONE)
+            assert redis.peek(call.ticket.id) is None
+            assert not IdempotencyRecord.objects.exists()
+            again = Call(store=store)
+            assert again.run() == Execute(attempt=1)
+            assert store.erase(call.ticket.id, audit=nothing) is Intervention.DONE
+
     def test_forged(self, redis: RedisStore) -> None:
         """What is not sealed by us is not there."""
         store = LayeredStore(front=redis, authority=ORMStore())
@@ -699,14 +718,19 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
     """An event loop goes to a thread for what may block, and for nothing else."""
     seen: list[str] = []
 
-    def noted(call: Callable[..., Any]) -> Any:
+    def noted(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         seen.append(call.__name__)
-        return sync_to_async(call)
+        return in_thread(call, *given, **named)
 
-    monkeypatch.setattr("django_idempotency.stores.layered.sync_to_async", noted)
+    monkeypatch.setattr("django_idempotency.stores.layered.in_thread", noted)
     store, ticket = LayeredStore(front=front(), authority=authority()), make_ticket()
     settlement = Settlement(
-        status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=ticket.digest, outcome=OUTCOME
+        status=Status.COMPLETED,
+        fence=ticket.owner,
+        attempt=1,
+        digest=ticket.digest,
+        operation=rules.operation_begun_by(ticket),
+        outcome=OUTCOME,
     )
 
     async def live() -> Record:

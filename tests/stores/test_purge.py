@@ -33,6 +33,7 @@ def fill(count: int, *, apart: timedelta = timedelta(seconds=1)) -> None:
             digest=b"",
             status=Status.FREE,
             owner=record_id("owner", str(number)),
+            operation=record_id("owner", str(number)),
             attempt=1,
             lease_until=LONG_AGO,
             created_at=LONG_AGO,

@@ -29,9 +29,10 @@ from redis.connection import Connection
 
 from django_idempotency.core import payload, rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
-from django_idempotency.errors import StoreRefused, StoreUnavailable
+from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
 from django_idempotency.stores import sealing
 from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.fronts import Sheltered
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
@@ -155,7 +156,14 @@ def trips(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def settled_by(ticket: Ticket, status: Status = Status.COMPLETED) -> Settlement:
-    return Settlement(status=status, fence=ticket.owner, attempt=1, digest=ticket.digest, outcome=Outcome(status=201))
+    return Settlement(
+        status=status,
+        fence=ticket.owner,
+        attempt=1,
+        digest=ticket.digest,
+        operation=rules.operation_begun_by(ticket),
+        outcome=Outcome(status=201),
+    )
 
 
 def test_each_verb_is_one_trip(store: RedisStore, trips: list[str]) -> None:
@@ -569,7 +577,12 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     seen = payload.pack_head(record.status, record.owner, record.attempt)
     thief = make_ticket()
     head = payload.pack_head(Status.RUNNING, thief.owner, 2)
-    terms: Any = {"head": head, "digest": thief.digest, "life": payload.pack_life(thief), "new_life": False}
+    terms: Any = {
+        "head": head,
+        "digest": thief.digest,
+        "life": payload.pack_life(thief, record.operation),
+        "new_life": False,
+    }
     taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60).send(None)
     assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
     assert store._client.ask(taking) is None
@@ -589,3 +602,23 @@ def test_a_loop_closes_its_connections(store: RedisStore) -> None:
     assert clients[0] is not clients[1]
     for client in clients:
         assert not any(connection.is_connected for connection in client.connection_pool._available_connections)
+
+
+def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a later version has sealed is nobody's to overwrite; a front that has such a copy has none."""
+    ticket = make_ticket()
+    record = store.claim(ticket)
+    with monkeypatch.context() as later:
+        later.setattr(payload, "VERSION", payload.VERSION + 1)
+        settled = rules.settlement(
+            rules.Leave.COMPLETED, ticket, rules.Execute(attempt=1), record, Outcome(status=201), None
+        )
+        assert settled is not None
+        assert store.settle(ticket, settled)
+        store.put(record, seconds=60)
+    for ask in (lambda: store.claim(make_ticket()), lambda: store.look(ticket.id)):
+        with pytest.raises(RecordUnreadable):
+            ask()
+    assert Sheltered(store).peek(ticket.id) is None
+    with pytest.raises(RecordUnreadable):
+        store.claim(make_ticket())

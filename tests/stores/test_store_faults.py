@@ -167,15 +167,20 @@ def test_open(
 
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.usefixtures("deferring")
 def test_during_the_view(
     server: Server, send: Callable[..., Any], url: str, trouble: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The work is done: the caller gets its answer, and an error log says that the record was not settled."""
+    """The work is done: the caller gets its response, and a warning says that the record is still to be settled."""
     MEANWHILE.append(lambda: trouble(server))
-    with caplog.at_level(logging.ERROR, "django_idempotency"):
+    with caplog.at_level(logging.WARNING, "django_idempotency"):
         answer = send(url)
     assert (answer.status_code, Effect.objects.count()) == (201, 1)
-    assert [record.idempotency["event"] for record in caplog.records] == ["lost"]  # type: ignore[attr-defined]
+    assert events(caplog) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
+
+
+def events(caplog: pytest.LogCaptureFixture) -> set[str]:
+    return {record.idempotency["event"] for record in caplog.records if hasattr(record, "idempotency")}
 
 
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
@@ -188,15 +193,15 @@ def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any],
     assert (send(url)["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
 
 
+@pytest.mark.usefixtures("deferring")
 def test_restarted_without_its_table(
     dynamodb_server: DynamoDBServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server that comes back empty, during the view or before it, is one that does not answer: never a 500."""
     MEANWHILE.append(dynamodb_server.restart)
-    with caplog.at_level(logging.ERROR, "django_idempotency"):
+    with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert send("/closed/").status_code == 201
-    # By the settle; by the heartbeat, too, where the server takes longer than a lease to come back.
-    assert {record.idempotency["event"] for record in caplog.records} == {"lost"}  # type: ignore[attr-defined]
+    assert events(caplog) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
     MEANWHILE.clear()
     refused = send("/closed/")
     assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
@@ -224,7 +229,12 @@ def assert_answered_all_the_same() -> None:
     alone, safe = RedisStore(cache="redis", timeout=5), RedisStore(cache="redis", min_replicas=1, timeout=5)
     alone.claim(done)
     settled = Settlement(
-        status=Status.COMPLETED, fence=done.owner, attempt=1, digest=done.digest, outcome=Outcome(status=201)
+        status=Status.COMPLETED,
+        fence=done.owner,
+        attempt=1,
+        digest=done.digest,
+        operation=done.owner,
+        outcome=Outcome(status=201),
     )
     assert alone.settle(done, settled)
     for verb in (safe.claim, async_to_sync(safe.aclaim)):
@@ -284,7 +294,12 @@ def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
         safe.claim(first)
     assert alone.claim(second).attempt == 2
     settlement = Settlement(
-        status=Status.COMPLETED, fence=second.owner, attempt=2, digest=second.digest, outcome=Outcome(status=201)
+        status=Status.COMPLETED,
+        fence=second.owner,
+        attempt=2,
+        digest=second.digest,
+        operation=second.owner,
+        outcome=Outcome(status=201),
     )
     with pytest.raises(StoreUnavailable):
         safe.settle(second, settlement)

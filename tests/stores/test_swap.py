@@ -81,7 +81,7 @@ def test_always_beaten() -> None:
     store, ticket = Beaten(), make_ticket()
     store.claim(ticket)
     before = store.values[ticket.id][0]
-    settlement = Settlement(status=Status.FREE, fence=ticket.owner, attempt=1, digest=b"")
+    settlement = Settlement(status=Status.FREE, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner)
     store.time.now += timedelta(seconds=ticket.lease)
     for verb in (lambda: store.settle(ticket, settlement), lambda: store.claim(make_ticket())):
         with pytest.raises(LostRace):

@@ -66,7 +66,7 @@ def work() -> Work:
 
 
 def guarded_function(work: Callable[[], Any]) -> Callable[[], Any]:
-    @idempotent_function()
+    @idempotent_function(key_prefix="charge")
     def charge(order: int = 17) -> Any:
         return work()
 
@@ -87,7 +87,7 @@ def problems(act: Any, **asked: Any) -> str:
 def test_a_guarded_function_passes(work: Work) -> None:
     """Twenty at once and one alone: one run, and its result for all."""
 
-    @idempotent_function(key="order")
+    @idempotent_function(key="order", key_prefix="charge")
     def charge(order: int) -> int:
         return work()
 
@@ -103,7 +103,7 @@ def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurre
     called: list[None] = []
     answered: list[int] = []
 
-    @idempotent_function(key="order")
+    @idempotent_function(key="order", key_prefix="charge")
     def charge(order: int) -> int:
         called.append(None)
         return order
@@ -122,7 +122,7 @@ def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurre
 def test_a_guarded_coroutine_function_passes(work: Work, how: str) -> None:
     """In tasks of one event loop; what only returns a coroutine is awaited in its thread."""
 
-    @idempotent_function(key="order")
+    @idempotent_function(key="order", key_prefix="charge")
     async def charge(order: int = 17) -> int:
         return await work.later()
 
@@ -156,7 +156,7 @@ def test_a_guard_that_is_off_fails(work: Work) -> None:
 def test_an_effect_outside_the_guard_fails(work: Work) -> None:
     """Everything looks well but for the effects."""
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="charge")
     def charge(order: int = 17) -> str:
         return "charged"
 
@@ -203,7 +203,7 @@ def test_a_busy_answer_in_a_project_s_own_words(work: Work) -> None:
 def test_a_new_key_for_each_retry_fails(work: Work) -> None:
     """The commonest mistake: each retry makes its key anew."""
 
-    @idempotent_function(key="attempt")
+    @idempotent_function(key="attempt", key_prefix="charge")
     def charge(attempt: str) -> int:
         return work()
 
@@ -215,7 +215,7 @@ def test_a_payload_that_changes_fails(work: Work) -> None:
     """The mismatch is shown."""
     now = itertools.count()
 
-    @idempotent_function(key="order", validate="sent")
+    @idempotent_function(key="order", validate="sent", key_prefix="charge")
     def charge(order: int, sent: int) -> int:
         return work()
 
@@ -228,7 +228,7 @@ def test_a_payload_that_changes_fails(work: Work) -> None:
 def test_work_that_fails_and_is_run_again_fails(work: Work) -> None:
     """An exception frees the key, so the next call runs; the report shows that it was released."""
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="charge")
     def charge(order: int = 17) -> int:
         work()
         raise OSError("the provider hung up")
@@ -244,7 +244,7 @@ def test_work_that_fails_and_is_run_again_fails(work: Work) -> None:
 def test_an_exception_may_be_the_answer(work: Work) -> None:
     """One that is kept is raised again, to all."""
 
-    @idempotent_function(keep_exceptions=LookupError)
+    @idempotent_function(keep_exceptions=LookupError, key_prefix="charge")
     def charge(order: int = 17) -> int:
         work()
         raise LookupError("no such card")
@@ -283,11 +283,11 @@ def test_a_result_of_another_type_fails() -> None:
 def test_nested_guards_are_the_first_run_s_own(work: Work) -> None:
     """Only what every call asks about is the call's key."""
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="inner")
     def inner(order: int = 17) -> int:
         return work()
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="outer")
     def outer(order: int = 17) -> int:
         return inner()
 
@@ -300,7 +300,7 @@ def test_a_second_guard_with_a_new_key_for_each_call_fails(work: Work, first: st
     """One guard keeps its promise, and beside it a receipt goes out with every retry."""
     charge = guarded_function(lambda: None)
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="notify")
     def notify(number: str) -> None:
         work()
 
@@ -348,11 +348,11 @@ def test_work_without_an_end_fails(kind: str) -> None:
     """Within the bound, and without waiting for those who hang."""
     release = threading.Event()
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="charge")
     def charge(order: int = 17) -> None:
         release.wait(20)
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="acharge")
     async def acharge(order: int = 17) -> None:
         await asyncio.sleep(20)
 
@@ -574,7 +574,7 @@ def test_inside_a_test_case_with_records_in_memory(work: Work) -> None:
     """No record is in that transaction: one by one, unasked."""
     threads = set()
 
-    @idempotent_function()
+    @idempotent_function(key_prefix="charge")
     def charge(order: int = 17) -> int:
         threads.add(threading.current_thread())
         return Effect.objects.create(label="work").pk

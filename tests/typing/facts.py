@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 
 from django_idempotency.core.records import Record, Ticket, changed
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, read
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, Unreadable, read
 
 
 def test_frozen(ticket: Ticket) -> None:
@@ -20,5 +20,5 @@ def test_changed(ticket: Ticket) -> None:
     assert_type(changed(ticket, lease=1.0), Ticket)
 
 
-def test_a_verdict_is_one_of_four(record: Record, ticket: Ticket) -> None:
-    assert_type(read(record, ticket), Execute | Replay | Busy | Mismatch)
+def test_a_verdict_is_one_of_five(record: Record, ticket: Ticket) -> None:
+    assert_type(read(record, ticket), Execute | Replay | Busy | Mismatch | Unreadable)

@@ -1,4 +1,4 @@
-"""Show one record of any store, as the admin does; and release or expire it."""
+"""Show one record of any store, as the admin does; and release, expire or erase it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ... import conf, redaction
 from ...core import rules
 from ...core.digest import record_id
 from ...core.records import Record, shortened
-from ...errors import IdempotencyError, LostRace, OutcomeUnknown, StoreUnavailable
-from ...http.keys import ANONYMOUS, bounded
+from ...core.scopes import spellings
+from ...errors import IdempotencyError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
+from ...http.keys import ANONYMOUS
 from ...registry import stores
 from ...showing.failures import MISCONFIGURED, advice, reason
 from ...showing.standing import next_answer, standing
@@ -31,7 +32,7 @@ logger = logging.getLogger("django_idempotency")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """What one of the two interventions says when it was done, and when there was nothing to do."""
+    """What an intervention says when it was done, and when there was nothing to do."""
 
     done: str
     already: str
@@ -40,18 +41,20 @@ class Verb:
 VERBS = {
     "release": Verb(done="Released", already="It is free or expired already"),
     "expire": Verb(done="Expired", already="It is expired already"),
+    "erase": Verb(done="Erased", already=""),
 }
 
 
 class Command(BaseCommand):
     help = (
-        "Show what is known of one idempotency key, and what a request with it would get now. --release and --expire "
-        "change that, unless somebody holds the record: then, and where there is none, the exit status is 1."
+        "Show what is known of one idempotency key, and what a request with it would get now. --release, --expire "
+        "and --erase change that, unless somebody holds the record: then, and where there is none, the exit status is 1."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("scope", help='Whose key it is, exactly, such as "user:auth.user:7".')
         parser.add_argument("key", help="The key, exactly, without the quotes of its header.")
+        parser.add_argument("--realm", metavar="NAME", help="The realm that the scope is in, if it does not say so.")
         parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
         either = parser.add_mutually_exclusive_group()
         either.add_argument(
@@ -68,28 +71,42 @@ class Command(BaseCommand):
             dest="verb",
             help="End the retention now: the next request is a new one, whatever its body.",
         )
+        either.add_argument(
+            "--erase",
+            action="store_const",
+            const="erase",
+            dest="verb",
+            help="Delete the record and its response, in the store and in what stands before it.",
+        )
         parser.add_argument(
             "--execution",
             metavar="NAME",
-            help="Say whether it sleeps for this durable execution; with --release or --expire also where it does.",
+            help="Say whether it sleeps for this durable execution; with an intervention also where it does.",
         )
         parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.alias: str = options["store"] or conf.get("STORE")
-        self.scope, self.key = bounded(options["scope"]), options["key"]
+        scopes, self.key = spellings(options["scope"], realm=options["realm"]), options["key"]
         try:
-            self.id = record_id(self.scope, self.key)
+            ids = {record_id(scope, self.key): scope for scope in scopes}
         except UnicodeEncodeError as error:
             raise CommandError(f"The key {self.key!r} is not UTF-8, and no record has such a key.") from error
         try:
             store = stores.foremost(stores[self.alias])
+            self.id = next((name for name in ids if len(ids) > 1 and store.look(name) is not None), next(iter(ids)))
+            self.scope = ids[self.id]
             if options["verb"]:
                 self.intervene(store, options["verb"], options["execution"])
             else:
                 self.show(store, body_allowed=not options["no_body"], execution=options["execution"])
         except MISCONFIGURED as error:
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
+        except RecordUnreadable as error:
+            raise CommandError(
+                f"The record {self.id} in the store {self.alias!r} cannot be read: it is damaged, or a later version has "
+                "written it. No request with this key runs. Install that version, or delete the record in the store."
+            ) from error
         except LostRace as error:
             raise CommandError("Others were faster, and nothing was changed. Try again.") from error
         except (StoreUnavailable, OutcomeUnknown) as error:
@@ -127,9 +144,11 @@ class Command(BaseCommand):
             f"The store {self.alias!r} has no record of the scope {self.scope!r} and the key {self.key!r}.\n"
             "Both must be exact, and the key is without the quotes of its header. A scope is one of\n"
             f"  user:<app.model>:<pk>  of a user, such as user:{user}:7\n"
-            "  scope:<name>           where a policy's scope function returned that name\n"
+            "  scope:<name>           where a policy's scope function returned that name, which may be stored as its hash\n"
             "  call:<name>            of a guarded function: its key_prefix, or its module and qualified name\n"
             f'  {ANONYMOUS:<21}  where a policy says anonymous="shared"\n'
+            "with realm:<name>/ before it, or --realm <name>, where a realm is set, and with database:<alias>/ before the\n"
+            "user: of a database other than the default one.\n"
             f"The record may also have expired and been deleted{elsewhere}."
         )
 
@@ -153,7 +172,7 @@ class Command(BaseCommand):
             ) from error
         match ended:
             case Intervention.DONE:
-                (record,) = before
+                record = before[0]
                 self.audit(name, record)
                 path = plain(redaction.text(record.path))
                 was = f"It was {standing(record).label}, attempt {record.attempt}, {record.method} {path}"
@@ -174,8 +193,8 @@ class Command(BaseCommand):
         """Make free what sleeps for an execution, if it does."""
         if not execution:
             return None
-        done = let_go(store, Execution(execution), self.id, audit=audit, forgetting=name == "expire")
-        return Intervention.DONE if done else None
+        done = let_go(store, Execution(execution), self.id, audit=audit, forgetting=name != "release")
+        return Intervention.DONE if done and name != "erase" else None
 
     def then(self, store: BaseStore) -> None:
         """Say what the next request gets; nothing where the store has fallen silent meanwhile."""

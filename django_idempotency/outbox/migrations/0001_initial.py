@@ -61,7 +61,10 @@ class Migration(migrations.Migration):
                 "db_table": "django_idempotency_message",
                 "permissions": (("retry_message", "Can have messages tried again at once"),),
                 "default_permissions": ("view",),
-                "indexes": [models.Index(fields=["key", "id"], name="idempotency_outbox_key")],
+                "indexes": [
+                    models.Index(fields=["not_before", "id"], name="idempotency_outbox_due"),
+                    models.Index(fields=["key", "not_before", "id"], name="idempotency_outbox_key"),
+                ],
             },
         ),
     ]

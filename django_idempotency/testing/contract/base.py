@@ -102,7 +102,10 @@ class Contract:
         self, store: BaseStore, ticket: Ticket, leave: Leave, outcome: Outcome | None = None, **given: Any
     ) -> bool:
         """Settle a record that the ticket owns, or can own."""
-        return self.settle(store, ticket, leave, self.claim(store, ticket), outcome, **given)
+        record = store.claim(ticket)
+        run = rules.read(record, ticket)
+        assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
+        return self.settle(store, ticket, leave, run, outcome, **{"fence": record, **given})
 
     def settle(
         self,

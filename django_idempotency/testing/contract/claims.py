@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...core import rules
+from ...core.digest import next_operation
 from ...core.records import Guarantee, Record, Status
 from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
 from ...stores.base import BaseStore
@@ -68,6 +69,7 @@ class Claims(Contract):
         assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - ticket.ttl) < 1
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
+        assert record.operation == rules.operation_begun_by(ticket)
         assert record.read_at.utcoffset() is not None
         assert rules.read(record, ticket) == Execute(attempt=1)
 
@@ -188,12 +190,13 @@ class Claims(Contract):
     def test_every_attempt_counts(self, store: BaseStore) -> None:
         """Crashed, released and crashed again: attempts count up within one life, and keep what the key began with."""
         first = make_ticket(path="/first/", secret_id="0ld")  # noqa: S106 - names a secret, and is none
-        store.claim(first)
+        operation = store.claim(first).operation
         for attempt in (2, 3, 4):
             self.elapse(store, first.lease + 1)
             ticket = make_ticket(path="/later/")
             record = store.claim(ticket)
             assert (record.attempt, record.path, record.secret_id) == (attempt, "/first/", "0ld")
+            assert record.operation == operation
             assert abs((seconds(record, "created_at") or 0) + (attempt - 1) * (first.lease + 1)) < 10
             if attempt == 3:
                 self.leave(store, ticket, Leave.BOUND)
@@ -208,7 +211,10 @@ class Claims(Contract):
     # ------------------------------------------------------------------------------------------------------- expiry
 
     def test_a_new_life(self, store: BaseStore) -> None:
-        """After its retention a key starts again, for any request, and nothing of the old one is left."""
+        """After its retention a key starts again, for any request, and nothing of the old one is left.
+
+        Its operation is the one that every owner of the expired record finds; and not that of the life before.
+        """
         old = make_ticket(secret_id="0ld", method="PUT", path="/old/")  # noqa: S106 - names a secret, and is none
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
@@ -221,6 +227,7 @@ class Claims(Contract):
             Status.RUNNING,
         )
         assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
+        assert record.operation == self.look(store, new).operation == next_operation(rules.operation_begun_by(old))
         assert (record.outcome, record.completed_at) == (None, None)
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 
+from ...core import rules
 from ...core.records import Ticket
 from ...core.rules import Execute, Leave
 from ...stores.base import BaseStore
@@ -65,8 +67,9 @@ class Costs(Contract):
         return dict(costs)
 
     def _steps(self, key: str) -> Iterable[Step]:
-        def terms(ticket: Ticket, leave: Leave, attempt: int = 1) -> tuple[Any, ...]:
-            return ticket, self.settlement(ticket, leave, Execute(attempt=attempt), self.outcomes[0])
+        def terms(ticket: Ticket, leave: Leave, attempt: int = 1, *, born_of: Ticket | None = None) -> tuple[Any, ...]:
+            settlement = self.settlement(ticket, leave, Execute(attempt=attempt), self.outcomes[0])
+            return ticket, replace(settlement, operation=rules.operation_begun_by(born_of or ticket))
 
         first = make_ticket(key=key)
         yield "claim", "claim", (first,)
@@ -82,7 +85,7 @@ class Costs(Contract):
         yield "", "claim", (crashed,)
         yield "takeover", "claim", (released,)
         yield "late settle", "settle", terms(crashed, Leave.COMPLETED)
-        yield "release", "settle", terms(released, Leave.BOUND, 2)
+        yield "release", "settle", terms(released, Leave.BOUND, 2, born_of=crashed)
         yield "next attempt", "claim", (last,)
 
         old, new = (make_ticket(key=f"{key}-3", ttl=ttl) for ttl in (0, 60))

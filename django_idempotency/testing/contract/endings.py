@@ -16,7 +16,7 @@ from .base import Contract
 
 
 class Endings(Contract):
-    """Tests of `settle`, and of an operator's `release` and `expire`."""
+    """Tests of `settle`, and of an operator's `release`, `expire` and `erase`."""
 
     def test_outcomes(self, store: BaseStore) -> None:
         """Every answer comes back as it was, and is never taken for none."""
@@ -53,6 +53,18 @@ class Endings(Contract):
             self.complete(store, ticket, ttl=ttl)
             record = self.look(store, ticket)
             assert abs((record.expires_at - record.read_at).total_seconds() - ttl) < 1
+
+    def test_a_new_life_that_is_settled(self, store: BaseStore) -> None:
+        """A settle that begins a new life, as in `atomic`, writes its operation; any other leaves that as it is."""
+        old, new = make_ticket(), make_ticket()
+        self.complete(store, old)
+        self.elapse(store, old.ttl + 1)
+        expired, run = self.look(store, old), rules.Execute(attempt=1, new_life=True)
+        assert self.settle(store, new, Leave.BOUND, run, fence=expired) is True
+        assert self.look(store, new).operation == rules.operation_of(expired, run)
+        later = make_ticket()
+        self.complete(store, later)
+        assert self.look(store, later).operation == rules.operation_of(expired, run)
 
     def test_settled_twice(self, store: BaseStore) -> None:
         """An owner whose first settle was answered by nobody settles again: it was completed when it was."""
@@ -151,10 +163,11 @@ class Endings(Contract):
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
         freed = self.look(store, ticket)
         assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
+        assert freed.operation == rules.operation_begun_by(ticket)
         assert abs((freed.expires_at - freed.created_at).total_seconds() - 1000) < 1
         assert store.claim(make_ticket()).attempt == 2
 
-    @pytest.mark.parametrize("verb", ["release", "expire"])
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_renewed_as_somebody_intervenes(self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
         """A late owner who renews its lease after the look is at work, and keeps its record."""
         ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
@@ -185,7 +198,39 @@ class Endings(Contract):
         assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
         assert len(audited) == 1
         other = make_ticket(body=b"other")
-        assert rules.read(store.claim(other), other) == rules.Execute(attempt=1)
+        record = store.claim(other)
+        assert rules.read(record, other) == rules.Execute(attempt=1)
+        assert record.operation != rules.operation_begun_by(ticket)
+
+    def test_erased_by_hand(self, store: BaseStore) -> None:
+        """Not under a live lease; then nothing of it is left, and whoever owned it settles nothing."""
+        ticket, audited = make_ticket(), list[Record]()
+        assert store.erase(ticket.id, audit=audited.append) is Intervention.GONE
+        run = self.claim(store, ticket)
+        assert store.erase(ticket.id, audit=audited.append) is Intervention.HELD
+        self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+        assert audited == []
+        assert store.erase(ticket.id, audit=audited.append) is Intervention.DONE
+        assert [record.outcome for record in audited] == [self.outcomes[0]]
+        left = store.look(ticket.id)  # a server that deletes by itself may take a moment
+        assert left is None or (rules.expired(left), left.outcome, left.digest) == (True, None, b"")
+        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+        other = make_ticket(body=b"other")
+        record = store.claim(other)
+        assert (record.owner, record.attempt, record.outcome) == (other.owner, 1, None)
+
+    def test_erased_after_a_crash(self, store: BaseStore) -> None:
+        """Also what nobody answered for, and what has expired."""
+        for key, seconds in (("lapsed", 40), ("over", 1100)):
+            ticket = make_ticket(key=key, ttl=1000)
+            run = self.claim(store, ticket)
+            self.elapse(store, seconds)
+            if store.look(ticket.id) is None:
+                continue  # the server was faster
+            assert store.erase(ticket.id, audit=lambda _: None) is Intervention.DONE
+            assert store.renew([ticket]) == set()
+            assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+            assert store.claim(make_ticket(key=key, body=b"other")).attempt == 1
 
     def test_expired_after_a_crash(self, store: BaseStore) -> None:
         """Whoever owned it neither renews nor settles it any more."""

@@ -112,7 +112,7 @@ class Pair:
     def shown(self, record: Record, model: Record) -> dict[str, Any]:
         """Return what must be equal: moments as seconds from the store's own now, and as the model's where they are near."""
         shown = {each.name: getattr(record, each.name) for each in fields(record)}
-        del shown["read_at"], shown["joined"]
+        del shown["read_at"], shown["joined"], shown["place"]
         if record.owner not in self.owners:
             shown["owner"] = "an operator"
         for name in MOMENTS:

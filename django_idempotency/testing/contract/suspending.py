@@ -67,7 +67,7 @@ class Suspending(Contract):
         assert rules.read(found, owner, resuming=1) == Execute(attempt=1, resumed=True)
         record = self.look(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 1)
-        assert record.digest == owner.digest
+        assert (record.digest, record.operation) == (owner.digest, found.operation)
         assert abs((seconds(record, "lease_until") or 0) - 30) < 1
         assert abs((seconds(record, "expires_at") or 0) - 1000) < 1
         assert store.renew([owner]) == {owner.owner}

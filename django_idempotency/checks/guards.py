@@ -1,0 +1,184 @@
+"""What guards each route of the project: the questions that the entry points ask, asked without a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from itertools import chain
+from typing import Any
+
+from django.core.checks import ERROR
+
+from .. import conf
+from ..core.policy import SAFE_METHODS, Policy
+from ..graphql.hook import library_view
+from ..http.exemptions import exemptions
+from ..marks import (
+    EXEMPT,
+    POLICY,
+    below_api_view,
+    handler_of,
+    has_own_door,
+    is_about_sessions,
+    is_exempt,
+    mark_of,
+    view_class,
+)
+from ..ninja.hook import is_ninja, operation_of, operations_of
+from . import operations
+from .middleware import guards_every_view
+from .routes import middleware_problems, own_problems, refusals
+from .urlconf import Route, name_of, open_handlers, overrides_policy, routes
+
+
+class Guard(Enum):
+    """What stands around a handler."""
+
+    MIXIN = "mixin"
+    DECORATOR = "decorator"
+    MIDDLEWARE = "middleware"
+    EXEMPT = "exempt"  # the project wants it so
+    NOTHING = "nothing"  # a keyed request runs, and is said to be unguarded
+    ERROR = "error"  # a keyed request raises
+    SAFE = "safe"  # it answers no unsafe method
+    SHADOWED = "shadowed"  # an earlier route has this very path, so it is never reached
+
+
+_NO_METHOD = "the method is not among its policy's methods"
+#: A request with a key runs without a guard, or cannot run at all, and nobody has said that it should.
+OPEN = frozenset({Guard.NOTHING, Guard.ERROR})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One route, and those of its unsafe methods that have the same guard."""
+
+    methods: tuple[str, ...] = ()
+    path: str
+    name: str | None
+    view: str
+    guard: Guard = Guard.SAFE
+    #: Guarantee, store and required; and what else differs from the settings.
+    terms: dict[str, Any] = field(default_factory=dict)
+    #: Why it is exempt, is not guarded or cannot be; or what else there is to know.
+    why: str = ""
+
+
+def rows() -> Iterator[Row]:
+    """Yield what guards each route, in the order in which Django tries them."""
+    under_middleware = guards_every_view()
+    reached: dict[str, Any] = {}
+    seen = set()
+    for route in routes():
+        if (route.path, id(route.callback)) in seen:
+            continue  # ninja lists a path once for each of its operations
+        seen.add((route.path, id(route.callback)))
+        first = reached.setdefault(route.path, route.callback)
+        about = Row(path=route.path, name=route.name and route.view_name, view=name_of(route.callback))
+        if first is not route.callback:
+            yield replace(about, guard=Guard.SHADOWED)
+            continue
+        found = [_row(about, route, method, under_middleware) for method in methods_of(route.callback)]
+        yield from _merged(found) or [about]
+
+
+def _merged(found: list[Row]) -> list[Row]:
+    merged: list[Row] = []
+    for row in found:
+        same = next((each for each in merged if replace(each, methods=row.methods) == row), None)
+        if same is None:
+            merged.append(row)
+        else:
+            merged[merged.index(same)] = replace(same, methods=same.methods + row.methods)
+    return merged
+
+
+def methods_of(callback: Any) -> list[str]:
+    """Return the unsafe methods that a view may answer."""
+    if is_ninja(callback):
+        every = [method for operation in operations_of(callback) for method in operation.methods]
+        return [method for method in dict.fromkeys(every) if method not in SAFE_METHODS]
+    return [name.upper() for name in open_handlers(callback)]
+
+
+def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
+    callback = route.callback
+    operation = operation_of(callback, method)
+    if operation is not None:
+        about = replace(about, view=operations.name_of(operation))
+    about = replace(about, methods=(method,))
+    if has_own_door(callback, method):
+        row = _own(about, callback, method, operation)
+        subject = operation if operation is not None else callback
+        problems = (operations.own_problems if operation is not None else own_problems)(subject, about.view)
+    elif under_middleware:
+        row = _by_middleware(about, route, method)
+        problems = chain(refusals(callback, about.view), middleware_problems(callback, about.view))
+    else:
+        row = replace(about, guard=Guard.NOTHING, why="no entry point of ours is around it")
+        problems = refusals(callback, about.view)
+    error = next((problem.msg for problem in problems if problem.level >= ERROR), None)
+    if error is not None and row.guard is not Guard.EXEMPT and row.why != _NO_METHOD:
+        return replace(row, guard=Guard.ERROR, terms={}, why=error)
+    return row
+
+
+def _own(about: Row, callback: Any, method: str, operation: Any) -> Row:
+    """Say what guard a view has of its own, by the marks that the middleware goes by."""
+    handler, cls = handler_of(callback, method), view_class(callback)
+    mixed = hasattr(cls, "get_idempotency_policy")
+    if mixed and hasattr(handler, EXEMPT):
+        return replace(about, guard=Guard.EXEMPT, why="@idempotency_exempt")
+    carriers = (callback, handler, below_api_view(handler), operation)
+    policy = next((found for each in carriers if (found := mark_of(each, POLICY)) is not None), None)
+    guard = Guard.MIXIN if mixed and policy is None else Guard.DECORATOR
+    if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
+        return replace(about, guard=guard, why="the view says the terms of each request")
+    return _under(about, guard, policy or cls.idempotency)
+
+
+def _by_middleware(about: Row, route: Route, method: str) -> Row:
+    if is_exempt(route.callback, method):
+        why = "it is a view of allauth" if is_about_sessions(route.callback) else "@idempotency_exempt"
+        return replace(about, guard=Guard.EXEMPT, why=why)
+    covered = {entry.text: route.exempt_by(entry) for entry in exemptions()}
+    if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
+        return replace(about, guard=Guard.EXEMPT, why=f"EXEMPT: {text}")
+    if is_ninja(route.callback):
+        guard = Guard.ERROR if conf.get("REQUIRED") else Guard.NOTHING
+        return replace(about, guard=guard, why="the middleware cannot guard an operation of django-ninja")
+    if library_view(view_class(route.callback)) is not None:
+        guard = Guard.ERROR if conf.get("REQUIRED") else Guard.NOTHING
+        return replace(about, guard=guard, why="the middleware cannot guard a GraphQL view")
+    perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
+    row = _under(about, Guard.MIDDLEWARE, Policy())
+    return replace(row, why=f"unless EXEMPT: {perhaps}") if perhaps and not row.why else row
+
+
+def _under(about: Row, guard: Guard, policy: Policy) -> Row:
+    if about.methods[0] not in {name.upper() for name in conf.field(policy, "methods")}:
+        return replace(about, guard=Guard.NOTHING, why=_NO_METHOD)
+    return replace(about, guard=guard, terms=terms(policy))
+
+
+def terms(policy: Policy) -> dict[str, Any]:
+    """Return guarantee, store and required of a policy, and what else it says otherwise than the settings."""
+    always = {name: conf.field(policy, name) for name in ("guarantee", "store", "required")}
+    given = {name: value for name, value in policy.given().items() if value != conf.get(name.upper())}
+    return {name: _plain(value) for name, value in {**always, **given}.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: a function by its name."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return sorted(map(str, value))
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}.{name}" if isinstance(name, str) else str(value)

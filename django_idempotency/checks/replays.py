@@ -1,0 +1,47 @@
+"""Will the middleware give the replays of each view? Only of those before which everything can be asked again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django.core.checks import CheckMessage
+
+from .. import conf
+from ..following import unfollowed
+from ..graphql.hook import library_view
+from ..marks import has_own_door, is_exempt
+from ..ninja.hook import is_ninja
+from .catalogue import finding
+from .middleware import guards_every_view
+from .settings import check_settings
+from .urlconf import are_exempt, class_of, name_of, open_handlers, views
+
+
+def check_replays(**_: Any) -> list[CheckMessage]:
+    """Find the views whose replays are refused, by what stands before them."""
+    if check_settings() or not guards_every_view() or conf.get("AUTHORIZE_REPLAY") is not None:
+        return []
+    before: defaultdict[str, list[str]] = defaultdict(list)
+    for callback, leading in views():
+        if not are_exempt(leading) and (layer := _unfollowed(callback)) is not None:
+            before[layer].append(f"{name_of(callback)} ({leading[0].path})")
+    return [_message(layer, found) for layer, found in before.items()]
+
+
+def _message(layer: str, found: list[str]) -> CheckMessage:
+    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return finding("W077", view=found[0], others=others, layer=layer)
+
+
+def _unfollowed(callback: Any) -> str | None:
+    if is_exempt(callback) or is_ninja(callback) or library_view(class_of(callback)) is not None:
+        return None  # the middleware leaves them alone
+    if hasattr(class_of(callback), "initialize_request"):
+        return None  # DRF asks for its views
+    for name in open_handlers(callback):
+        if not has_own_door(callback, name) and not is_exempt(callback, name):
+            layer = unfollowed(callback, name)
+            if layer is not None:
+                return layer
+    return None

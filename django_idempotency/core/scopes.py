@@ -1,0 +1,56 @@
+"""The text that says whose a key is: `realm:acme/user:shop.customer:7`. No two owners share theirs.
+
+It is the kind of its owner, a colon and a name, behind what qualifies it: a realm (a tenant), a database. Each of them
+is a kind, a colon, a name without a slash, and a slash. So a scope can be read from left to right in one way only, and
+a name cannot pass for a qualifier, nor one tenant's for another's. What cannot stand there as it is stands as its hash:
+`realm#sha256:…/`, `scope#sha256:…`. No name can pass for the hash of another: behind its kind stands a colon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+#: What its column holds.
+LONGEST = 255
+#: A qualifier's name that stands as it is: visible ASCII without a slash; no longer than its hash.
+_PLAIN = re.compile(r"[!-.0-~]{1,64}")
+#: One qualifier at the beginning of a scope, as a person types it.
+_TYPED = re.compile(r"(realm|database)(#sha256)?:([^/]+)/")
+
+
+def hashed(scope: str) -> str:
+    """Return a scope, not qualified, without its name: what is a secret, too long or not printable ASCII."""
+    return f"{scope.partition(':')[0]}#sha256:{_digest(scope)}"
+
+
+def qualified(scope: str, *, realm: str | None = None, database: str | None = None) -> str:
+    """Return a scope as it is stored: on any database it fits its column, behind any two qualifiers."""
+    front = _qualifier("realm", realm) + _qualifier("database", database)
+    return front + _fitting(scope, len(front))
+
+
+def spellings(typed: str, *, realm: str | None = None) -> tuple[str, ...]:
+    """Return the stored scopes that a person may mean, who knows a name and not its hash; the likeliest first."""
+    front = _qualifier("realm", realm)
+    while qualifier := _TYPED.match(typed):
+        kind, is_hash, name = qualifier.groups()
+        front += qualifier[0] if is_hash else _qualifier(kind, name)
+        typed = typed[qualifier.end() :]
+    as_typed = front + _fitting(typed, len(front))
+    return (as_typed, front + hashed(typed)) if as_typed.startswith(f"{front}scope:") else (as_typed,)
+
+
+def _fitting(scope: str, taken: int) -> str:
+    plain = taken + len(scope) <= LONGEST and scope.isascii() and scope.isprintable()
+    return scope if plain else hashed(scope)
+
+
+def _qualifier(kind: str, name: str | None) -> str:
+    if name is None:
+        return ""
+    return f"{kind}:{name}/" if _PLAIN.fullmatch(name) else f"{kind}#sha256:{_digest(name)}/"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

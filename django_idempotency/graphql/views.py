@@ -1,0 +1,164 @@
+"""The guard of a GraphQL view: behind what its class puts before the library's `dispatch()`, around all of that."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.decorators import classonlymethod
+from django.views import View
+
+from .. import conf
+from ..core.policy import SAFE_METHODS, Policy
+from ..core.records import Guarantee
+from ..errors import Problem
+from ..http import bodies
+from ..http.exchange import exchange_of, is_guarded
+from ..http.keys import carries_key
+from ..http.problems import problem_response
+from ..http.running import arun, run
+from ..http.status import stamp
+from ..http.unguarded import READS, asay_unguarded, leave_unguarded, say_unguarded, watched
+from ..marks import POLICY
+from ..threads import in_thread
+from ..transactions import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
+from . import operations
+from .operations import Asked
+from .results import refusal
+
+
+def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
+    """Return a subclass of a GraphQL view whose mutations are guarded.
+
+    Raises `ImproperlyConfigured` for a policy without `authorize_replay`, and for an async view without a lease.
+    """
+    if conf.field(policy, "authorize_replay") is None:
+        raise ImproperlyConfigured(
+            f"@idempotent() on {cls.__name__} needs authorize_replay: a replay runs no resolver, so nobody would ask "
+            "again for the rights that resolvers ask for. Type authorize_replay=may_replay, a function of request and "
+            "outcome that does; or authorize_replay=lambda request, outcome: True, where they ask for none."
+        )
+    is_async = iscoroutinefunction(library.dispatch)
+    if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
+        raise ImproperlyConfigured(
+            f"{cls.__name__} is async, and no transaction can cover it. "
+            'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+        )
+    bases: tuple[type[Any], ...] = (cls,)
+    if not issubclass(cls, _Guard):
+        # A subclass of the library's view among the bases stands between that and all other bases: what they do in
+        # dispatch(), LoginRequiredMixin say, is done before the guard.
+        mixin = _AsyncGuard if is_async else _Guard
+        bases = (
+            (mixin, cls) if cls is library else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
+        )
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, POLICY: policy}
+    return types.new_class(cls.__name__, bases, exec_body=lambda body: body.update(names))
+
+
+class _Guard(View):
+    """Stands directly before the library's view."""
+
+    idempotency_policy: Policy
+
+    @classonlymethod
+    def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
+        """Leave ATOMIC_REQUESTS: a claim must be committed first. A request without a key gets all of it back."""
+        view = super().as_view(**initkwargs)
+        setattr(view, POLICY, cls.idempotency_policy)
+        if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
+            return watched(view)
+        declared, watching = declared_non_atomic(view), watched(view)
+
+        @functools.wraps(watching)
+        def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            concerned = _is_concerned(request, cls.idempotency_policy)
+            with nullcontext() if concerned else atomic_requests(declared | declared_for(request)):
+                return watching(request, *args, **kwargs)
+
+        return leave_atomic_requests(leaving)
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Guard the request if it may change something and carries a key."""
+        policy, call = self.idempotency_policy, functools.partial(super().dispatch, request, *args, **kwargs)
+        if not _is_concerned(request, policy):
+            return call()
+        try:
+            asked = self._asked(request)
+        except Problem as problem:
+            return problem_response(problem, request)
+        declared = declared_for(request)
+        if any(operation.changes for operation in asked):
+            return run(request, policy, lambda: _judged(request, asked, call()), source=request, declared=declared)
+        if carries_key(request):
+            leave_unguarded(request, READS)
+            say_unguarded(request)
+        with atomic_requests(declared):
+            return stamp(request, call())
+
+    def _asked(self, request: HttpRequest) -> list[Asked]:
+        bodies.require_bounded(request, conf.field(self.idempotency_policy, "max_request_body"))
+        read = operations.of_graphene if hasattr(self, "parse_body") else operations.of_strawberry
+        return read(self, request)
+
+
+class _AsyncGuard(_Guard):
+    """The same before strawberry's async view, under a lease."""
+
+    async def dispatch(  # type: ignore[override]
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """See _Guard.dispatch()."""
+        policy = self.idempotency_policy
+        call: Callable[[], Any] = functools.partial(super(_Guard, self).dispatch, request, *args, **kwargs)
+        if not _is_concerned(request, policy):
+            return cast("HttpResponseBase", await call())
+        try:
+            bodies.require_bounded(request, conf.field(policy, "max_request_body"))
+        except Problem as problem:
+            return problem_response(problem, request)
+        asked = await operations.aof_strawberry(self, request)
+        if any(operation.changes for operation in asked):
+
+            async def answer() -> HttpResponseBase:
+                return cast("HttpResponseBase", await _ajudged(request, asked, await call()))
+
+            return await arun(request, policy, answer)
+        if carries_key(request):
+            leave_unguarded(request, READS)
+            await asay_unguarded(request)
+        return stamp(request, cast("HttpResponseBase", await call()))
+
+
+def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
+    """Has a request, or may it need, a key that works on it?"""
+    if request.method in SAFE_METHODS or is_guarded(request):
+        return False
+    return carries_key(request) or conf.concerns_keyless(policy)
+
+
+def _judged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
+    """Let the errors of a response decide whether it is remembered."""
+    if (exchange := exchange_of(request)) is not None and (refused := _refused(response, asked)) is not None:
+        exchange.weigh(response, refused=refused)
+    return response
+
+
+async def _ajudged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
+    """See _judged()."""
+    if (exchange := exchange_of(request)) is not None and (refused := _refused(response, asked)) is not None:
+        # The project's `keep` may ask a database, which an event loop refuses.
+        await in_thread(functools.partial(exchange.weigh, response, refused=refused), close=connections.close_all)
+    return response
+
+
+def _refused(response: Any, asked: list[Asked]) -> bool | None:
+    return refusal(response.content, asked) if isinstance(response, HttpResponse) else None

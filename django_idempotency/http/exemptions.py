@@ -1,0 +1,105 @@
+"""The setting EXEMPT: routes that the middleware leaves alone, of includes that a project cannot edit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+from .. import conf
+from ..errors import ConfigurationError
+from ..marks import view_class
+from ..ninja.hook import operations_of
+
+#: What an entry may begin with, and what stands behind the colon.
+KINDS = {
+    "namespace": "a namespace of URLs, and all inside of it",
+    "module": "the module of a view, and all inside of it",
+    "path": "a path, and all below it",
+    "regex": "a regular expression, searched in the path",
+    "function": "the dotted path of a function of the request",
+}
+_NOT_ALONE = "Type one of {}, such as 'namespace:admin'".format(", ".join(f"{kind}:…" for kind in KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """One entry, parsed. `test` is the compiled expression or the function of those that have one."""
+
+    text: str
+    kind: str
+    value: str
+    test: Any = None
+
+    def covers(self, request: HttpRequest, callback: Any) -> bool:
+        """Is a request to a view exempt by this entry?"""
+        match self.kind:
+            case "namespace":
+                found = request.resolver_match
+                return found is not None and self.has_namespace(tuple(found.namespaces))
+            case "module":
+                return self.has_module(callback)
+            case "path":
+                return within(request.path_info, self.value)
+            case "regex":
+                return self.test.search(request.path_info) is not None
+            case _:
+                return bool(self.test(request))
+
+    def has_namespace(self, namespaces: tuple[str, ...]) -> bool:
+        """Is it the namespace of a route, or one around it?"""
+        return f"{':'.join(namespaces)}:".startswith(f"{self.value}:")
+
+    def has_module(self, callback: Any) -> bool:
+        """Does a view live in the module, or in one inside of it?"""
+        views = (view_class(callback) or callback, *(operation.view_func for operation in operations_of(callback)))
+        return any(f"{getattr(view, '__module__', '')}.".startswith(f"{self.value}.") for view in views)
+
+
+def within(path: str, above: str) -> bool:
+    """Is a path this one, or below it? By segments: `/webhooks` has `/webhooks/1/` below it, and not `/webhooks-old/`."""
+    return f"{path.rstrip('/')}/".startswith(f"{above.rstrip('/')}/")
+
+
+@lru_cache(maxsize=256)
+def parsed(entry: Any) -> Exemption:
+    """Parse an entry of EXEMPT. Raises `ValueError` with a sentence, and what importing a function raises."""
+    if callable(entry):
+        return _by_function(f"function:{getattr(entry, '__qualname__', repr(entry))}", entry)
+    kind, colon, value = entry.partition(":") if isinstance(entry, str) else ("", "", "")
+    if not colon or kind not in KINDS or not value:
+        raise ValueError(f"{entry!r} does not say what it is. {_NOT_ALONE}")
+    if kind == "function":
+        return _by_function(entry, import_string(value))
+    if kind == "path" and not value.startswith("/"):
+        raise ValueError(f"{entry!r} is not a path from the root. Type {f'path:/{value}'!r}")
+    if kind == "regex":
+        try:
+            return Exemption(entry, kind, value, re.compile(value))
+        except re.error as error:
+            raise ValueError(f"{entry!r} is not a regular expression: {error}") from error
+    return Exemption(entry, kind, value)
+
+
+def _by_function(text: str, function: Any) -> Exemption:
+    if not callable(function) or iscoroutinefunction(function):
+        raise ValueError(f"{text!r} is not a sync function of the request: a coroutine would count as true")
+    return Exemption(text, "function", text.partition(":")[2], function)
+
+
+def exemptions() -> list[Exemption]:
+    """Return the entries of EXEMPT. Raises `ConfigurationError`: an entry that is wrong exempts nothing by chance."""
+    try:
+        return [parsed(entry) for entry in conf.get("EXEMPT")]
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigurationError(f'IDEMPOTENCY["EXEMPT"]: {error}') from error
+
+
+def exempted_by(request: HttpRequest, callback: Any) -> Exemption | None:
+    """Return the first entry that exempts a request, or `None`."""
+    return next((each for each in exemptions() if each.covers(request, callback)), None)

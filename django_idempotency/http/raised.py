@@ -1,0 +1,33 @@
+"""What becomes of an exception that leaves a view: Django answers some of them below 500, and those are no failures."""
+
+from __future__ import annotations
+
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.core.handlers.exception import get_exception_response
+from django.http import Http404, HttpRequest
+from django.http.multipartparser import MultiPartParserError
+from django.http.response import HttpResponseBase
+from django.urls import get_resolver, get_urlconf
+
+from .responses import render
+
+#: The exceptions that Django answers itself, and how (`django.core.handlers.exception.response_for_exception`).
+STATUSES: dict[type[Exception], int] = {
+    Http404: 404,
+    PermissionDenied: 403,
+    MultiPartParserError: 400,
+    BadRequest: 400,
+    SuspiciousOperation: 400,
+}
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the status that Django answers an exception with, or `None`: it is an error of the server."""
+    return next((status for raised, status in STATUSES.items() if isinstance(error, raised)), None)
+
+
+def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResponseBase:
+    """Return the response that Django makes of one of them, by the project's own handler if it has one."""
+    response: HttpResponseBase = get_exception_response(request, get_resolver(get_urlconf()), status, error)
+    render(response)
+    return response

@@ -1,0 +1,106 @@
+"""`Idempotency-Status`: one word on every response to a keyed request, so that a client need not guess.
+
+Derived here and nowhere else: from what became of the record, or from the code of a problem. It is a response header
+of one exchange, so it is never stored with the response, and a replay carries its own.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeVar
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..core.rules import Leave
+from ..errors import Problem
+
+T = TypeVar("T")
+
+HEADER = "Idempotency-Status"
+REPLAYED = "Idempotency-Replayed"
+DEGRADED = "Idempotency-Degraded"
+#: On a request: what became of it, once one of our entry points knows.
+_STATUS = "_idempotency_status"
+
+
+class Status(Enum):
+    """Every value of the header."""
+
+    CREATED = "created"  # it ran here, and a retry will not run it again
+    RELEASED = "released"  # it ran here and was refused or dropped: the key is free, for another body too
+    FAILED = "failed"  # it ran here and failed: a retry runs it again, with the same body
+    LOST = "lost"  # it ran here, and its record is not settled: ask again to learn what a retry gets
+    REPLAYED = "replayed"  # it ran before, and this is the response of that time
+    NOT_STORED = "not-stored"  # it ran before, and its response was not stored
+    IN_PROGRESS = "in-progress"  # it runs elsewhere
+    MISMATCH = "mismatch"  # the key belongs to another request
+    REFUSED = "refused"  # nothing ran: the response says why
+    UNKNOWN = "unknown"  # nobody knows whether it was committed: ask again
+    DEGRADED = "degraded"  # it ran without a guard, since the store does not answer
+    UNGUARDED = "unguarded"  # it ran without a guard: a retry runs it again
+    __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
+
+
+#: What became of the record of a request that ran here. `None`: it is not settled by us.
+OF_RECORD: dict[Leave | None, Status] = {
+    Leave.COMPLETED: Status.CREATED,
+    Leave.FREE: Status.RELEASED,
+    Leave.BOUND: Status.FAILED,
+    Leave.HELD: Status.FAILED,
+    None: Status.LOST,
+}
+
+#: The headers that only one status has.
+_MARKS = {REPLAYED: Status.REPLAYED, DEGRADED: Status.DEGRADED}
+
+#: The code of a problem. Any other says that nothing ran.
+OF_PROBLEM: dict[str, Status | None] = {
+    "in-progress": Status.IN_PROGRESS,
+    "request-mismatch": Status.MISMATCH,
+    "response-not-stored": Status.NOT_STORED,
+    "outcome-unknown": Status.UNKNOWN,
+    "key-missing": None,  # no keyed request
+}
+
+
+def headers_of(problem: Problem) -> dict[str, str]:
+    """Return the header of a problem's response; none for a request without a key."""
+    status = _of_problem(problem)
+    return {} if status is None else {HEADER: status.value}
+
+
+def _of_problem(problem: Problem) -> Status | None:
+    return OF_PROBLEM.get(problem.code, Status.REFUSED)
+
+
+def note(request: HttpRequest, status: Status | None) -> None:
+    """Remember on a request what became of it, for whichever of our entry points holds its response."""
+    setattr(request, _STATUS, status)
+
+
+def noted(request: HttpRequest) -> Status | None:
+    """Return what became of a request; `None`: nothing that an entry point of ours knows of."""
+    return getattr(request, _STATUS, None)
+
+
+def note_problem(request: HttpRequest, problem: Problem) -> None:
+    """Remember on a request that a problem answers it."""
+    note(request, _of_problem(problem))
+
+
+def stamp(request: HttpRequest, response: T) -> T:
+    """Set the headers of what was noted on a request, if anything was."""
+    if (status := noted(request)) is not None and isinstance(response, HttpResponseBase):
+        say(status, response)
+    return response
+
+
+def say(status: Status, response: HttpResponseBase) -> None:
+    """Set the headers that tell a status. Those of a view, copied from another service say, are not about this key."""
+    response[HEADER] = status.value
+    for name, its in _MARKS.items():
+        if status is its:
+            response[name] = "true"
+        else:
+            del response[name]

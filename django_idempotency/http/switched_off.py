@@ -1,0 +1,54 @@
+"""A request that would be guarded, were idempotency not switched off: its view must not know the difference."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from uuid import uuid4
+
+from django.http import HttpRequest
+
+from .. import conf, switch
+from ..core.policy import Policy
+from ..core.scopes import qualified
+from ..errors import KeyMalformed
+from ..handles import SwitchedOff
+from ..realms import realm_of
+from .exchange import RequestIdempotency, terms_of
+from .keys import carries_key, read_key
+from .status import Status, note
+
+#: Whose the derived keys are. Nobody was asked who sends this request, and a guarded run derives other keys.
+_SCOPE = "unguarded"
+
+
+def switch_off(request: HttpRequest, policy: Policy) -> None:
+    """Give the request a `request.idempotency` that remembers nothing, and warn once per process."""
+    switch.warn_once()
+    if carries_key(request):
+        note(request, Status.UNGUARDED)
+    if not hasattr(request, "idempotency"):  # another door was here before
+        request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
+
+
+def _key_of(request: HttpRequest) -> str:
+    """Return the client's key, or a new one in place of none or a malformed one: views may count on its form."""
+    with suppress(KeyMalformed):
+        if (key := read_key(request, conf.get("HEADER"))) is not None:
+            return key
+    return uuid4().hex
+
+
+class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
+    """`request.idempotency` while idempotency is off."""
+
+    def __init__(self, request: HttpRequest, policy: Policy) -> None:
+        super().__init__(_SCOPE, _key_of(request))
+        self._request = weakref.ref(request)  # the request leads to us
+        self._policy = policy
+
+    def derive(self, label: str) -> str:
+        """Return 64 hex digits, the same for this label and this key in this realm."""
+        if (request := self._request()) is not None:
+            self._scope = qualified(_SCOPE, realm=realm_of(terms_of(self._policy), request))
+        return super().derive(label)

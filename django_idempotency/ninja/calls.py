@@ -1,0 +1,269 @@
+"""One request to a guarded operation: the guard opens where ninja calls the function, and closes around the response.
+
+So it stands behind ninja's authentication, throttling and validation, and around all that makes a response of a
+result: renderers, response schemas, exception handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..core.policy import SAFE_METHODS, Policy
+from ..core.records import Guarantee
+from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
+from ..finishing import to_the_end
+from ..http import problems
+from ..http.exchange import Exchange, Key, is_guarded, key_of, may_have_key, terms_of
+from ..http.keys import carries_key, user_of
+from ..http.responses import render
+from ..http.status import note_problem, stamp
+from ..http.unguarded import asay_unguarded, pass_by, say_unguarded
+from ..threads import in_thread
+from ..transactions import EVERYTHING, EveryAlias, Opened, atomic_requests, declared_for
+from .callers import caller_of
+from .hook import CALL, TRANSACTIONS
+
+if TYPE_CHECKING:
+    from ninja import NinjaAPI
+
+
+#: What a function meets that is the guard's to answer: derive() without a store, a query after the transaction was lost.
+_OURS = (OperationUnknown, TransactionLost)
+
+
+class Answered(BaseException):
+    """Leaves ninja with a response that is finished: no exception handler and no renderer is for it."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        super().__init__()
+        self.response = response
+
+
+class Stopped(BaseException):
+    """Leaves ninja with a problem that the function met, which no exception handler of the API's makes a 500 of."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+class Transactions:
+    """What ATOMIC_REQUESTS opens around a guarded operation: where Django would, with all that `decorate_view` adds."""
+
+    def __init__(self, declared: AbstractSet[str] = EVERYTHING) -> None:
+        self._declared = declared
+        self._stack = ExitStack()
+        self.opened = Opened()
+
+    @contextmanager
+    def around(self, request: HttpRequest, policy: Policy) -> Iterator[None]:
+        """Open them for as long as a view runs."""
+        setattr(request, TRANSACTIONS, self)
+        try:
+            with self._stack:
+                self.begin(noted=may_have_key(request, policy))
+                yield
+        finally:
+            delattr(request, TRANSACTIONS)
+
+    def begin(self, *, noted: bool = False) -> None:
+        """Open them; for a second time once the guard has closed, for what decorators do with its response."""
+        self.opened = self._stack.enter_context(atomic_requests(self._declared, noted=noted))
+
+    def end(self, *raised: Any) -> None:
+        """End them before the view does. What a guard has taken over is left to it."""
+        self._stack.__exit__(*raised)
+
+
+class Call:
+    """One request to a guarded operation."""
+
+    exchange: Exchange | None = None
+    #: Has ninja called the function? Before that, it may refuse the request.
+    _reached = False
+
+    def __init__(self, request: HttpRequest, api: NinjaAPI, policy: Policy, *, decorated: bool = False) -> None:
+        self.request = request
+        self.policy = policy
+        self._api = api
+        #: Does something stand around the operation, by `decorate_view`?
+        self._decorated = decorated
+        found = vars(request).get(TRANSACTIONS)  # a view that is not ninja's has left them where they are
+        self._transactions: Transactions = Transactions() if found is None else found
+        self._response: HttpResponseBase | None = None
+
+    # ------------------------------------------------------------------------------------------------- around ninja
+
+    def run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        """Run an operation, ninja's own checks included."""
+        response = self._run(operation)
+        if self._decorated and self.exchange is not None:
+            self._transactions.begin()
+        return response
+
+    def _run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        setattr(self.request, CALL, self)
+        try:
+            with ExitStack() as ending:
+                ending.push(self._end_transactions)
+                self._response = operation()
+                if self.exchange is not None:
+                    render(self._response)
+        except Answered as answered:  # what the checks have written stays
+            return answered.response
+        except BaseException as error:
+            if self.exchange is not None:
+                committed = self._response if self._transactions.opened.committed else None
+                return self._answer(self.exchange.fail(_met(error), committed=lambda: committed))
+            raise
+        finally:
+            delattr(self.request, CALL)
+        if self.exchange is None:
+            self._judge(self._response)
+            say_unguarded(self.request)
+            return stamp(self.request, self._response)
+        try:
+            return self.exchange.settle(self._response)
+        except Problem as problem:
+            return self._answer(problem)
+
+    def _end_transactions(self, *raised: Any) -> None:
+        if self.exchange is not None:
+            self._transactions.end(*raised)
+
+    async def arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
+        """See run(). Django refuses ATOMIC_REQUESTS for async views."""
+        setattr(self.request, CALL, self)
+        try:
+            response = await operation()
+            if self.exchange is not None and not getattr(response, "is_rendered", True):
+                await in_thread(render, response, close=connections.close_all)
+        except Answered as answered:
+            return answered.response
+        except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+            if self.exchange is not None:
+                self.exchange.fail(closed)
+            raise
+        except BaseException as error:
+            if self.exchange is not None:
+                return self._answer(await to_the_end(self.exchange.afail(_met(error))))
+            raise
+        finally:
+            delattr(self.request, CALL)
+        if self.exchange is None:
+            self._judge(response)
+            await asay_unguarded(self.request)
+            return stamp(self.request, response)
+        try:
+            return await to_the_end(self.exchange.asettle(response))
+        except Problem as problem:
+            return self._answer(problem)
+
+    def _judge(self, response: HttpResponseBase) -> None:
+        """Find out what became of a keyed request that ninja has answered before its function was called."""
+        request = self.request
+        if (
+            not self._reached
+            and request.method not in SAFE_METHODS
+            and carries_key(request)
+            and not is_guarded(request)
+        ):
+            pass_by(request, response)
+
+    # ------------------------------------------------------------------------------------------- around the function
+
+    def enter(self, function: Callable[[], Any]) -> Any:
+        """Open the guard, if the request carries a key, and call the function."""
+        self._reached = True
+        try:
+            if (key := key_of(self.request, self.policy)) is not None:
+                self._open(key)
+        except Problem as problem:
+            raise Answered(self._answer(problem)) from problem
+        if self.exchange is None:
+            say_unguarded(self.request)
+        try:
+            return function()
+        except _OURS as problem:
+            raise self._stopped(problem) from problem
+
+    def _stopped(self, problem: Problem) -> BaseException:
+        """Return what to raise for a problem that the guard, and not the project, has to answer."""
+        return problem if self.exchange is None else Stopped(problem)
+
+    def _open(self, key: Key) -> None:
+        user = getattr(self.request, "user", None)
+        if (exchange := self._exchange(key, user)) is None:
+            return
+        self._refuse_transaction()
+        if (response := exchange.open(self._transactions.opened)) is not None:
+            raise Answered(response)
+        self.exchange = exchange
+
+    async def aenter(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """See enter()."""
+        self._reached = True
+        try:
+            if (key := key_of(self.request, self.policy)) is not None:
+                await self._aopen(key)
+        except Problem as problem:
+            raise Answered(self._answer(problem)) from problem
+        if self.exchange is None:
+            await asay_unguarded(self.request)
+        try:
+            return await function()
+        except _OURS as problem:
+            raise self._stopped(problem) from problem
+
+    async def _aopen(self, key: Key) -> None:
+        user = await user_of(self.request)
+        exchange = await sync_to_async(self._exchange)(key, user)
+        if exchange is None:
+            return
+        if exchange.policy.guarantee is Guarantee.ATOMIC:  # the settings have changed since it was decorated
+            raise ConfigurationError('An async operation cannot be "atomic". Type guarantee="lease".')
+        if (response := await exchange.aopen()) is not None:
+            raise Answered(response)
+        self.exchange = exchange
+
+    def _exchange(self, key: Key, user: Any) -> Exchange | None:
+        terms = terms_of(self.policy)
+        user = caller_of(self.request, user, terms)
+        declared = declared_for(self.request)
+        return Exchange.of(self.request, terms, key=key, user=user, source=self.request, declared=declared)
+
+    def _refuse_transaction(self) -> None:
+        """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path leaves."""
+        callback = getattr(self.request.resolver_match, "func", None)
+        left = getattr(callback, "_non_atomic_requests", ())
+        if not isinstance(left, EveryAlias) and any(
+            settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
+        ):
+            raise ConfigurationError(
+                "This operation stands inside the transaction of ATOMIC_REQUESTS. Use functools.wraps() in whatever "
+                "stands around the views of the API."
+            )
+
+    def _answer(self, problem: Problem) -> HttpResponseBase:
+        """Answer a problem: by the API's own handler of it, if there is one, or with a problem document."""
+        handled = getattr(self._api, "_exception_handlers", {})
+        if not any(issubclass(cls, IdempotencyError) and cls in handled for cls in type(problem).__mro__):
+            return problems.problem_response(problem, self.request)
+        note_problem(self.request, problem)
+        response = self._api.on_exception(self.request, problem)
+        for name, value in problems.headers(problem).items():
+            response.setdefault(name, value)
+        return response
+
+
+def _met(error: BaseException) -> BaseException:
+    """Return what a function has met."""
+    return error.problem if isinstance(error, Stopped) else error

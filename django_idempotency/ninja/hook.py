@@ -1,0 +1,133 @@
+"""What `@idempotent()` leaves on a function in case that ninja makes an operation of it. Imports no ninja.
+
+Ninja calls back what stands in `_ninja_contribute_to_operation` once it has made the operation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+
+from ..core.policy import Policy
+from ..errors import ConfigurationError
+from ..http.exchange import key_of
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+_CONTRIBUTE = "_ninja_contribute_to_operation"
+#: What ninja leaves on a function that is an operation.
+_OPERATION = "_ninja_operation"
+#: On a request: the call of the operation that answers it.
+CALL = "_idempotency_ninja_call"
+#: On a request: what ATOMIC_REQUESTS has opened for it.
+TRANSACTIONS = "_idempotency_ninja_transactions"
+#: What django-ninja-extra leaves on a controller's method that is a route.
+ROUTE = "OPERATION_ENDPOINT_KEY"
+#: Where ninja's views come from.
+_MODULE = "ninja.operation"
+
+
+def refuse_misplaced(view: Any) -> None:
+    """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which stands outside of ninja's checks."""
+    bound = getattr(inspect.unwrap(view), "__self__", None)
+    if any(cls.__module__ == _MODULE for cls in type(bound).__mro__):
+        path = getattr(bound, "path", "")
+        raise ImproperlyConfigured(
+            f"decorate_view(idempotent()) on the operation {path!r} would answer before ninja has authenticated "
+            "anybody. Put @idempotent() below the @api.post line, as a decorator of the function."
+        )
+    if hasattr(view, _OPERATION):
+        raise ImproperlyConfigured(
+            f"@idempotent() stands above the line that makes an operation of {view.__qualname__}, which it cannot "
+            "reach. Swap the two lines: @api.post(…) above @idempotent()."
+        )
+
+
+def refuse_generator(view: Any) -> None:
+    """Refuse a function whose work is done while its response is sent, after the guard has closed."""
+    if inspect.isgeneratorfunction(view) or inspect.isasyncgenfunction(view):
+        raise ImproperlyConfigured(
+            f"{view.__qualname__} is a generator: it runs while its response is sent, when no guard is open any more. "
+            "Do the work in a plain function, and let that return the generator."
+        )
+
+
+def contribute(function: Callable[..., Any], callback: Callable[[Any], None]) -> None:
+    """Let ninja call back with the operation that it makes of a function."""
+    setattr(function, _CONTRIBUTE, [*getattr(function, _CONTRIBUTE, ()), callback])
+
+
+def offer(guarded: Callable[..., Any], view: Callable[..., Any], policy: Policy) -> None:
+    """Let a guarded function become an operation: ninja calls back, and reads its parameters."""
+
+    def guard(operation: Any) -> None:
+        from .operations import guard_operation
+
+        guard_operation(operation, policy)
+
+    contribute(guarded, guard)
+    try:
+        parameters = inspect.signature(view).parameters.values()
+    except ValueError:  # not written in Python: no operation
+        return
+    if any(isinstance(parameter.annotation, str) for parameter in parameters):
+        # Ninja reads texts by the globals of the function that it gets, which are ours.
+        read = [parameter.replace(annotation=_read(parameter.annotation, view)) for parameter in parameters]
+        guarded.__signature__ = inspect.Signature(read)  # type: ignore[attr-defined]
+
+
+def _read(annotation: Any, view: Callable[..., Any]) -> Any:
+    """Return what a text among the annotations means in its module. Ninja says what it makes of one that means nothing."""
+    with suppress(Exception):  # a name that only the type checker imports, as of the request
+        stand_in = SimpleNamespace(__annotations__={"it": annotation})
+        return get_type_hints(stand_in, globalns=getattr(inspect.unwrap(view), "__globals__", {}), include_extras=True)[
+            "it"
+        ]
+    return annotation
+
+
+def call_of(request: Any, policy: Policy) -> Call | None:
+    """Return the operation's call that a guarded function is to run in; `None`: it is no operation's.
+
+    Raises `ConfigurationError` where it is called inside of ninja, but not by its own operation: whether ninja's checks
+    were made nobody knows.
+    """
+    if not isinstance(request, HttpRequest):
+        return None
+    call: Call | None = getattr(request, CALL, None)
+    if call is not None and call.policy is policy:
+        return call
+    if is_ninja(getattr(request.resolver_match, "func", None)) and key_of(request, policy) is not None:
+        raise ConfigurationError(
+            "A function with @idempotent() was called inside of ninja, but not by the operation that it guards. Put "
+            "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."
+        )
+    return None
+
+
+def is_ninja(callback: Any) -> bool:
+    """Is a callback of the URLconf one of ninja's?"""
+    return getattr(callback, "__module__", None) == _MODULE
+
+
+def operation_of(callback: Any, method: str) -> Any:
+    """Return the operation that ninja answers a method with behind a callback of the URLconf, or `None`."""
+    return next((each for each in operations_of(callback) if method.upper() in each.methods), None)
+
+
+def operations_of(callback: Any) -> list[Any]:
+    """Return the operations of the path that one of ninja's callbacks answers for. Its closure knows the path."""
+    while callback is not None:
+        code = getattr(callback, "__code__", None)
+        if is_ninja(callback) and code is not None and "self" in code.co_freevars:
+            path = callback.__closure__[code.co_freevars.index("self")].cell_contents
+            return list(getattr(path, "operations", ()))
+        callback = getattr(callback, "__wrapped__", None)
+    return []

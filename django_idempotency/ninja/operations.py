@@ -1,0 +1,95 @@
+"""Operations of ninja, guarded. Imported once there is one: it wants ninja."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja.operation import Operation, PathView
+
+from ..core.policy import Policy
+from ..marks import POLICY
+from ..transactions import LEAVES, atomic_requests, declared_non_atomic, leave_atomic_requests
+from .calls import Call, Transactions
+from .hook import operation_of
+
+
+class Guarded(Operation):
+    """Stands before the class of an operation, and lives on in the copies that ninja makes of it for each API."""
+
+    idempotency_policy: Policy
+
+    def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:
+        """Run the operation under guard."""
+        call = Call(request, self.api, self.idempotency_policy, decorated="run" in vars(self))
+        return call.run(functools.partial(super().run, request, **kw))
+
+
+class AsyncGuarded(Operation):
+    """The same for an async operation."""
+
+    idempotency_policy: Policy
+
+    async def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:  # type: ignore[override]
+        """See Guarded.run()."""
+        operation: Any = functools.partial(super().run, request, **kw)
+        return await Call(request, self.api, self.idempotency_policy).arun(operation)
+
+
+def guard_operation(operation: Operation, policy: Policy) -> None:
+    """Guard an operation that ninja has just made."""
+    cls = type(operation)
+    guard = AsyncGuarded if iscoroutinefunction(cls.run) else Guarded
+    members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, POLICY: policy}
+    operation.__class__ = type(cls.__name__, (guard, cls), members)
+
+
+def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[PathView], Callable[..., Any]]:
+    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open it again in its place.
+
+    Ninja makes one view of a path, and offers no hook for it.
+    """
+
+    @functools.wraps(get_view)
+    def get_leaving_view(self: PathView) -> Callable[..., Any]:
+        view = get_view(self)
+        if iscoroutinefunction(view) or not any(hasattr(operation, POLICY) for operation in self.operations):
+            return view  # Django itself refuses ATOMIC_REQUESTS for async views
+
+        @functools.wraps(view)
+        def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            policy = getattr(operation_of(view, request.method or ""), POLICY, None)
+            declared = declared_non_atomic(leaving)
+            with (
+                atomic_requests(declared, but=LEAVES.get())
+                if policy is None
+                else Transactions(declared).around(request, policy)
+            ):
+                return view(request, *args, **kwargs)
+
+        return leave_atomic_requests(leaving)
+
+    return get_leaving_view
+
+
+def _probed(request: HttpRequest) -> None: ...
+
+
+def _prepare() -> None:
+    """Change how ninja makes the view of a path. Raises `ImproperlyConfigured` where it does so as we do not know."""
+    probe = PathView()
+    probe.add_operation("/", ["POST"], _probed)
+    if operation_of(probe.get_view(), "POST") is not probe.operations[0]:
+        raise ImproperlyConfigured(
+            "@idempotent() does not know this version of django-ninja. Install one that it was tested with: "
+            '"django-ninja>=1.7,<1.8".'
+        )
+    PathView.get_view = _leaving(PathView.get_view)  # type: ignore[method-assign, assignment]
+
+
+_prepare()

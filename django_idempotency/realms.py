@@ -1,0 +1,81 @@
+"""Realms: the tenant that qualifies every scope, so that keys of two never meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from .core.policy import Policy
+from .errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+#: What `with realm(…)` says, in a tuple: it may say that there is none.
+_SAID: ContextVar[tuple[str | None] | None] = ContextVar("django_idempotency_realm", default=None)
+
+
+@contextmanager
+def realm(name: str | None) -> Iterator[None]:
+    """Say in which realm requests and calls in this block are, whatever `REALM` and policies say; `None`: in none.
+
+    It holds for this thread or task, and for the tasks that it starts; a new thread does not inherit it. Raises `TypeError` or `ValueError` for what is no name.
+    """
+    given: Any = name
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"realm() takes text, or None, not a {type(given).__name__}.")
+    if name == "":
+        raise ValueError('realm() takes a name, such as "tenant-a". Without one, type realm(None).')
+    token = _SAID.set((name,))
+    try:
+        yield
+    finally:
+        _SAID.reset(token)
+
+
+def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
+    """Return the realm of a request, or (`None`) of a call. Raises `ConfigurationError` for what is no name."""
+    if (said := _SAID.get()) is not None:
+        return said[0]
+    if policy.realm is None:
+        return None
+    named: Any = policy.realm(request)
+    if named is None or (isinstance(named, str) and named):
+        return named
+    found = "an empty one" if named == "" else type(named).__name__
+    raise ConfigurationError(f"Policy.realm must return text or None, not {found}.")
+
+
+# ------------------------------------------------------------------------------------------------------------ for REALM
+
+
+def schema(_request: HttpRequest | None) -> str:
+    """Name the schema that the database connection looks into, as django-tenants has set it."""
+    from django.db import connections  # not above: importing the package asks for no database
+
+    alias = tenants_alias()
+    found = getattr(connections[alias], "schema_name", None)
+    if not isinstance(found, str):
+        raise ConfigurationError(
+            f'realms.schema needs the database backend of django-tenants: type DATABASES["{alias}"]["ENGINE"] = '
+            '"django_tenants.postgresql_backend".'
+        )
+    return found
+
+
+def tenants_alias() -> str:
+    """Return the database whose schemas are the tenants, as django-tenants finds it."""
+    return str(getattr(settings, "TENANT_DB_DATABASE", "default"))
+
+
+def host(request: HttpRequest | None) -> str:
+    """Name the host that a request was sent to, in small letters. A call has none: see realm()."""
+    if request is None:
+        raise ConfigurationError(
+            "realms.host has no request to ask here. Call the function inside: with django_idempotency.realm(…)."
+        )
+    return request.get_host().lower()

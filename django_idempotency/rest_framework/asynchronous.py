@@ -1,0 +1,204 @@
+"""Async views of REST framework, as adrf has them: the mixin and the decorator below `@api_view`, under a lease.
+
+The twin of `mixins` and `functions`. The guard opens when the handler is called, behind authentication, permissions
+and throttles, and closes around the rendered response. No transaction covers it, so nothing here is about one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..core.policy import SAFE_METHODS, Policy
+from ..core.records import Guarantee
+from ..errors import ConfigurationError, Problem
+from ..finishing import to_the_end
+from ..http.bodies import keep
+from ..http.exchange import Exchange, key_of, terms_of
+from ..http.keys import carries_key
+from ..http.problems import problem_response
+from ..http.responses import render
+from ..http.status import Status, note, note_problem, stamp
+from ..http.unguarded import EXEMPT as IS_EXEMPT
+from ..http.unguarded import asay_unguarded, leave_unguarded
+from ..marks import EXEMPT
+from ..transactions import declared_for
+from . import problems
+from .guarding import Terms, judge
+from .problems import Answered, IdempotencyException
+
+Run = Callable[[], Awaitable[HttpResponseBase]]
+
+
+async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpResponseBase:
+    """Guard the handler of an unsafe method, if the request carries a key. `run` is the view's own dispatch."""
+    name = (request.method or "").lower()
+    handler = getattr(view, name, None) if name in view.http_method_names else None
+    if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
+        if request.method not in SAFE_METHODS and carries_key(request):
+            await _leave(request, exempt=handler is not None)
+        return stamp(request, await run())
+    if terms.may_select(request) and (terms.fixed is not None or carries_key(request)):
+        await sync_to_async(keep)(request)
+    guard = _Guard(view, terms, handler)
+
+    @functools.wraps(handler)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        return await guard.enter(*args, **kwargs)
+
+    of_instance = name in vars(view)  # a ViewSet's
+    setattr(view, name, guarded)
+    try:
+        response = await _finished(view, guard, run)
+    except Answered as answered:
+        return answered.response
+    finally:
+        delattr(view, name)  # the guard leads back to the view
+        if of_instance and guard.exchange is None:  # the response is not rendered: renderers ask the view for it
+            setattr(view, name, handler)
+    if guard.exchange is not None:
+        return await _settled(view, guard.exchange, response)
+    judge(request, response, reached=guard.reached)
+    await asay_unguarded(request)
+    return stamp(request, response)
+
+
+async def _finished(view: Any, guard: _Guard, run: Run) -> HttpResponseBase:
+    """Return what a view answered, rendered if it is to be remembered. An exception ends the exchange."""
+    try:
+        response = await run()
+        if guard.exchange is not None:
+            await sync_to_async(render)(response)
+    except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+        if guard.exchange is not None:
+            guard.exchange.fail(closed)
+        raise
+    except BaseException as error:
+        if guard.exchange is not None:
+            raise Answered(await _answer(view, await to_the_end(guard.exchange.afail(error)))) from error
+        raise
+    return response
+
+
+class _Guard:
+    """Stands in for one handler, for one request."""
+
+    def __init__(self, view: Any, terms: Terms, handler: Callable[..., Any]) -> None:
+        self._view = view
+        self._terms = terms
+        self._handler = handler
+        self.exchange: Exchange | None = None
+        #: Has the view called it? Before that, it may refuse the request.
+        self.reached = False
+
+    async def enter(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Open the guard and call the handler."""
+        self.reached = True
+        try:
+            await self._open(request)
+        except Problem as problem:
+            if problems.has_own_handler(self._view):
+                note_problem(request._request, problem)
+                raise IdempotencyException(problem) from problem
+            raise Answered(problem_response(problem, request._request)) from problem
+        return await _called(self._handler, request, *args, **kwargs)
+
+    async def _open(self, request: Any) -> None:
+        terms = self._terms
+        if terms.fixed is None:  # a project's own may ask a database, which an event loop refuses
+            policy = await sync_to_async(terms.policy_of)(self._view)
+        else:
+            policy = terms.policy_of(self._view)
+        exchange = await _exchange(request, policy, strict=terms.strict)
+        if exchange is None:
+            await asay_unguarded(request._request)
+        elif (answer := await exchange.aopen()) is not None:
+            raise Answered(answer)
+        else:
+            self.exchange = exchange
+
+
+async def arun_inside(request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]) -> HttpResponseBase:
+    """Run an async function below `@api_view` under guard, exceptions answered and the response finished by its view."""
+    view = request.parser_context["view"]
+
+    async def finished() -> HttpResponseBase:
+        try:
+            response = await function()
+        except Exception as error:  # noqa: BLE001 - DRF raises what it does not answer
+            response = view.handle_exception(error)
+        done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
+        await sync_to_async(render)(done)
+        return done
+
+    try:
+        exchange = await _exchange(request, policy, strict=True)
+        answer = None if exchange is None else await exchange.aopen()
+    except Problem as problem:
+        return await _answer(view, problem)
+    if answer is not None:
+        return answer
+    if exchange is None:
+        await asay_unguarded(request._request)
+        return await function()  # type: ignore[no-any-return]
+    try:
+        response = await finished()
+    except GeneratorExit as closed:
+        exchange.fail(closed)
+        raise
+    except BaseException as error:  # noqa: BLE001 - afail() raises it again
+        return await _answer(view, await to_the_end(exchange.afail(error)))
+    return await _settled(view, exchange, response)
+
+
+async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange | None:
+    http = request._request
+    if (key := key_of(http, policy)) is None:
+        return None
+    terms = terms_of(policy)
+    if terms.guarantee is Guarantee.ATOMIC:
+        view = type(request.parser_context["view"])
+        raise ConfigurationError(
+            f"{view.__module__}.{view.__qualname__} is async, and no transaction can cover it. "
+            'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
+        )
+    # Its user is known: initial() has looked at it, in a thread.
+    facts = {"key": key, "user": request.user, "source": request, "strict": strict, "declared": declared_for(http)}
+    return await sync_to_async(Exchange.of)(http, terms, **facts)
+
+
+async def _called(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if iscoroutinefunction(handler):
+        return await handler(*args, **kwargs)
+    return await sync_to_async(handler)(*args, **kwargs)
+
+
+async def _leave(request: HttpRequest, *, exempt: bool) -> None:
+    if exempt:
+        leave_unguarded(request, IS_EXEMPT)
+        await asay_unguarded(request)
+    else:
+        note(request, Status.REFUSED)
+
+
+async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+    try:
+        return await to_the_end(exchange.asettle(response))
+    except Problem as problem:
+        return await _answer(view, problem)
+
+
+async def _answer(view: Any, problem: Problem) -> HttpResponseBase:
+    """Answer a problem: through the project's exception handler, or as a problem document."""
+    if not problems.has_own_handler(view):
+        return problem_response(problem, view.request._request)
+    note_problem(view.request._request, problem)
+    answer: HttpResponseBase = view.handle_exception(IdempotencyException(problem))
+    answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
+    await sync_to_async(render)(answer)
+    return answer

@@ -1,0 +1,42 @@
+"""What stands in the URLconf for a guarded DRF view. It opens ATOMIC_REQUESTS in place of Django, at the same place."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..transactions import EVERYTHING, EveryAlias, declared_non_atomic
+from .guarding import Terms, enter
+
+
+def guarded_view(view: Callable[..., Any], terms: Terms) -> Any:
+    """Return the callback of a view that guards itself. Django itself refuses ATOMIC_REQUESTS for an async one."""
+    return view if iscoroutinefunction(view) else GuardedView(view, terms)
+
+
+class GuardedView:
+    """A view, as `as_view()` returns it, with the marks that the project has put on it.
+
+    That it opens the transactions itself is no mark of the project's, so no decorator may copy it: Django opens them
+    around the decorator, as it would without us, and then there is nothing to open here.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_non_atomic_requests", "_terms", "_view")
+
+    def __init__(self, view: Callable[..., HttpResponseBase], terms: Terms) -> None:
+        functools.update_wrapper(self, view)
+        vars(self).pop("__wrapped__")  # nothing is around it
+        self._view = view
+        self._terms = terms
+        self._non_atomic_requests = EveryAlias(declared_non_atomic(view))
+
+    def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Run the view."""
+        called_by_django = getattr(getattr(request, "resolver_match", None), "func", None) is self
+        declared = declared_non_atomic(self) if called_by_django else EVERYTHING
+        return enter(request, self._terms, functools.partial(self._view, request, *args, **kwargs), declared=declared)

@@ -1,0 +1,281 @@
+"""The guard of a DRF view: where DRF calls the handler, behind authentication, permissions and throttles.
+
+A request runs in the transactions that ATOMIC_REQUESTS asks for, from before the view exists until its response is
+rendered, with a key and without. If it turns out to be guarded, the guard takes over the one of its record: what a
+permission has locked stays locked, and what authentication has written is rolled back with the work.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from .. import conf
+from ..core.policy import SAFE_METHODS, Policy
+from ..core.rules import Leave
+from ..errors import ConfigurationError, OperationUnknown, Problem
+from ..http.bodies import keep
+from ..http.exchange import Exchange, is_guarded, key_of, may_have_key, terms_of
+from ..http.keys import carries_key
+from ..http.problems import headers, problem_response
+from ..http.responses import render
+from ..http.status import Status, note, note_problem, stamp
+from ..http.unguarded import EXEMPT as IS_EXEMPT
+from ..http.unguarded import leave_unguarded, pass_by, say_unguarded
+from ..marks import EXEMPT
+from ..transactions import EVERYTHING, Opened, atomic_requests
+from . import problems
+from .inside import Inside, depths, is_inside
+from .problems import Answered, IdempotencyException
+
+Run = Callable[[], HttpResponseBase]
+
+#: On a request: its entry, while its view runs.
+_ENTRY = "_idempotency_entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a view is guarded."""
+
+    #: The policy, where it does not depend on the request.
+    fixed: Policy | None
+    #: Is the view asked for it when its handler is called? Its `action`, `request` and `kwargs` are set then.
+    asks: bool = False
+    #: Is a key without a principal refused? The middleware lets such a request through.
+    strict: bool = True
+
+    def policy_of(self, view: Any) -> Policy:
+        """Return the policy of a view that is about to call its handler."""
+        return checked(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
+
+    def may_select(self, request: HttpRequest) -> bool:
+        """May a request have a key? Asked before the view exists."""
+        if request.method in SAFE_METHODS:
+            return False
+        return self.fixed is None or may_have_key(request, self.fixed)
+
+
+def checked(view: Any, policy: Any) -> Policy:
+    """Return a view's policy. Raises `ConfigurationError` for what is not one."""
+    if isinstance(policy, Policy):
+        return policy
+    raise ConfigurationError(
+        f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
+        "Type idempotency = Policy(required=True, …) in the class."
+    )
+
+
+class Entry:
+    """One request on its way through a view."""
+
+    def __init__(self, declared: AbstractSet[str]) -> None:
+        #: The databases that nothing is opened on, and what is opened.
+        self.declared = declared
+        self.opened = Opened()
+        self.exchange: Exchange | None = None
+        self.view: Any = None
+        #: How many transactions were open on each database before the view's dispatch.
+        self.depths: dict[str, int] = {}
+        #: Has the exchange ended already, inside a transaction around that dispatch?
+        self.ended = False
+
+    def answer(self, problem: Problem) -> HttpResponseBase:
+        """Answer a problem: through the project's exception handler, or with a problem document."""
+        view = self.view
+        if not problems.has_own_handler(view):
+            return problem_response(problem, view.request._request)
+        note_problem(view.request._request, problem)
+        answer = view.handle_exception(IdempotencyException(problem))
+        answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
+        render(_headed(answer, problem))
+        return cast("HttpResponseBase", answer)
+
+
+def enter(request: HttpRequest, terms: Terms, run: Run, *, declared: AbstractSet[str]) -> HttpResponseBase:
+    """Run a view, as Django would run it under ATOMIC_REQUESTS, and settle what its guard has opened."""
+    entry, response, keyed = Entry(declared), None, terms.may_select(request)
+    setattr(request, _ENTRY, entry)
+    try:
+        with atomic_requests(declared, noted=keyed) as entry.opened:
+            entry.depths = depths() if keyed else {}
+            response = run()
+            if entry.exchange is not None and not entry.ended:
+                render(response)
+    except BaseException as error:
+        if entry.exchange is None:
+            raise
+        if entry.ended:
+            if entry.exchange.operation.left is Leave.COMPLETED:  # and its COMMIT is the project's
+                note(request, Status.UNKNOWN)
+            raise
+        committed = functools.partial(_committed, entry, response)
+        return entry.answer(entry.exchange.fail(error, committed=committed))
+    finally:
+        if getattr(request, _ENTRY, None) is entry:
+            delattr(request, _ENTRY)
+    if entry.exchange is None or entry.ended:
+        return response
+    try:
+        return entry.exchange.settle(response)
+    except Problem as problem:
+        return entry.answer(problem)
+
+
+def _committed(entry: Entry, response: HttpResponseBase | None) -> HttpResponseBase | None:
+    return response if entry.opened.committed else None
+
+
+def dispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpResponseBase:
+    """Guard the handler of an unsafe method, if the request carries a key. `run` is the dispatch of the view's class."""
+    if getattr(view, "view_is_async", False) and hasattr(view, "async_dispatch"):  # adrf's
+        from .asynchronous import adispatch
+
+        return cast(
+            "HttpResponseBase", adispatch(view, request, terms, cast("Any", run))
+        )  # a coroutine, as adrf returns one
+    entry = getattr(request, _ENTRY, None)
+    if entry is None or entry.view is not None:  # not by as_view(), or the second view of this request
+        again = functools.partial(dispatch, view, request, terms, run)
+        return enter(request, terms, again, declared=EVERYTHING)
+    entry.view = view
+    name = (request.method or "").lower()
+    handler = getattr(view, name, None) if name in view.http_method_names else None
+    if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
+        if request.method not in SAFE_METHODS and carries_key(request):
+            _leave(request, exempt=handler is not None)
+        return stamp(request, run())
+    if iscoroutinefunction(handler):
+        _refuse_async(view, request, terms)
+    if terms.may_select(request) and (terms.fixed is not None or carries_key(request)):
+        keep(request)
+    guard = _Guard(entry, terms, handler)
+    try:
+        response = _with_guard(view, name, guard, run)
+    except Answered as answered:
+        return answered.response
+    if entry.exchange is not None:
+        return response
+    if inspect.iscoroutine(response):
+        _refuse_async(view, request, terms, response)
+    else:
+        judge(request, response, reached=guard.reached)
+        say_unguarded(request)
+    return stamp(request, response)
+
+
+def _with_guard(view: Any, name: str, guard: _Guard, run: Run) -> HttpResponseBase:
+    """Put the guard in the handler's place while DRF's own dispatch runs."""
+    of_instance = name in vars(view)  # a ViewSet's
+    setattr(view, name, functools.wraps(guard.handler)(guard))
+    try:
+        response = run()
+    finally:
+        delattr(view, name)  # the guard leads back to the view
+        if guard.inside is not None:
+            guard.inside.leave()
+        if of_instance:  # the response is not rendered: renderers ask the view for it
+            setattr(view, name, guard.handler)
+    return response if guard.problem is None else _headed(response, guard.problem)
+
+
+def asynchronous(cls: type[Any]) -> str:
+    """Say that a class is async, and what to do."""
+    return (
+        f"{cls.__name__} has async handlers, which REST framework does not await: the guard would close before they have "
+        'run. Take the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.'
+    )
+
+
+def _refuse_async(view: Any, request: HttpRequest, terms: Terms, begun: Any = None) -> None:
+    """Refuse what has still to be awaited when the guard closes, unless the request needs none."""
+    if terms.may_select(request) or conf.concerns_keyless(terms.fixed or Policy()):
+        if begun is not None:
+            begun.close()
+        raise ConfigurationError(asynchronous(type(view)))
+
+
+def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
+    """Find out what became of a keyed request that the view has answered before its handler was called."""
+    if not reached and carries_key(request) and not is_guarded(request):
+        pass_by(request, response)
+
+
+def _headed(response: HttpResponseBase, problem: Problem) -> HttpResponseBase:
+    for name, value in headers(problem).items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _leave(request: HttpRequest, *, exempt: bool) -> None:
+    """Say why a keyed request finds no guard: its handler is exempt, or there is none."""
+    if exempt:
+        leave_unguarded(request, IS_EXEMPT)
+        say_unguarded(request)
+    else:
+        note(request, Status.REFUSED)
+
+
+class _Guard:
+    """Stands in for one handler, for one request."""
+
+    def __init__(self, entry: Entry, terms: Terms, handler: Any) -> None:
+        self._entry = entry
+        self._terms = terms
+        self.handler = handler
+        #: Has the view called it? Before that, DRF may refuse the request.
+        self.reached = False
+        #: What it has answered through the project's own exception handler.
+        self.problem: Problem | None = None
+        #: Ends the exchange, inside a transaction of the project's around the view's dispatch.
+        self.inside: Inside | None = None
+
+    def __call__(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self.reached = True
+        try:
+            self._open(request)
+        except Problem as problem:
+            if not problems.has_own_handler(self._entry.view):
+                raise Answered(problem_response(problem, request._request)) from problem
+            note_problem(request._request, problem)
+            self.problem = problem
+            raise IdempotencyException(problem) from problem
+        call = functools.partial(self._call, request, *args, **kwargs)
+        return call() if self.inside is None else self.inside.call(call)
+
+    def _call(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.handler(request, *args, **kwargs)
+        except OperationUnknown as problem:  # derive() without a store
+            if not problems.has_own_handler(self._entry.view):
+                return problem_response(problem, request._request)
+            note_problem(request._request, problem)
+            self.problem = problem
+            raise IdempotencyException(problem) from problem
+
+    def _open(self, request: Any) -> None:
+        http, entry = request._request, self._entry
+        policy = self._terms.policy_of(entry.view)
+        key = key_of(http, policy)
+        if key is None:
+            say_unguarded(http)
+            return
+        facts: dict[str, Any] = {"user": request.user, "source": request, "strict": self._terms.strict}
+        exchange = Exchange.of(http, terms_of(policy), key=key, declared=entry.declared, **facts)
+        if exchange is None:
+            say_unguarded(http)
+            return
+        inside = is_inside(exchange, entry.depths)
+        if (answer := exchange.open(None if inside else entry.opened)) is not None:
+            raise Answered(answer)
+        entry.exchange = exchange
+        if inside and not exchange.degraded:
+            self.inside = Inside(entry, exchange)

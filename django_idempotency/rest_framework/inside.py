@@ -1,0 +1,111 @@
+"""A transaction that the project has opened around `dispatch()`: the guard joins it, and ends before it does.
+
+    enter ─ BEGIN ─ dispatch ─ permissions ─┬ claim ─ handler ─ finalize_response ─ store response ┬─ COMMIT ─ enter
+                                            └──────────────────── savepoint ───────────────────────┘
+
+The response is rendered there. What a `dispatch()` of the project's changes on it afterwards is not remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from django.db import connections, transaction
+
+from ..core.rules import Leave
+from ..errors import Problem
+from ..http.responses import render
+from .problems import Answered
+
+if TYPE_CHECKING:
+    from django.http.response import HttpResponseBase
+
+    from ..http.exchange import Exchange
+    from .guarding import Entry
+
+#: Where DRF's dispatch ends: by a response, or by an exception.
+_ENDS = ("finalize_response", "handle_exception")
+
+
+def depths() -> dict[str, int]:
+    """Return how many transactions and savepoints are open on each database."""
+    return {connection.alias: len(connection.atomic_blocks) for connection in connections.all(initialized_only=True)}
+
+
+def is_inside(exchange: Exchange, before: dict[str, int]) -> bool:
+    """Has a transaction been opened on the database of an atomic guard since the view was entered?"""
+    alias = exchange.atomic_alias
+    return alias is not None and len(connections[alias].atomic_blocks) > before.get(alias, 0)
+
+
+class Inside:
+    """Ends the guard of one request where DRF's own dispatch ends, as enter() does elsewhere."""
+
+    def __init__(self, entry: Entry, exchange: Exchange) -> None:
+        self._entry = entry
+        self._exchange = exchange
+        self._view = entry.view
+        #: What the view itself has in the place of ours, once ours are there.
+        self._replaced: dict[str, Any] | None = None
+
+    def call(self, handler: Callable[[], Any]) -> Any:
+        """Call the handler. From then on the guard ends with DRF's dispatch; before, the handler may use what that uses."""
+        try:
+            response = handler()
+        except Exception:
+            self._stand_in()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
+        self._stand_in()
+        return response
+
+    def _stand_in(self) -> None:
+        attributes = vars(self._view)
+        self._replaced = {name: attributes[name] for name in _ENDS if name in attributes}
+        attributes.update(finalize_response=self._finalize, handle_exception=self._handle)
+
+    def leave(self) -> None:
+        """Give the view its methods back."""
+        replaced, self._replaced = self._replaced, None
+        if replaced is not None:
+            for name in _ENDS:
+                vars(self._view).pop(name, None)
+            vars(self._view).update(replaced)
+
+    def _handle(self, error: Exception) -> Any:
+        self.leave()
+        try:
+            response = self._view.handle_exception(error)
+        except BaseException as raised:  # noqa: BLE001 - it is raised again
+            self._fail(raised)
+        self._stand_in()
+        return response
+
+    def _finalize(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self.leave()
+        try:
+            response: HttpResponseBase = self._view.finalize_response(*args, **kwargs)
+            render(response)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
+        return self._settle(response)
+
+    def _settle(self, response: HttpResponseBase) -> HttpResponseBase:
+        operation = self._exchange.operation
+        doomed, self._entry.ended = operation.doomed(), True
+        try:
+            response = self._exchange.settle(response)
+        except Problem as problem:
+            raise Answered(self._entry.answer(problem)) from problem
+        alias = self._exchange.atomic_alias
+        assert alias is not None, "see is_inside()"
+        if doomed and operation.left is not Leave.COMPLETED and connections[alias].in_atomic_block:
+            transaction.set_rollback(True, using=alias)  # the whole of it, as DRF has asked for
+        return response
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self._entry.ended = True
+        problem = self._exchange.fail(error)
+        raise Answered(self._entry.answer(problem)) from error

@@ -1,0 +1,77 @@
+"""A second connection of a thread, beside one whose transaction is open: what it commits is committed at once."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from django.core import mail
+from django.core.signals import request_finished, request_started
+from django.db import connections
+
+from ..forking import begins_anew
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+#: What must be alike on both connections: where an unqualified name leads, and before it whether a transaction sees what
+#: others commit meanwhile. SQLite is not here: it has one writer, and would wait for itself.
+_FACTS = {
+    "postgresql": "SELECT current_setting('transaction_isolation') = 'read committed', current_setting('search_path')",
+    "mysql": "SELECT TRUE, DATABASE()",
+}
+
+
+class _Kept(threading.local):
+    """The second connections of this thread, by alias, with their facts. They end as Django's own do (CONN_MAX_AGE)."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.connections: dict[str, tuple[BaseDatabaseWrapper, tuple[Any, ...]]] = {}
+
+    def close_old(self, **_: Any) -> None:
+        in_test = hasattr(mail, "outbox")  # made by setup_test_environment(); a test database could not be dropped
+        for connection, _facts in self.connections.values():
+            if in_test:
+                connection.close()
+            else:
+                connection.close_if_unusable_or_obsolete()
+
+
+_KEPT = _Kept()
+begins_anew(_KEPT)
+request_started.connect(_KEPT.close_old, weak=False)
+request_finished.connect(_KEPT.close_old, weak=False)
+
+
+def beside(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper | None:
+    """Return it, or `None` where its commits would not be seen, or not be made in the same place."""
+    query = _FACTS.get(connection.vendor)
+    if query is None or (
+        connection.vendor == "mysql" and getattr(connection, "isolation_level", "") != "read committed"
+    ):
+        return None
+    facts = _ask(connection, query)
+    if not facts[0]:
+        return None
+    other, known = _KEPT.connections.get(connection.alias) or (_made(connection), ())
+    if other.connection is None:
+        known = _ask(other, query)
+        _KEPT.connections[connection.alias] = other, known
+    return other if known == facts else None
+
+
+def _ask(connection: BaseDatabaseWrapper, query: str) -> tuple[Any, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return tuple(cursor.fetchone())
+
+
+def _made(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    """Make it outside the pool: requests that hold all of a pool's connections would wait for each other."""
+    other: BaseDatabaseWrapper = connections.create_connection(connection.alias)
+    options = {name: value for name, value in connection.settings_dict["OPTIONS"].items() if name != "pool"}
+    other.settings_dict = {**connection.settings_dict, "OPTIONS": options}
+    return other

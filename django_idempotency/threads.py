@@ -1,0 +1,52 @@
+"""Calling what blocks from async code, also while the interpreter ends. Ring 0."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+T = TypeVar("T")
+
+
+def nothing() -> None:
+    """Give nothing back."""
+
+
+async def in_thread(
+    call: Callable[..., T], *given: Any, thread_sensitive: bool = True, close: Callable[[], None] = nothing
+) -> T:
+    """Call in a thread, as `sync_to_async` does.
+
+    When the main thread has ended, the interpreter's executors take no work any more, while other threads and their
+    event loops go on. What is done must be settled then, too: in a new thread, which calls `close` at its end.
+    """
+    began = False
+
+    def begin() -> T:
+        nonlocal began
+        began = True
+        return call(*given)
+
+    try:
+        return await sync_to_async(begin, thread_sensitive=thread_sensitive)()
+    except RuntimeError:
+        if began:
+            raise
+    done: Future[T] = Future()
+    threading.Thread(target=copy_context().run, args=(_run, done, begin, close)).start()
+    return await asyncio.wrap_future(done)
+
+
+def _run(done: Future[T], call: Callable[[], T], close: Callable[[], None]) -> None:
+    try:
+        done.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - whoever awaits it gets it
+        done.set_exception(error)
+    finally:
+        close()

@@ -1,0 +1,91 @@
+"""Operations of django-ninja: which of them the middleware leaves unguarded, and whether the others can have their policy."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.http import HttpRequest
+from django.urls import path
+from ninja import NinjaAPI
+from pytest_django import Settings
+
+from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.checks.operations import check_operations
+from django_idempotency.checks.routes import check_routes
+
+from .conftest import Configure, hints
+
+
+def operation() -> Any:
+    """Make a function of its own for each test: ninja leaves its operation on it."""
+
+    def charge(request: HttpRequest) -> None: ...
+
+    return charge
+
+
+def awaited() -> Any:
+    async def charge(request: HttpRequest) -> None: ...
+
+    return charge
+
+
+@pytest.fixture
+def api(settings: Settings) -> NinjaAPI:
+    """Return an API that is the whole URLconf, once its operations are there."""
+    api = NinjaAPI(urls_namespace="checked")
+    api.get("/charges")(operation())
+    urlconf = ModuleType("urlconf")
+    urlconf.__getattr__ = lambda name: [path("api/", api.urls)]  # type: ignore[method-assign]
+    settings.ROOT_URLCONF = urlconf
+    return api
+
+
+def found() -> dict[str, str]:
+    return hints([*check_operations(), *check_routes()])
+
+
+def test_what_is_in_order(api: NinjaAPI) -> None:
+    """Guarded, exempt, safe: nothing to say, sync or async, and nothing else is said of ninja's views."""
+    api.post("/charges")(idempotent()(operation()))
+    api.put("/charges")(idempotency_exempt(idempotent(guarantee="lease")(awaited())))
+    api.delete("/charges")(idempotency_exempt(lambda request: None))
+    assert found() == {}
+
+
+def test_what_the_middleware_leaves_unguarded(api: NinjaAPI, settings: Settings) -> None:
+    """One warning for all of them; without the middleware nobody has asked."""
+    api.post("/charges")(operation())
+    api.api_operation(["PATCH", "DELETE"], "/charges")(awaited())
+    assert list(found()) == ["W074"]
+    first = "tests.checks.test_operations.operation.<locals>.charge (/api/charges)"
+    assert f"2 run unguarded, {first} for one" in check_operations()[0].msg
+    settings.MIDDLEWARE = []
+    assert found() == {}
+
+
+def test_what_required_would_refuse(api: NinjaAPI, configure: Configure) -> None:
+    """An error: each request to it would raise."""
+    api.post("/charges")(operation())
+    configure(REQUIRED=True)
+    assert list(found()) == ["E070"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [({"store": "elsewhere"}, "E036"), ({"guarantee": "lease", "ttl": 10}, "E035")]
+)
+def test_a_policy_that_cannot_be(api: NinjaAPI, policy: dict[str, Any], code: str) -> None:
+    """Said of the function by its name."""
+    api.post("/charges")(idempotent(**policy)(operation()))
+    assert list(found()) == [code]
+    assert "tests.checks.test_operations.operation.<locals>.charge" in check_operations()[0].msg
+
+
+def test_settings_that_make_an_async_operation_atomic(api: NinjaAPI, configure: Configure) -> None:
+    """The guarantee came from the settings when it was decorated, and has changed."""
+    configure(GUARANTEE="lease")
+    api.post("/charges")(idempotent()(awaited()))
+    configure()
+    assert list(found()) == ["E030"]

@@ -1,0 +1,35 @@
+"""Whose replays the middleware cannot give: said before the first client asks for one."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_django import Settings
+
+from django_idempotency.checks.replays import check_replays
+
+from .conftest import Configure, hints
+
+pytestmark = pytest.mark.urls("tests.doors.test_asked_again")
+
+
+def test_each_thing_that_cannot_be_followed() -> None:
+    """W077 for each, with a route; none for a view before which everything can be asked, or that guards itself."""
+    found = check_replays()
+    assert "below it, directly on the view" in hints(found)["W077"]
+    said = " ".join(message.msg for message in found)
+    each = ("own", "without-wraps", "lambda", "object-around", "partial-around", "from-middleware", "dispatch")
+    assert [name for name in each if f"(/unfollowed/{name}/)" not in said] == []
+    assert "(/unfollowed/own/) and 3 more" in said
+    assert [way for way in ("asked/", "open/", "below/", "exempt/") if way in said] == []
+
+
+def test_a_project_that_answers_for_its_replays_is_silent(configure: Configure) -> None:
+    """With AUTHORIZE_REPLAY it is asked about each."""
+    configure(AUTHORIZE_REPLAY="tests.doors.test_replay_rights.denied")
+    assert check_replays() == []
+
+
+def test_without_the_middleware_nothing_is_said(settings: Settings) -> None:
+    """Each view is then guarded below what asks, or not at all."""
+    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
+    assert check_replays() == []

@@ -1,0 +1,116 @@
+"""Tenants without a realm, and realms and scopes that are ready to use where they cannot work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.apps import apps as registered
+from django.db import connections
+from pytest_django import Settings
+
+from django_idempotency.checks.databases import check_databases
+from django_idempotency.checks.tenants import check_hosts, check_tenants
+
+from .conftest import Configure, hints
+
+SCHEMA, HOST = "django_idempotency.realms.schema", "django_idempotency.realms.host"
+SESSION = "django_idempotency.scopes.session"
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The apps that are said to be installed beside those that are."""
+    more: set[str] = set()
+    known = registered.is_installed
+    monkeypatch.setattr(registered, "is_installed", lambda name: name in more or known(name))
+    return more
+
+
+def test_a_project_without_tenants(configure: Configure, settings: Settings) -> None:
+    """Nothing to say; every host at all says nothing of tenants."""
+    settings.ALLOWED_HOSTS = ["*", "example.com"]
+    assert [*check_tenants(), *check_hosts()] == []
+
+
+@pytest.mark.parametrize("app", ["django_tenants", "tenant_schemas"])
+def test_a_schema_per_tenant_without_a_realm(configure: Configure, installed: set[str], app: str) -> None:
+    """W068, and what to type: it names the schema."""
+    installed.add(app)
+    assert f'"REALM": "{SCHEMA}"' in hints(check_tenants())["W068"]
+    configure(REALM=HOST)
+    assert check_tenants() == []
+
+
+def test_a_wildcard_domain_without_a_realm(configure: Configure, settings: Settings, installed: set[str]) -> None:
+    """W068 at --deploy: it names the host. Once, though there are many; and not beside the schemas' own."""
+    settings.ALLOWED_HOSTS = ["example.com", ".example.org", ".example.net"]
+    assert check_tenants() == []
+    (found,) = check_hosts()
+    assert f'"REALM": "{HOST}"' in hints([found])["W068"]
+    assert '".example.org"' in found.msg
+    configure(REALM=HOST)
+    assert check_hosts() == []
+    configure()
+    installed.add("django_tenants")
+    assert check_hosts() == []
+
+
+def test_a_schema_that_no_connection_has(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E063: the backend is not that of django-tenants."""
+    configure(REALM=SCHEMA)
+    assert 'DATABASES["default"]["ENGINE"]' in hints(check_tenants())["E063"]
+    monkeypatch.setattr(connections["default"], "schema_name", "public", raising=False)
+    assert check_tenants() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({"SESSION_ENGINE": "django.contrib.sessions.backends.signed_cookies"}, "SESSION_ENGINE ="),
+        ({"MIDDLEWARE": []}, "MIDDLEWARE"),
+    ],
+)
+def test_guests_without_sessions(configure: Configure, settings: Settings, given: dict[str, Any], fix: str) -> None:
+    """E064: every guest would be nobody, or another at each request."""
+    configure(SCOPE=SESSION)
+    assert check_tenants() == []
+    for name, value in given.items():
+        setattr(settings, name, value)
+    assert fix in hints(check_tenants())["E064"]
+
+
+SOMEWHERE_ELSE = type("Router", (), {"allow_migrate": lambda *_, **__: False})
+
+
+@pytest.mark.parametrize(
+    ("named", "codes"),
+    [
+        ((["django_idempotency"], []), {"W002"}),
+        ((["django_idempotency"], ["django_idempotency"]), {"W002"}),
+        (([], ["django_idempotency"]), {"W069"}),
+        (([], ["django_idempotency.apps.IdempotencyConfig"]), {"W069"}),
+        (([], []), {"W002"}),
+    ],
+)
+def test_where_the_table_is(
+    configure: Configure,
+    settings: Settings,
+    installed: set[str],
+    named: tuple[list[str], list[str]],
+    codes: set[str],
+) -> None:
+    """W069 where the public schema has none, in place of W002, whose router could do nothing about it."""
+    installed.add("django_tenants")
+    configure(REALM=HOST)
+    settings.SHARED_APPS, settings.TENANT_APPS = named
+    settings.DATABASE_ROUTERS = [SOMEWHERE_ELSE()]
+    assert hints([*check_tenants(), *check_databases()]).keys() == codes
+
+
+def test_settings_come_first(configure: Configure, settings: Settings, installed: set[str]) -> None:
+    """Where they are wrong, only that is said."""
+    installed.add("django_tenants")
+    settings.ALLOWED_HOSTS = [".example.org"]
+    configure(TTL=-1)
+    assert [*check_tenants(), *check_hosts()] == []

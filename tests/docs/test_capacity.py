@@ -1,0 +1,55 @@
+"""The page about capacity: the throttle that bounds one client's keys is carried out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.urls import path
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import APIClient
+from rest_framework.views import APIView
+
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from .pages import DOCS, blocks
+
+NAMES: dict[str, Any] = {}
+(EXAMPLE,) = [block for block in blocks(DOCS / "explanation" / "capacity.md") if "KeyedThrottle" in block.code]
+exec(EXAMPLE.code, NAMES)
+
+
+Few = type("Few", (NAMES["KeyedThrottle"],), {"rate": "3/hour"})
+
+
+class View(IdempotentViewMixin, APIView):
+    authentication_classes = (SessionAuthentication,)
+    throttle_classes = (Few,)
+
+    def post(self, request: Request) -> Response:
+        return Response(status=201)
+
+
+urlpatterns = [path("view/", View.as_view())]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.urls(__name__)
+def test_one_client_with_many_keys(user: User, other_user: User) -> None:
+    """It makes as many records as its rate allows, another one its own; without a key nobody is counted."""
+    cache.clear()
+    client, other = APIClient(), APIClient()
+    client.force_authenticate(user)
+    other.force_authenticate(other_user)
+    sent = [client.post("/view/", headers={"Idempotency-Key": f"key-{number}"}).status_code for number in range(5)]
+    assert sent == [201] * 3 + [429] * 2
+    assert IdempotencyRecord.objects.count() == 3
+    assert client.post("/view/", headers={"Idempotency-Key": "key-0"}).status_code == 429  # a retry counts, too
+    assert client.post("/view/").status_code == 201
+    assert other.post("/view/", headers={"Idempotency-Key": "key-0"}).status_code == 201
+    cache.clear()

@@ -1,0 +1,413 @@
+"""Under the middleware a replay asks again whatever stood before the view, or is not given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.views.decorators import staff_member_required
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.mixins import LoginRequiredMixin, UserPassesTestMixin
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import URLResolver, path
+from django.utils.decorators import decorator_from_middleware, method_decorator
+from django.views import View
+from django.views.decorators.cache import cache_page
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.gzip import gzip_page
+from django.views.decorators.http import condition, require_http_methods
+from django.views.decorators.vary import vary_on_cookie, vary_on_headers
+from pytest_django import Settings
+
+from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.following import unfollowed
+from tests.factories import AdminFactory
+
+from .conftest import KEY, effects
+from .outcome_views import write
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+def pay(request: HttpRequest) -> HttpResponse:
+    write()
+    return HttpResponse("paid", status=201)
+
+
+class Pay(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+def refuse_others(request: Any) -> None:
+    if not request.user.is_staff:
+        raise PermissionDenied
+
+
+def staff_only(view: Any) -> Any:
+    """A project's own decorator, which says what it wraps."""
+
+    @functools.wraps(view)
+    def check(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        refuse_others(request)
+        return view(request, *args, **kwargs)
+
+    return check
+
+
+def silently(view: Any) -> Any:
+    """One that does not."""
+
+    def check(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        refuse_others(request)
+        return view(request, *args, **kwargs)
+
+    return check
+
+
+def checked(view: Any, request: HttpRequest) -> Any:
+    refuse_others(request)
+    return view(request)
+
+
+class Checked:
+    """A view made an object."""
+
+    def __init__(self, view: Any) -> None:
+        self.view = view
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return checked(self.view, request)
+
+
+class CheckedInSlots:
+    """The same, with its view in a slot, and another slot that is never set."""
+
+    __slots__ = ("unset", "view")
+
+    def __init__(self, view: Any) -> None:
+        self.view = view
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return checked(self.view, request)
+
+
+class CheckedInList:
+    """The same, with its view in a list."""
+
+    def __init__(self, *views: Any) -> None:
+        self.views = [*views]
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return checked(self.views[0], request)
+
+
+class Site:
+    """An object whose method is the view, and asks before it calls another."""
+
+    def __init__(self, view: Any) -> None:
+        self.views = {"pay": view}
+
+    def serve(self, request: HttpRequest) -> Any:
+        return checked(self.views["pay"], request)
+
+
+class Proxy:
+    """An object that answers with the code, the closure and the class of what it wraps, as wrapt's do."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: Any) -> None:
+        object.__setattr__(self, "_view", view)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self._view
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self._view.__class__
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return checked(self._view, request)
+
+
+def among(*views: Any) -> Any:
+    """A gate that has its view in a tuple."""
+
+    def check(request: HttpRequest) -> Any:
+        return checked(views[0], request)
+
+    return check
+
+
+def made_from(cls: Any) -> Any:
+    """A gate that makes its view of a class at each request."""
+
+    def check(request: HttpRequest) -> Any:
+        return checked(cls.as_view(), request)
+
+    return check
+
+
+def by_default(view: Any) -> Any:
+    """A gate that has its view as the default of a parameter."""
+
+    def check(request: HttpRequest, *, inner: Any = view) -> Any:
+        return checked(inner, request)
+
+    return check
+
+
+class Calling:
+    """An object that is the view."""
+
+    @method_decorator(staff_member_required)
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class StaffMiddleware:
+    def __init__(self, get_response: Any) -> None: ...
+
+    def process_request(self, request: Any) -> None:
+        refuse_others(request)
+
+
+class ByDispatch(Pay):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        refuse_others(request)
+        return super().dispatch(request, *args, **kwargs)
+
+
+@idempotent()
+class GuardedByDispatch(ByDispatch):
+    pass
+
+
+class BySetup(Pay):
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        if not getattr(request.user, "is_staff", False):
+            raise Http404
+
+
+class ByTest(LoginRequiredMixin, UserPassesTestMixin, Pay):
+    def test_func(self) -> bool:
+        return bool(getattr(self.request.user, "is_staff", False))
+
+
+@method_decorator([vary_on_cookie, staff_member_required], name="dispatch")
+class ByDjangosDecorator(Pay):
+    pass
+
+
+@method_decorator(staff_only, name="dispatch")
+class ByOwnDecorator(Pay):
+    pass
+
+
+class ByOwnHandler(Pay):
+    @method_decorator(staff_only)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class Teller:
+    """An object whose method is the view, and that holds what is not one."""
+
+    def __init__(self) -> None:
+        self.model, self.kinds = User, {"one": int}
+
+    def pay(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class BySuper(ByTest):
+    """Its handler closes over its class, for `super()`."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return super().post(request)
+
+
+class OwnAsView(Pay):
+    @classmethod
+    def as_view(cls, **kwargs: Any) -> Any:
+        return silently(super().as_view(**kwargs))
+
+
+class ByTestWithGuardedPut(ByTest):
+    """The middleware guards its post() only: our own dispatch stands before that."""
+
+    @idempotent
+    def put(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class ByDispatchWithGuardedPut(ByDispatch):
+    @idempotent
+    def put(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+def lying(view: Any) -> Any:
+    """Wraps one thing and calls another, as admin_view() does."""
+
+    def check(request: HttpRequest) -> Any:
+        return silently(view)(request)
+
+    check.__wrapped__ = view  # type: ignore[attr-defined]
+    return vary_on_cookie(check)
+
+
+#: What can be looked through, and asked.
+ASKED: dict[str, Any] = {
+    "partial": functools.partial(staff_member_required(pay)),
+    "partial-of-a-class": functools.partial(staff_member_required(Pay.as_view())),
+    "object": Calling(),
+    "setup": BySetup.as_view(),
+    "test": ByTest.as_view(),
+    "super": BySuper.as_view(),
+    "admin-view-of-a-method": admin.site.admin_view(Teller().pay, cacheable=True),
+    "test-and-ours": ByTestWithGuardedPut.as_view(),
+    "dispatch-decorator": ByDjangosDecorator.as_view(),
+    "admin-view": admin.site.admin_view(pay, cacheable=True),
+    "in-harmless": csrf_exempt(transaction.atomic(gzip_page(sensitive_post_parameters()(staff_member_required(pay))))),
+    "around-harmless": staff_member_required(
+        require_http_methods(["POST"])(vary_on_headers("X")(csrf_protect(cache_page(1)(pay))))
+    ),
+    "condition": staff_member_required(condition(lambda request: None)(pay)),
+}
+#: What cannot.
+UNFOLLOWED: dict[str, Any] = {
+    "own": staff_only(pay),
+    "own-inside-djangos": login_required(staff_only(pay)),
+    "without-wraps": silently(pay),
+    "lambda": lambda request: checked(pay, request),
+    "object-around": Checked(pay),
+    "partial-around": functools.partial(checked, pay),
+    "from-middleware": decorator_from_middleware(StaffMiddleware)(pay),
+    "dispatch": ByDispatch.as_view(),
+    "dispatch-and-ours": ByDispatchWithGuardedPut.as_view(),
+    "own-on-dispatch": ByOwnDecorator.as_view(),
+    "own-on-handler": ByOwnHandler.as_view(),
+    "as-view": OwnAsView.as_view(),
+    "lying": lying(pay),
+    "slots-around": CheckedInSlots(pay),
+    "list-around": CheckedInList(pay),
+    "tuple-around": among(pay),
+    "class-around": made_from(Pay),
+    "default-around": by_default(pay),
+    "bound-method": Site(pay).serve,
+    "bound-dispatch": ByOwnHandler().dispatch,
+    "proxy": Proxy(login_required(pay)),
+    "proxy-of-a-class": Proxy(Pay.as_view()),
+    "cached": functools.lru_cache(maxsize=None)(staff_only(pay)),
+}
+#: Nothing stands before them, or what does asks for nothing.
+OPEN: dict[str, Any] = {
+    "plain": pay,
+    "class": Pay.as_view(),
+    "logged-in": login_required(pay),
+    "partial": functools.partial(pay),
+    "bound-method": Teller().pay,
+}
+#: The guard stands below what asks.
+BELOW: dict[str, Any] = {
+    "own": staff_only(idempotent()(pay)),
+    "dispatch": GuardedByDispatch.as_view(),
+}
+
+urlpatterns = [
+    *(path(f"asked/{name}/", view) for name, view in ASKED.items()),
+    *(path(f"unfollowed/{name}/", view) for name, view in UNFOLLOWED.items()),
+    *(path(f"open/{name}/", view) for name, view in OPEN.items()),
+    *(path(f"below/{name}/", view) for name, view in BELOW.items()),
+    path("exempt/", idempotency_exempt(staff_only(pay))),
+]
+
+Send = Callable[[str], Any]
+
+
+@pytest.fixture
+def staff() -> User:
+    return AdminFactory()
+
+
+@pytest.fixture
+def send(staff: User) -> Send:
+    client = Client()
+    client.force_login(staff)
+    return lambda url: client.post(f"/{url}/", headers={"Idempotency-Key": KEY})
+
+
+def withdraw(user: User) -> None:
+    User.objects.filter(pk=user.pk).update(is_staff=False, is_superuser=False)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_can_be_looked_through_is_asked(send: Send, staff: User, name: str) -> None:
+    """Who may gets the replay; who has lost the right since does not."""
+    assert [send(f"asked/{name}").status_code, send(f"asked/{name}")["Idempotency-Replayed"]] == [201, "true"]
+    withdraw(staff)
+    refused = send(f"asked/{name}")
+    assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-refused", 1)
+
+
+@pytest.mark.parametrize("name", UNFOLLOWED)
+def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: str) -> None:
+    """Nobody gets the response a second time, and nothing runs a second time."""
+    assert send(f"unfollowed/{name}").status_code == 201
+    for _ in range(2):
+        refused = send(f"unfollowed/{name}")
+        assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-unchecked", 1)
+        withdraw(staff)
+
+
+@pytest.mark.parametrize("name", UNFOLLOWED)
+def test_a_project_may_answer_for_its_replays(send: Send, settings: Settings, name: str) -> None:
+    """With AUTHORIZE_REPLAY it asks itself, so it is told of each."""
+    settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: request.user.is_staff}
+    assert [send(f"unfollowed/{name}").status_code, send(f"unfollowed/{name}")["Idempotency-Replayed"]] == [201, "true"]
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_where_nothing_is_asked(send: Send, staff: User, name: str) -> None:
+    """A replay is given."""
+    assert send(f"open/{name}").status_code == 201
+    withdraw(staff)
+    assert send(f"open/{name}")["Idempotency-Replayed"] == "true"
+
+
+def test_no_route_of_the_admin_is_lost() -> None:
+    """Its views are bound methods of the site, which keeps functions for its actions, and of the model admins."""
+    views = list(routes_of(admin.site.urls[0]))
+    assert len(views) > 10
+    assert [(view, layer) for view in views if (layer := unfollowed(view, "POST")) is not None] == []
+
+
+def routes_of(patterns: Any) -> Iterator[Any]:
+    for each in patterns:
+        if isinstance(each, URLResolver):
+            yield from routes_of(each.url_patterns)
+        else:
+            yield each.callback
+
+
+@pytest.mark.parametrize("name", BELOW)
+def test_the_decorator_below_is_the_way_out(send: Send, staff: User, name: str) -> None:
+    """What stands above it is asked each time, whatever it is."""
+    assert [send(f"below/{name}").status_code, send(f"below/{name}")["Idempotency-Replayed"]] == [201, "true"]
+    withdraw(staff)
+    assert (send(f"below/{name}").status_code, effects()) == (403, 1)

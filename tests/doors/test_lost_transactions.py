@@ -1,0 +1,93 @@
+"""A lost transaction is never an answer: whatever ends or replaces it below the guard is a 503, and nothing is remembered."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+
+from .conftest import Connect, effects
+from .losing_views import COMMITTED, ROLLED_BACK, VIEWS
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.losing_views")]
+
+VENDOR = connection.vendor
+
+
+@pytest.fixture
+def send(user: User, connect: Connect, caplog: pytest.LogCaptureFixture) -> Any:
+    def send(how: str | list[str], *, door: str = "decorated", key: str, goes_on: bool = False) -> Any:
+        caplog.clear()
+        response = connect(f"/{door}/", user)({"how": how, "goes_on": goes_on}, key=key)
+        response.errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+        return response
+
+    return send
+
+
+def assert_lost(response: Any, key: str) -> None:
+    assert (response.status_code, response.json()["code"]) == (503, "transaction-lost"), response.content
+    assert response["Retry-After"] == "1"
+    assert any("ended or replaced" in error for error in response.errors)
+    record = IdempotencyRecord.objects.get(key=key)
+    assert (record.status, record.response_status) == (Status.FREE, None)
+
+
+def assert_runs_again(response: Any) -> None:
+    assert (response.status_code, response.json()) == (201, {"attempt": 2})
+    assert "Idempotency-Replayed" not in response
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["answers", "goes on"])
+@pytest.mark.parametrize("how", ROLLED_BACK[VENDOR])
+def test_what_was_written_is_gone(send: Any, how: str, goes_on: bool) -> None:
+    """No answer without its writes; the retry runs, and what it wrote is there once."""
+    key = str(uuid4())
+    assert_lost(send(how, key=key, goes_on=goes_on), key)
+    assert effects() == 0
+    assert_runs_again(send(how, key=key, goes_on=goes_on))
+    assert effects() == 1 + goes_on
+    assert "Idempotency-Replayed" in send(how, key=key, goes_on=goes_on)
+    assert effects() == 1 + goes_on
+
+
+@pytest.mark.parametrize("how", COMMITTED[VENDOR])
+def test_what_was_written_is_committed(send: Any, how: str) -> None:
+    """That cannot be taken back, so it is not answered as if the guard had committed it; an error says what happened."""
+    key = str(uuid4())
+    assert_lost(send(how, key=key), key)
+    assert effects() == 1
+    assert_runs_again(send(how, key=key))
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_every_order(send: Any, length: int) -> None:
+    """Only a view that has left the guard's transaction alone is remembered, whatever it sends past Django."""
+    for statements in product(["BEGIN", "COMMIT", "ROLLBACK"], repeat=length):
+        key, before = str(uuid4()), effects()
+        first = send(list(statements), key=key)
+        ending = [each for each in statements if each != "BEGIN" or VENDOR == "mysql"]
+        if ending:
+            assert_lost(first, key)
+            assert effects() - before == (ending[0] != "ROLLBACK"), statements
+            assert_runs_again(send(list(statements), key=key))
+        else:
+            assert (first.status_code, effects() - before) == (201, 1), statements
+
+
+@pytest.mark.parametrize("door", VIEWS)
+@pytest.mark.parametrize("goes_on", [False, True], ids=["answers", "goes on"])
+def test_every_entry_point(send: Any, door: str, goes_on: bool) -> None:
+    """Through each of them it is the same problem."""
+    key = str(uuid4())
+    assert_lost(send("ROLLBACK by the driver", door=door, key=key, goes_on=goes_on), key)
+    assert_runs_again(send("ROLLBACK by the driver", door=door, key=key, goes_on=goes_on))
+    assert effects() == 1 + goes_on

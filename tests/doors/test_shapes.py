@@ -1,0 +1,300 @@
+"""Whatever shape a view has, wherever our entry point stands: it is guarded, or refused in words before anything runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from adrf.decorators import api_view as async_api_view
+from adrf.views import APIView as AsyncAPIView
+from adrf.viewsets import ViewSet as AsyncViewSet
+from asgiref.sync import async_to_sync, sync_to_async
+from django.contrib import admin
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.test import AsyncClient, Client
+from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from pytest_django import Settings
+from rest_framework.decorators import action, api_view
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
+
+from django_idempotency import Policy, idempotent
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.status import HEADER
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from .conftest import effects
+from .outcome_views import write
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LEASE: Any = {"guarantee": "lease"}
+
+
+def pay(request: Any) -> HttpResponse:
+    write()
+    return HttpResponse(status=201)
+
+
+async def apay(request: Any) -> HttpResponse:
+    await sync_to_async(write)()
+    return HttpResponse(status=201)
+
+
+def rest(request: Any) -> Response:
+    write()
+    return Response({}, status=201)
+
+
+async def arest(request: Any) -> Response:
+    await sync_to_async(write)()
+    return Response({}, status=201)
+
+
+class Slotted:
+    __slots__ = ()
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class Callable_(Slotted):  # noqa: N801 - without slots it has a __dict__
+    pass
+
+
+class AsyncCallable:
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        return await apay(request)
+
+
+class Site:
+    """As an admin site: its views are bound methods."""
+
+    def pay(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+    async def apay(self, request: HttpRequest) -> HttpResponse:
+        return await apay(request)
+
+    @staticmethod
+    def static(request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class InDispatch(View):
+    """GraphQLView of graphene and of strawberry: no post()."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return pay(request)
+
+
+def made(*bases: type[Any], **members: Any) -> Any:
+    """Make a class, as a class statement would: decorating one changes it."""
+    return type("Made", bases, members)
+
+
+def calls(view: Any) -> Any:
+    """Return a function that calls a view."""
+
+    def calling(request: HttpRequest) -> Any:
+        return view(request)
+
+    return calling
+
+
+def post(self: Any, request: Any) -> HttpResponse:
+    return pay(request)
+
+
+async def apost(self: Any, request: Any) -> HttpResponse:
+    return await apay(request)
+
+
+def rest_post(self: Any, request: Any) -> Response:
+    return rest(request)
+
+
+async def arest_post(self: Any, request: Any) -> Response:
+    return await arest(request)
+
+
+def on_method(decorate: Callable[[Any], Any], base: type[Any] = View, handler: Any = post, name: str = "post") -> Any:
+    """Decorate a handler in the body of its class."""
+
+    def renamed(self: Any, request: Any) -> Any:
+        return handler(self, request)
+
+    renamed.__qualname__ = f"Made.{name}"
+    return type("Made", (base,), {name: decorate(renamed), "permission_classes": ()})
+
+
+def mixed(base: type[Any], handler: Any, **policy: Any) -> Any:
+    members = {"permission_classes": (), "post": handler, "create": handler}
+    return made(IdempotentViewMixin, base, idempotency=Policy(**policy), **members)
+
+
+GUARDED = None
+#: It is guarded, and what its own dispatch() asks cannot be asked again before a replay.
+NOT_REPLAYED = "not replayed"
+
+#: Shape and entry point → the callback, or what raises, and the sentence that refuses it (`None`: it is guarded).
+SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
+    # ---- the decorator on what is called
+    "function": (lambda: idempotent()(pay), GUARDED),
+    "function, no parentheses": (lambda: idempotent(pay), GUARDED),
+    "async function": (lambda: idempotent(**LEASE)(apay), GUARDED),
+    "function around a coroutine": (lambda: idempotent(**LEASE)(calls(apay)), "returned a coroutine"),
+    "partial": (lambda: idempotent()(functools.partial(pay)), GUARDED),
+    "async partial": (lambda: idempotent(**LEASE)(functools.partial(apay)), GUARDED),
+    "instance": (lambda: idempotent()(Callable_()), GUARDED),
+    "instance with slots": (lambda: idempotent()(Slotted()), GUARDED),
+    "async instance": (lambda: idempotent(**LEASE)(AsyncCallable()), GUARDED),
+    "async instance, atomic": (lambda: idempotent()(AsyncCallable()), "no transaction can cover it"),
+    "bound method": (lambda: idempotent()(Site().pay), GUARDED),
+    "async bound method": (lambda: idempotent(**LEASE)(Site().apay), GUARDED),
+    "bound method in admin_view": (lambda: admin.site.admin_view(idempotent()(Site().pay)), GUARDED),
+    "static method": (lambda: idempotent()(Site.static), "hides it from its class"),
+    "no response": (lambda: idempotent()(lambda request: (request, 201)), "not a response"),
+    "nothing": (lambda: idempotent()(lambda request: None), "not a response"),
+    # ---- the decorator on classes
+    "class": (lambda: idempotent()(made(View, post=post)).as_view(), GUARDED),
+    "class, no parentheses": (lambda: idempotent(made(View, post=post)).as_view(), GUARDED),
+    "async class": (lambda: idempotent(**LEASE)(made(View, post=apost)).as_view(), GUARDED),
+    "async class, atomic": (lambda: idempotent()(made(View, post=apost)), "no transaction can cover it"),
+    "class that answers in dispatch": (lambda: idempotent()(made(InDispatch)), r"answers in dispatch\(\)"),
+    "subclass that answers in dispatch": (
+        lambda: made(idempotent()(made(View)), dispatch=InDispatch.dispatch),
+        r"answers in dispatch\(\)",
+    ),
+    "as_view": (lambda: idempotent()(InDispatch.as_view()), "on the class"),
+    "function around as_view": (lambda: idempotent()(calls(InDispatch.as_view())), GUARDED),
+    "class of DRF": (lambda: idempotent()(made(APIView, post=rest_post, permission_classes=())).as_view(), GUARDED),
+    "async class of adrf": (
+        lambda: idempotent(**LEASE)(made(AsyncAPIView, post=arest_post, permission_classes=())).as_view(),
+        GUARDED,
+    ),
+    "async class of DRF": (lambda: idempotent(**LEASE)(made(APIView, post=arest_post)), "does not await"),
+    # ---- the decorator on methods
+    "method": (lambda: on_method(idempotent()).as_view(), GUARDED),
+    "method, no parentheses": (lambda: on_method(idempotent).as_view(), GUARDED),
+    "method below a method_decorator": (
+        lambda: on_method(lambda method: method_decorator(login_required)(idempotent()(method))).as_view(),
+        "hides it from its class",
+    ),
+    "method above a method_decorator": (
+        lambda: on_method(lambda method: idempotent()(method_decorator(login_required)(method))).as_view(),
+        "hides it|Swap the two lines",
+    ),
+    "method that is no handler": (lambda: on_method(idempotent(), name="pay").pay, "it is no handler"),
+    "method of DRF": (lambda: on_method(idempotent(), APIView, rest_post).as_view(), "IdempotentViewMixin"),
+    "action above": (
+        lambda: on_method(
+            lambda method: action(detail=False, methods=["post"])(idempotent()(method)), ViewSet, rest_post, "charge"
+        ).as_view({"post": "charge"}),
+        "IdempotentViewMixin",
+    ),
+    "method of no view": (lambda: on_method(idempotent(), object).post, "class-based views"),
+    # ---- @api_view
+    "above api_view": (lambda: idempotent()(api_view(["POST"])(rest)), GUARDED),
+    "below api_view": (lambda: api_view(["POST"])(idempotent()(rest)), GUARDED),
+    "above async api_view": (lambda: idempotent(**LEASE)(async_api_view(["POST"])(arest)), GUARDED),
+    "below async api_view": (lambda: async_api_view(["POST"])(idempotent(**LEASE)(arest)), GUARDED),
+    # ---- the mixin
+    "mixin": (lambda: mixed(APIView, rest_post).as_view(), GUARDED),
+    "mixin on async": (lambda: mixed(AsyncAPIView, arest_post, **LEASE).as_view(), GUARDED),
+    "mixin on async, atomic": (lambda: mixed(AsyncAPIView, arest_post).as_view(), "no transaction can cover it"),
+    "mixin on an async ViewSet": (
+        lambda: mixed(AsyncViewSet, arest_post, **LEASE).as_view({"post": "create"}),
+        GUARDED,
+    ),
+    "mixin on DRF's with async handlers": (lambda: mixed(APIView, arest_post).as_view(), "does not await"),
+    "mixin on DRF's, leased": (lambda: mixed(APIView, arest_post, **LEASE).as_view(), "does not await"),
+    "mixin on DRF's, required": (lambda: mixed(APIView, arest_post, required=True).as_view(), "does not await"),
+    "mixin with a dict": (
+        lambda: made(IdempotentViewMixin, APIView, idempotency={"required": True}, post=rest_post).as_view(),
+        "Type idempotency = Policy",
+    ),
+    # ---- the middleware
+    "middleware: function": (lambda: pay, GUARDED),
+    "middleware: partial": (lambda: functools.partial(pay), GUARDED),
+    "middleware: instance": (Callable_, GUARDED),
+    "middleware: instance with slots": (Slotted, GUARDED),
+    "middleware: bound method": (lambda: Site().pay, GUARDED),
+    "middleware: class that answers in dispatch": (InDispatch.as_view, NOT_REPLAYED),
+    "middleware: async function": (lambda: apay, "is async"),
+    "middleware: class of DRF": (lambda: made(APIView, post=rest_post, permission_classes=()).as_view(), GUARDED),
+    "middleware: async class of DRF": (lambda: made(AsyncAPIView, post=arest_post).as_view(), "async"),
+    "middleware: decorated class of DRF": (
+        lambda: login_required(made(APIView, post=rest_post, permission_classes=()).as_view()),
+        "stands inside another decorator",
+    ),
+}
+
+
+def route(settings: Settings, view: Any) -> None:
+    settings.ROOT_URLCONF = urlconf = ModuleType("urlconf")
+    urlconf.urlpatterns = [path("it/", view)]  # type: ignore[attr-defined]
+
+
+def send(make: Callable[[], Any], settings: Settings, user: User, *, on_asgi: bool = False) -> list[Any]:
+    """Send the same keyed request twice."""
+    route(settings, make())
+    if not on_asgi:
+        client = Client()
+        client.force_login(user)
+        return [client.post("/it/", headers={"Idempotency-Key": "k"}) for _ in range(2)]
+
+    async def both() -> list[Any]:
+        client = AsyncClient()
+        await client.aforce_login(user)
+        return [await client.post("/it/", headers={"Idempotency-Key": "k"}) for _ in range(2)]
+
+    return async_to_sync(both)()
+
+
+@pytest.mark.parametrize("on_asgi", [False, True], ids=["wsgi", "asgi"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_guarded_or_refused(settings: Settings, admin_user: User, shape: str, *, on_asgi: bool) -> None:
+    """Two keyed requests are one effect, or a sentence says what to do and nothing has happened."""
+    if not shape.startswith("middleware"):
+        settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
+    make, refusal = SHAPES[shape]
+    if refusal in (GUARDED, NOT_REPLAYED):
+        answers = send(make, settings, admin_user, on_asgi=on_asgi)
+        again = (201, "replayed") if refusal is GUARDED else (403, "refused")
+        assert [(answer.status_code, answer[HEADER]) for answer in answers] == [(201, "created"), again]
+        assert effects() == 1
+        return
+    with pytest.raises((ImproperlyConfigured, ConfigurationError), match=refusal):
+        send(make, settings, admin_user, on_asgi=on_asgi)
+    assert effects() == 0
+
+
+def test_a_callable_without_attributes_under_atomic_requests(
+    settings: Settings, admin_user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot leave that transaction, so a keyed request is refused; without a key it runs."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    with pytest.raises(ConfigurationError, match="takes no attributes"):
+        send(Slotted, settings, admin_user)
+    assert effects() == 0
+    assert Client().post("/it/").status_code == 201
+
+
+def test_a_dispatch_that_passes_a_handler_by(settings: Settings, admin_user: User, caplog: Any) -> None:
+    """Nobody could know it before it answered: its response and the log say that it was not guarded."""
+    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
+    answers = send(idempotent()(made(InDispatch, post=post)).as_view, settings, admin_user)
+    assert [answer[HEADER] for answer in answers] == ["unguarded"] * 2
+    assert [record.idempotency["reason"] for record in caplog.records] == ["not-reached"] * 2
+    assert HEADER not in Client().post("/it/")

@@ -1,0 +1,349 @@
+"""Nothing keyed runs unguarded in silence: a header on each response, and a warning and a signal for each bare run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth import authenticate
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.test import AsyncClient, Client, override_settings
+from django.urls import include, path
+from django.views import View
+from rest_framework.decorators import api_view
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.http.status import HEADER
+from django_idempotency.http.unguarded import REASONS
+from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.signals import unguarded
+
+from .conftest import CHARGE, KEY, Connect, Sender, effects
+from .outcome_views import write
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    write()
+    if "fail" in request.GET:
+        raise LookupError
+    return JsonResponse({}, status=int(request.GET.get("status", 201)))
+
+
+async def awaited(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({}, status=201)
+
+
+def bearer(request: HttpRequest) -> HttpResponse:
+    """A view that authenticates inside: ninja, headless allauth, JWT in GraphQL."""
+    if authenticate(username="ada", password=request.headers.get("X-Secret", "")) is None:
+        return HttpResponse(status=401)
+    return plain(request)
+
+
+class Bare(APIView):
+    permission_classes = ()
+
+    def post(self, request: Request) -> Response:
+        write()
+        return Response({}, status=201)
+
+    def delete(self, request: Request) -> Response:
+        write()
+        return Response({}, status=204)
+
+
+class Mixed(IdempotentViewMixin, Bare):
+    permission_classes = (IsAuthenticated,)  # type: ignore[assignment]
+    idempotency = Policy(methods=("POST",))
+
+    @idempotency_exempt
+    def patch(self, request: Request) -> Response:
+        return Response({}, status=200)
+
+
+@idempotency_exempt
+def exempt(request: HttpRequest) -> HttpResponse:
+    return plain(request)
+
+
+@idempotency_exempt
+async def exempt_awaited(request: HttpRequest) -> HttpResponse:
+    return await awaited(request)
+
+
+@api_view(["POST", "DELETE"])
+@idempotent(methods=("POST",))
+def below(request: Request) -> Response:
+    return Response({}, status=201)
+
+
+COPIED = {HEADER: "created", "Idempotency-Replayed": "true", "Idempotency-Degraded": "true"}
+
+
+def gateway(request: HttpRequest) -> HttpResponse:
+    """Copies the headers of another service."""
+    return HttpResponse(status=201, headers=COPIED)
+
+
+@idempotent()
+class Dispatching(View):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return gateway(request)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(status=201)
+
+
+urlpatterns = [
+    path("gateway/", gateway),
+    path("dispatching/", Dispatching.as_view()),
+    path("plain/", plain),
+    path("awaited/", awaited),
+    path("bearer/", bearer),
+    path("bare/", Bare.as_view()),
+    path("mixed/", Mixed.as_view()),
+    path("below/", below),
+    path("own/", idempotent(methods=("POST",))(plain)),
+    path("own-awaited/", idempotent(guarantee="lease", methods=("POST",), anonymous="shared")(awaited)),
+    path("behind-login/", login_required(idempotent()(plain))),
+    path("exempt/", exempt),
+    path("included/", include(([path("plain/", plain), path("bare/", Bare.as_view())], "included"))),
+    path("exempt-awaited/", exempt_awaited),
+    path("exempt-bare/", idempotency_exempt(Bare.as_view())),
+]
+
+
+class Told(list[dict[str, Any]]):
+    """What the signal was sent with."""
+
+    @property
+    def reasons(self) -> list[str]:
+        return [sent["reason"] for sent in self]
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+    told = Told()
+
+    def receive(**sent: Any) -> None:
+        told.append(sent)
+
+    unguarded.connect(receive)
+    caplog.set_level(logging.DEBUG, "django_idempotency")
+    yield told
+    unguarded.disconnect(receive)
+    records = [
+        record for record in caplog.get_records("call") if "unguarded" in str(record.__dict__.get("idempotency"))
+    ]
+    levels = {reason.code: reason.level for reason in REASONS}
+    assert [record.__dict__["idempotency"]["reason"] for record in records] == told.reasons  # one of each, always
+    assert [record.levelno for record in records] == [levels[reason] for reason in told.reasons]
+    assert all(KEY not in str(vars(record)) for record in records)
+    assert all(sent["operation"] is None and isinstance(sent["request"], HttpRequest) for sent in told)
+
+
+# ------------------------------------------------------------------------------------------------- what a guard has done
+
+
+@pytest.mark.parametrize("url", ["/plain/", "/bare/", "/mixed/", "/below/", "/own/"])
+def test_each_response_says_what_became_of_the_request(user: User, connect: Connect, told: Told, url: str) -> None:
+    """Run, replayed, another body, a malformed key; and nothing without one."""
+    send = Sender(url, connect("/own/", user).client, {})
+    assert [send()[HEADER], send()[HEADER], send({"other": 1})[HEADER]] == ["created", "replayed", "mismatch"]
+    assert send(key="a,b")[HEADER] == "refused"
+    assert HEADER not in send(key=None)
+    assert told == []
+
+
+def test_what_is_not_remembered_says_so(user: User, connect: Connect) -> None:
+    """A refusal frees the key for another body; a failure binds it. An exception has a response under the middleware."""
+    send = connect("/plain/", user)
+    assert send(url="/plain/?status=409")[HEADER] == "released"
+    assert send(url="/plain/?status=500")[HEADER] == "failed"
+    assert send(url="/plain/?fail", key="another")[HEADER] == "failed"
+    assert send(url="/own/?fail", key="a third")[HEADER] == "failed"
+
+
+def test_a_guard_that_is_not_reached(user: User, connect: Connect, told: Told) -> None:
+    """Refused before it by DRF, an access decorator or the URLconf: nothing ran under the key."""
+    send = connect("/plain/", user)
+    send.client.logout()
+    assert [send(url=url)[HEADER] for url in ("/mixed/", "/behind-login/", "/nowhere/")] == ["refused"] * 3
+    assert [send.client.put(url, headers={"Idempotency-Key": KEY})[HEADER] for url in ("/mixed/", "/below/")] == [
+        "refused"
+    ] * 2
+    assert told == []
+
+
+# ------------------------------------------------------------------------------------------------------ what has no guard
+
+
+@pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
+def test_a_key_of_nobody(user: User, told: Told, url: str) -> None:
+    """The middleware sees nobody, also where the view sees somebody: it runs, and that is said."""
+    user.username = "ada"
+    user.set_password("secret")
+    user.save()
+    answers = [Client().post(url, headers={"Idempotency-Key": KEY, "X-Secret": "secret"}) for _ in range(2)]
+    assert [(answer.status_code, answer[HEADER]) for answer in answers] == [(201, "unguarded")] * 2
+    assert told.reasons == ["nobody"] * 2
+    assert effects() == 2
+
+
+@override_settings(IDEMPOTENCY={"REQUIRED": True})
+@pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
+def test_a_key_of_nobody_where_keys_are_required(told: Told, url: str) -> None:
+    """Refused: what must be guarded does not run without a guard."""
+    answer = Client().post(url, headers={"Idempotency-Key": KEY})
+    assert (answer.status_code, answer.json()["code"], answer[HEADER]) == (400, "scope-required", "refused")
+    assert (effects(), told) == (0, [])
+
+
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize(
+    ("method", "url", "reason"),
+    [
+        ("POST", "/exempt/", "exempt"),
+        ("POST", "/exempt-bare/", "exempt"),
+        ("PATCH", "/mixed/", "exempt"),
+        ("DELETE", "/mixed/", "method"),
+        ("DELETE", "/own/", "method"),
+        ("DELETE", "/below/", "method"),
+    ],
+)
+def test_what_the_project_leaves_out(
+    user: User, connect: Connect, told: Told, settings: Any, *, required: bool, method: str, url: str, reason: str
+) -> None:
+    """An exempt view, a method that no key works on: said, and not refused."""
+    settings.IDEMPOTENCY = {"REQUIRED": required}
+    client = connect("/own/", user).client
+    answer = client.generic(method, url, headers={"Idempotency-Key": KEY})
+    assert (answer.status_code < 300, answer[HEADER]) == (True, "unguarded")
+    assert told.reasons == [reason]
+
+
+@override_settings(IDEMPOTENCY={"METHODS": ("PUT",)})
+def test_a_method_that_the_settings_leave_out(user: User, connect: Connect, told: Told) -> None:
+    """Of the middleware, plain or lent."""
+    send = connect("/plain/", user)
+    assert [send()[HEADER], send(url="/bare/")[HEADER]] == ["unguarded"] * 2
+    assert told.reasons == ["method"] * 2
+
+
+def is_probe(request: HttpRequest) -> bool:
+    return User.objects.exists() and "probe" in request.GET
+
+
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize("url", ["/included/plain/", "/included/bare/", "/plain/?probe", "/bare/?probe"])
+def test_what_the_settings_leave_out(
+    user: User, connect: Connect, told: Told, settings: Any, *, required: bool, url: str
+) -> None:
+    """EXEMPT: an include that nobody can edit, a function of the request. Said, and not refused where keys are required."""
+    settings.IDEMPOTENCY = {"REQUIRED": required, "EXEMPT": ["namespace:included", f"function:{__name__}.is_probe"]}
+    send = connect("/plain/", user)
+    assert send(url=url, key=None).status_code == 201
+    assert [send(url=url)[HEADER] for _ in range(2)] == ["unguarded"] * 2
+    assert told.reasons == ["exempt"] * 2
+    assert [send(url="/plain/")[HEADER], send(url="/bare/", key="b")[HEADER]] == ["created"] * 2
+
+
+@override_settings(IDEMPOTENCY={"EXEMPT": ["path:/own/", "path:/mixed/"]})
+def test_a_view_with_an_entry_point_of_its_own_keeps_it(user: User, connect: Connect, told: Told) -> None:
+    """EXEMPT is about the middleware."""
+    send = connect("/plain/", user)
+    assert [send(url="/own/")[HEADER], send(url="/mixed/", key="another")[HEADER]] == ["created"] * 2
+    assert told == []
+
+
+def test_an_entry_that_is_wrong(user: User, connect: Connect) -> None:
+    """A keyed request raises; one without a key does not ask."""
+    with override_settings(IDEMPOTENCY={"EXEMPT": ["included"]}):
+        send = connect("/plain/", user)
+        assert [send().status_code, send(key=None).status_code] == [500, 201]
+
+
+def test_a_malformed_key_is_not_judged_where_nothing_is_guarded(told: Told) -> None:
+    """Nor shown in the log."""
+    assert Client().post("/exempt/", headers={"Idempotency-Key": "a,b"})[HEADER] == "unguarded"
+    assert told.reasons == ["exempt"]
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+def test_a_view_that_copies_our_headers(
+    user: User, connect: Connect, told: Told, settings: Any, *, middleware: bool
+) -> None:
+    """They are about another key: they hide nothing, and are replaced. Without a key they are the view's own."""
+    send = connect("/gateway/", user)
+    ours = [send(), send(url="/gateway/", key="a,b"), Client().post("/gateway/", headers={"Idempotency-Key": KEY})]
+    assert [answer.headers.get(HEADER) for answer in ours] == ["created", "refused", "unguarded"]
+    assert not any(name in answer for answer in ours for name in COPIED if name != HEADER)
+    assert send(key=None).headers.items() >= COPIED.items()
+    if not middleware:
+        settings.MIDDLEWARE = [each for each in settings.MIDDLEWARE if "IdempotencyMiddleware" not in each]
+    assert send(url="/dispatching/")[HEADER] == "unguarded"
+    assert told.reasons == ["nobody", "not-reached"]
+
+
+def test_an_exception_is_said_too(told: Told) -> None:
+    """The view raised: its response is Django's."""
+    client = Client(raise_request_exception=False)
+    assert client.post("/plain/?fail", headers={"Idempotency-Key": KEY})[HEADER] == "unguarded"
+    assert told.reasons == ["nobody"]
+
+
+@override_settings(IDEMPOTENCY={"GUARANTEE": "lease", "EXEMPT": [f"function:{__name__}.is_probe"]})
+@pytest.mark.parametrize(
+    ("method", "url", "status", "reasons"),
+    [
+        ("POST", "/own-awaited/", "created", []),
+        ("DELETE", "/own-awaited/", "unguarded", ["method"]),
+        ("POST", "/exempt-awaited/", "unguarded", ["exempt"]),
+        ("POST", "/awaited/", "unguarded", ["nobody"]),
+        ("POST", "/plain/", "unguarded", ["nobody"]),
+        ("POST", "/awaited/?probe", "unguarded", ["exempt"]),
+        ("POST", "/plain/?probe", "unguarded", ["exempt"]),
+        ("POST", "/nowhere/", "refused", []),
+    ],
+)
+def test_on_asgi(user: User, told: Told, *, method: str, url: str, status: str, reasons: list[str]) -> None:
+    """The same through async entry points; receivers may use the database there."""
+
+    def counting(**_: Any) -> None:
+        User.objects.count()
+        counted.append(True)
+
+    counted: list[bool] = []
+    unguarded.connect(counting)
+
+    async def send() -> Any:
+        return await AsyncClient().generic(method, url, headers={"Idempotency-Key": KEY})
+
+    answer = async_to_sync(send)()
+    unguarded.disconnect(counting)
+    assert answer[HEADER] == status
+    assert told.reasons == reasons
+    assert len(counted) == len(reasons)
+
+
+def test_a_receiver_that_raises_changes_nothing(told: Told) -> None:
+    """As of any other event."""
+
+    def fail(**_: Any) -> None:
+        raise Http404
+
+    unguarded.connect(fail)
+    assert Client().post("/plain/", CHARGE, headers={"Idempotency-Key": KEY})[HEADER] == "unguarded"
+    unguarded.disconnect(fail)
+    assert told.reasons == ["nobody"]

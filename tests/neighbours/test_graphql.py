@@ -1,0 +1,569 @@
+"""graphene-django and strawberry themselves: a key guards mutations, and whoever has lost a right sees no replay."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import graphene
+import pytest
+import strawberry
+import strawberry.django.views
+from asgiref.sync import async_to_sync
+from django.contrib.auth.mixins import PermissionRequiredMixin
+from django.contrib.auth.models import Permission, User
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.db import IntegrityError, connection, connections, transaction
+from django.http import HttpResponse
+from django.test import AsyncClient, Client
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+from graphene_django.views import GraphQLView as GrapheneView
+from pytest_django import Settings
+from strawberry.django.views import AsyncGraphQLView
+from strawberry.django.views import GraphQLView as StrawberryView
+from strawberry.schema.config import StrawberryConfig
+
+from django_idempotency import idempotent
+from django_idempotency.core.records import Status
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.graphql.operations import Asked, asked
+from django_idempotency.graphql.results import refusal
+from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Effect
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
+CHARGE = "mutation ($how: String) { charge(how: $how) { id how } }"
+QUERY = "{ effects }"
+BOTH = "query Look { effects } mutation Pay { charge { id } }"
+
+
+def pay(request: Any, how: str | None) -> int:
+    """Do what `how` says, once the caller is found to be allowed to."""
+    if not request.user.is_staff:
+        raise PermissionDenied("Staff only.")
+    effect = Effect.objects.create(label=how or "paid", attempt=getattr(request, "idempotency", None) is not None)
+    match how:
+        case "raise":
+            raise LookupError
+        case "broken":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT nothing FROM nowhere")
+        case "rollback":
+            transaction.set_rollback(True)
+            raise IntegrityError
+        case "keep":
+            request.idempotency.keep()
+            raise LookupError
+    return int(effect.pk)
+
+
+# ---------------------------------------------------------------------------------------------------------- graphene
+
+
+class GrapheneCharged(graphene.ObjectType):
+    id = graphene.Int()
+    how = graphene.String()
+    receipt = graphene.String()
+
+    def resolve_receipt(self, info: Any) -> str:
+        raise LookupError
+
+
+class GrapheneCharge(graphene.Mutation):
+    class Arguments:
+        how = graphene.String()
+
+    Output = GrapheneCharged
+
+    def mutate(self, info: Any, how: str | None = None) -> GrapheneCharged:
+        return GrapheneCharged(id=pay(info.context, how), how=how)
+
+
+class GrapheneMutations(graphene.ObjectType):
+    charge = GrapheneCharge.Field()
+
+
+class GrapheneQueries(graphene.ObjectType):
+    effects = graphene.Int()
+
+    def resolve_effects(self, info: Any) -> int:
+        return Effect.objects.count()
+
+
+GRAPHENE = graphene.Schema(query=GrapheneQueries, mutation=GrapheneMutations)
+
+# --------------------------------------------------------------------------------------------------------- strawberry
+
+
+@strawberry.type
+class Charged:
+    id: int
+    how: str | None
+
+    @strawberry.field
+    def receipt(self) -> str | None:
+        raise LookupError
+
+
+@strawberry.type
+class Mutations:
+    @strawberry.mutation
+    def charge(self, info: strawberry.Info, how: str | None = None) -> Charged | None:
+        return Charged(id=pay(info.context.request, how), how=how)
+
+
+@strawberry.type
+class AsyncMutations:
+    @strawberry.mutation
+    async def charge(self, info: strawberry.Info, how: str | None = None) -> Charged | None:
+        user = await info.context.request.auser()
+        if not user.is_staff:
+            raise PermissionDenied("Staff only.")
+        effect = await Effect.objects.acreate(label=how or "paid")
+        await asyncio.sleep(0.2 if how == "slow" else 0)
+        if how == "raise":
+            raise LookupError
+        return Charged(id=effect.pk, how=how)
+
+
+@strawberry.type
+class Queries:
+    @strawberry.field
+    def effects(self) -> int:
+        return Effect.objects.count()
+
+
+@strawberry.type
+class AsyncQueries:
+    @strawberry.field
+    async def effects(self) -> int:
+        return await Effect.objects.acount()
+
+
+BATCHING = StrawberryConfig(batching_config={"max_operations": 5})
+STRAWBERRY = strawberry.Schema(query=Queries, mutation=Mutations, config=BATCHING)
+ASYNC = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations)
+
+# -------------------------------------------------------------------------------------------------------------- views
+
+
+def is_staff(request: Any, outcome: Any) -> bool:
+    return bool(request.user.is_staff)
+
+
+@idempotent(authorize_replay=is_staff)
+class Graphene(GrapheneView):
+    pass
+
+
+@idempotent(authorize_replay=is_staff)
+class Strawberry(StrawberryView):
+    pass
+
+
+@idempotent(authorize_replay=is_staff, required=True)
+class Required(GrapheneView):
+    pass
+
+
+class Entered(PermissionRequiredMixin):
+    permission_required = "auth.view_user"
+    raise_exception = True
+
+
+@idempotent(authorize_replay=lambda request, outcome: True)
+class EnteredGraphene(Entered, GrapheneView):
+    pass
+
+
+@idempotent(authorize_replay=lambda request, outcome: True)
+class EnteredStrawberry(Entered, StrawberryView):
+    pass
+
+
+class Derived(Entered, Graphene):
+    """What a subclass puts in front stands in front of the guard, too."""
+
+
+@idempotent(authorize_replay=is_staff, keep=lambda response: True)
+class Keeping(Graphene):
+    """Other terms than its base."""
+
+
+@idempotent(authorize_replay=is_staff, guarantee="lease")
+class Awaited(AsyncGraphQLView):
+    pass
+
+
+urlpatterns = [
+    path("graphene/", csrf_exempt(Graphene.as_view(schema=GRAPHENE))),
+    path("graphene/batch/", Graphene.as_view(schema=GRAPHENE, batch=True)),
+    path("graphene/entered/", EnteredGraphene.as_view(schema=GRAPHENE)),
+    path("graphene/derived/", Derived.as_view(schema=GRAPHENE)),
+    path("graphene/bare/", GrapheneView.as_view(schema=GRAPHENE)),
+    path("strawberry/", csrf_exempt(Strawberry.as_view(schema=STRAWBERRY))),
+    path("strawberry/batch/", Strawberry.as_view(schema=STRAWBERRY)),
+    path("strawberry/entered/", EnteredStrawberry.as_view(schema=STRAWBERRY)),
+    path("strawberry/bare/", StrawberryView.as_view(schema=STRAWBERRY)),
+    path("required/", Required.as_view(schema=GRAPHENE)),
+    path("keeping/", Keeping.as_view(schema=GRAPHENE)),
+    path("async/", Awaited.as_view(schema=ASYNC)),
+]
+
+both = pytest.mark.parametrize("url", ["/graphene/", "/strawberry/"])
+every = pytest.mark.parametrize("url", ["/graphene/", "/strawberry/", "/async/"])
+Call = Callable[..., Any]
+
+
+def body(how: str | None = None, query: str = CHARGE, **more: Any) -> dict[str, Any]:
+    return {"query": query, "variables": {"how": how}, **more}
+
+
+@pytest.fixture
+def staff(user: User) -> User:
+    user.is_staff = True
+    user.save()
+    user.user_permissions.add(Permission.objects.get(codename="view_user"))
+    return user
+
+
+@pytest.fixture
+def call(staff: User) -> Call:
+    """Return a function that posts JSON under a key, as somebody of the staff."""
+    client = Client()
+    client.force_login(staff)
+
+    def call(url: str, how: str | None = None, key: str | None = KEY, **more: Any) -> HttpResponse:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        sent = more.pop("batch", None) or body(how, **more)
+        return client.post(url, json.dumps(sent), content_type="application/json", headers=headers)  # type: ignore[return-value]
+
+    return call
+
+
+def effects() -> int:
+    return Effect.objects.count()
+
+
+def replayed(response: Any) -> bool:
+    return "Idempotency-Replayed" in response
+
+
+def said(response: Any) -> str:
+    return str(response["Idempotency-Status"])
+
+
+# ---------------------------------------------------------------------------------------------------------- mutations
+
+
+@every
+def test_a_mutation_is_carried_out_once(call: Call, url: str) -> None:
+    """A retry gets the same bytes, other variables are a mismatch, and another key is another charge."""
+    first, retry = call(url, "a"), call(url, "a")
+    assert (first.json()["data"]["charge"]["how"], said(first)) == ("a", "created")
+    assert (retry.content, replayed(retry), said(retry)) == (first.content, True, "replayed")
+    assert call(url, "b").json()["code"] == "request-mismatch"
+    assert effects() == 1
+    assert not replayed(call(url, "a", key=KEY + "2"))
+    assert effects() == 2
+
+
+@every
+def test_a_caller_whose_right_was_withdrawn_never_sees_the_replay(call: Call, staff: User, url: str) -> None:
+    """The resolver asks for a right that a replay would skip: authorize_replay asks for it."""
+    assert call(url, "secret").json()["data"]["charge"]
+    User.objects.filter(pk=staff.pk).update(is_staff=False)
+    refused = call(url, "secret")
+    assert (refused.status_code, refused.json()["code"]) == (403, "replay-refused")
+    assert b"secret" not in refused.content
+    User.objects.filter(pk=staff.pk).update(is_active=False)
+    assert b"secret" not in call(url, "secret").content
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("url", ["/graphene/entered/", "/strawberry/entered/", "/graphene/derived/"])
+def test_what_a_class_asks_for_stands_in_front_of_the_guard(call: Call, staff: User, url: str) -> None:
+    """A permission of the view is asked for before a replay, wherever in the bases it stands."""
+    assert call(url, "secret").json()["data"]["charge"]
+    staff.user_permissions.clear()
+    refused = call(url, "secret")
+    assert (refused.status_code, replayed(refused), said(refused)) == (403, False, "refused")
+    assert b"secret" not in refused.content
+    assert effects() == 1
+
+
+def test_a_subclass_may_have_other_terms(call: Call) -> None:
+    """Decorated anew, and guarded once."""
+    assert call("/keeping/", "raise").json()["errors"]
+    assert replayed(call("/keeping/", "raise"))
+    assert effects() == 1
+
+
+@both
+def test_ten_at_once_are_one(staff: User, url: str) -> None:
+    """One effect; the others hear that it runs, or get the replay."""
+
+    def send(_: int) -> int:
+        client = Client()
+        client.force_login(staff)
+        try:
+            sent = json.dumps(body("a"))
+            answer = client.post(url, sent, content_type="application/json", headers={"Idempotency-Key": KEY})
+            return answer.status_code
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(10) as crowd:
+        statuses = list(crowd.map(send, range(10)))
+    assert effects() == 1
+    assert 200 in statuses
+    assert set(statuses) <= {200, 409}
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+@every
+def test_a_result_with_errors_frees_the_key(call: Call, staff: User, url: str) -> None:
+    """A refusal is not remembered, and may be corrected; what a resolver wrote before it raised stays, as without a key."""
+    User.objects.filter(pk=staff.pk).update(is_staff=False)
+    assert call(url, "a").json()["errors"]
+    assert (IdempotencyRecord.objects.get().status, effects()) == (Status.FREE, 0)
+    User.objects.filter(pk=staff.pk).update(is_staff=True)
+    failed = call(url, "raise")
+    assert (failed.status_code, said(failed), effects()) == (200, "released", 1)
+    assert call(url, "b").json()["data"]["charge"]
+    assert effects() == 2
+
+
+@both
+def test_what_was_done_in_part_is_remembered(call: Call, url: str) -> None:
+    """A field of the result has failed, or one mutation of two: a retry would do the rest once more."""
+    part = "mutation { charge { id receipt } }"
+    first = call(url, query=part)
+    assert (first.json()["data"]["charge"]["receipt"], bool(first.json()["errors"])) == (None, True)
+    assert replayed(call(url, query=part))
+    two = 'mutation { a: charge { id } b: charge(how: "raise") { id } }'
+    first = call(url, query=two, key=KEY + "2")
+    assert (bool(first.json()["data"]["a"]), first.json()["data"]["b"]) == (True, None)
+    assert replayed(call(url, query=two, key=KEY + "2"))
+    assert effects() == 3
+
+
+@both
+def test_a_resolver_may_keep_its_errors(call: Call, url: str) -> None:
+    """Its own word comes first."""
+    assert call(url, "keep").json()["errors"]
+    assert replayed(call(url, "keep"))
+    assert effects() == 1
+
+
+@both
+@pytest.mark.parametrize("how", ["broken", "rollback"])
+def test_what_was_rolled_back_is_not_remembered(call: Call, url: str, how: str) -> None:
+    """The library swallows an error that has cost us the transaction: the key is free, and nothing is half there."""
+    failed = call(url, how)
+    if how == "rollback":
+        assert failed.json()["errors"]
+        assert effects() == 0
+    assert not replayed(call(url, how))
+    assert IdempotencyRecord.objects.get().status == Status.FREE
+
+
+def test_graphene_rolls_back_under_atomic_requests(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its set_rollback() finds our transaction in the place of Django's: with a key as without one, nothing is written."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    two = 'mutation { a: charge { id } b: charge(how: "raise") { id } }'
+    for key in (None, KEY, KEY):
+        failed = call("/graphene/", query=two, key=key)
+        assert (bool(failed.json()["errors"]), replayed(failed), effects()) == (True, False, 0)
+    assert call("/graphene/", "a").json()["data"]["charge"]
+    assert replayed(call("/graphene/", "a"))
+
+
+def test_graphene_with_atomic_mutations(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A savepoint inside of ours."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_MUTATIONS", True)
+    assert call("/graphene/", "a").json()["data"]["charge"]
+    assert replayed(call("/graphene/", "a"))
+    assert effects() == 1
+
+
+@both
+@pytest.mark.parametrize(
+    "sent", [b"", b"{", b"[]", b'{"query": 1}', b'{"query": "mutation {"}', b'{"query": "mutation { x }"}']
+)
+def test_what_is_no_graphql_is_the_views_to_answer(staff: User, url: str, sent: bytes) -> None:
+    """Its 400 or its errors, as without a key; the key is free."""
+    client = Client()
+    client.force_login(staff)
+
+    def send(**headers: str) -> Any:
+        return client.post(url, sent, content_type="application/json", headers=headers)
+
+    bare, keyed = send(), send(**{"Idempotency-Key": KEY})
+    assert (keyed.status_code, keyed.content) == (bare.status_code, bare.content)
+    assert not IdempotencyRecord.objects.exclude(status=Status.FREE).exists()
+
+
+# ------------------------------------------------------------------------------------------------------------ queries
+
+
+@every
+def test_a_query_is_not_guarded(call: Call, url: str) -> None:
+    """It runs each time, says so, and leaves no record; a document with both is what operationName says."""
+    for query, more in ((QUERY, {}), (BOTH, {"operationName": "Look"})):
+        first = call(url, query=query, **more)
+        Effect.objects.create(label="between")
+        second = call(url, query=query, **more)
+        assert (first.json()["data"]["effects"] + 1, said(first)) == (second.json()["data"]["effects"], "unguarded")
+    assert not IdempotencyRecord.objects.exists()
+    assert said(call(url, query=BOTH, operationName="Pay")) == "created"
+    assert replayed(call(url, query=BOTH, operationName="Pay"))
+
+
+def test_a_query_under_required(call: Call) -> None:
+    """Mutations need a key, queries do not."""
+    assert call("/required/", query=QUERY, key=None).json() == {"data": {"effects": 0}}
+    refused = call("/required/", key=None)
+    assert (refused.status_code, refused.json()["code"], effects()) == (400, "key-missing", 0)
+
+
+def test_a_query_by_get(staff: User) -> None:
+    """A safe method, with a key like without."""
+    client = Client()
+    client.force_login(staff)
+    for url in ("/graphene/", "/strawberry/"):
+        answer = client.get(url, {"query": "{ effects }"}, headers={"Idempotency-Key": KEY})
+        assert (answer.json()["data"], "Idempotency-Status" in answer) == ({"effects": 0}, False)
+
+
+def test_graphene_prefers_the_query_of_the_address(call: Call) -> None:
+    """A mutation there behind a query in the body is guarded: what counts is what the view will run."""
+    url = "/graphene/?query=mutation+{charge+{+id+}}"
+    assert said(call(url, query=QUERY)) == "created"
+    assert replayed(call(url, query=QUERY))
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("url", ["/graphene/batch/", "/strawberry/batch/"])
+def test_a_batch_is_guarded_as_one(call: Call, url: str) -> None:
+    """One response for all; a batch of queries alone is none; one that failed in part is remembered."""
+    mixed = [body("a"), {"query": "{ effects }"}, body("raise")]
+    first = call(url, batch=mixed)
+    assert [bool(result.get("errors")) for result in first.json()] == [False, False, True]
+    assert replayed(call(url, batch=mixed))
+    assert effects() == 2
+    assert said(call(url, batch=[{"query": "{ effects }"}] * 2, key=KEY + "2")) == "unguarded"
+    failed = [{"query": "{ effects }"}, body("raise")]
+    assert said(call(url, batch=failed, key=KEY + "3")) == "released"
+    malformed = [body("a"), {"query": "mutation {"}]
+    call(url, batch=malformed, key=KEY + "4")
+    assert replayed(call(url, batch=malformed, key=KEY + "4"))
+
+
+# ----------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    "view", [GrapheneView, StrawberryView, AsyncGraphQLView], ids=lambda view: view.__module__ + view.__name__
+)
+def test_rights_must_be_thought_of(view: type[Any]) -> None:
+    """A policy that lets a replay skip what resolvers ask for is refused at import, with what to type."""
+    with pytest.raises(ImproperlyConfigured, match="authorize_replay=lambda request, outcome: True"):
+        idempotent()(view)
+
+
+def test_an_async_view_needs_a_lease() -> None:
+    """No transaction spans an await."""
+    with pytest.raises(ImproperlyConfigured, match='guarantee="lease"'):
+        idempotent(authorize_replay=is_staff)(AsyncGraphQLView)
+
+
+def test_the_librarys_own_class_is_not_touched() -> None:
+    """What is decorated is a subclass: another view of the project stays as it is."""
+    guarded = idempotent(authorize_replay=is_staff)(GrapheneView)
+    assert (guarded.__name__, hasattr(GrapheneView, "idempotency_policy")) == ("GraphQLView", False)
+
+
+@pytest.mark.parametrize("url", ["/graphene/bare/", "/strawberry/bare/"])
+def test_the_middleware_leaves_a_bare_view_alone(call: Call, settings: Settings, url: str) -> None:
+    """And says so: it would replay what a resolver refuses now. Where keys are required nothing runs."""
+    assert [said(call(url, "a")), said(call(url, "a")), effects()] == ["unguarded", "unguarded", 2]
+    settings.IDEMPOTENCY = {"REQUIRED": True}
+    with pytest.raises(ConfigurationError, match="authorize_replay"):
+        call(url, "a")
+    assert effects() == 2
+
+
+def test_an_async_view_under_asgi(staff: User) -> None:
+    """Two at once are one effect."""
+    client = AsyncClient()
+    client.force_login(staff)
+
+    async def send() -> Any:
+        headers = {"Idempotency-Key": KEY}
+        return await client.post("/async/", body("slow"), content_type="application/json", headers=headers)
+
+    async def crowd() -> list[int]:
+        return [answer.status_code for answer in await asyncio.gather(*(send() for _ in range(5)))]
+
+    statuses = async_to_sync(crowd)()
+    assert (effects(), statuses.count(200)) == (1, 1)
+    assert replayed(async_to_sync(send)())
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "expected"),
+    [
+        ("{ a }", None, Asked(changes=False)),
+        ("subscription { a }", None, Asked(changes=False)),
+        ("mutation { a }", None, Asked(changes=True)),
+        ("mutation { a b }", None, Asked(changes=True, several=True)),
+        ("mutation { ...f } fragment f on M { a b }", None, Asked(changes=True, several=True)),
+        (BOTH, "Look", Asked(changes=False)),
+        (BOTH, "Pay", Asked(changes=True)),
+        (BOTH, None, Asked(changes=True)),  # ambiguous: the view refuses it
+        (BOTH, "Other", Asked(changes=True)),
+        (BOTH, 7, Asked(changes=True)),
+        (None, None, Asked(changes=True)),  # persisted
+        ("{" * 5000, None, Asked(changes=True)),
+    ],
+)
+def test_what_a_document_asks_for(query: Any, name: Any, expected: Asked) -> None:
+    """Only a proven query, or subscription, changes nothing."""
+    assert asked(query, name) == expected
+
+
+ONE, TWO, READ = Asked(changes=True), Asked(changes=True, several=True), Asked(changes=False)
+
+
+@pytest.mark.parametrize(
+    ("result", "operations", "refused"),
+    [
+        ({"data": {"a": 1}}, [ONE], None),
+        ({"data": {"a": {"errors": []}}}, [ONE], None),  # a field of that name
+        ({"errors": [{"message": "syntax"}]}, [ONE], True),
+        ({"data": None, "errors": [{"path": ["a"]}]}, [ONE], True),
+        ({"data": {"a": None}, "errors": [{"path": ["a"]}]}, [ONE], True),
+        ({"data": {"a": None}, "errors": [{"path": ["a", "b"]}]}, [ONE], False),
+        ({"data": None, "errors": [{"path": ["b"]}]}, [TWO], False),  # a may have been done
+        ({"data": {"a": None, "b": None}, "errors": [{"path": ["b"]}]}, [TWO], False),  # a has returned null
+        ({"data": {"a": None, "b": None}, "errors": [{"path": ["a"]}, {"path": ["b"]}]}, [TWO], True),
+        ([{"data": {"a": 1}}, {"errors": [{}]}], [READ, ONE], True),
+        ([{"data": {"a": 1}}, {"errors": [{}]}], [ONE, READ], False),
+        ({"errors": [{}]}, [ONE, ONE], True),
+    ],
+)
+def test_what_a_result_says(result: Any, operations: list[Asked], refused: bool | None) -> None:
+    """Refused is where nothing was done."""
+    assert refusal(json.dumps(result).encode(), operations) is refused

@@ -1,0 +1,87 @@
+"""Which statements are known to end a transaction, and which only look like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_idempotency.stores.refusing import ends_transaction
+
+#: What ends a transaction on every database.
+EVERYWHERE = [
+    *("COMMIT", " rollback", "-- of the report\nCOMMIT;", "; ROLLBACK", "/* a * b */;\n commit", b"COMMIT"),
+    *("ROLLBACK AND CHAIN", ";;commit work"),
+]
+#: And on one.
+ENDING: dict[str, list[Any]] = {
+    "sqlite": ["END", "END TRANSACTION"],
+    "postgresql": [
+        *("ABORT", "/* report */ END", "PREPARE TRANSACTION 'x'", "SELECT 1; ROLLBACK", "SELECT 1 /* ; */; commit"),
+        *(
+            "SELECT $$a; b$$; COMMIT",
+            "SELECT $x$;$x$, '' ; COMMIT",
+            'SELECT ";"; END',
+            "UPDATE t SET a = 'it''s'; commit",
+        ),
+    ],
+    "mysql": [
+        *("BEGIN", "START TRANSACTION", "CREATE TABLE t (a int)", "DROP INDEX i ON t", " truncate table x"),
+        *("ANALYZE TABLE t", "ANALYZE LOCAL TABLE t", "CREATE OR REPLACE VIEW v AS SELECT 1", "LOCK TABLES t WRITE"),
+        *("/* a * b */ # c\n-- d\n truncate t", "/*!50000 ROLLBACK */", "/*! commit*/", "/*M!100201 DROP TABLE t */"),
+        *(
+            "SET autocommit=1",
+            "set @@session.autocommit := ON",
+            "SET SESSION autocommit = TRUE",
+            "SET @a = 1, autocommit=1",
+        ),
+        *("SET STATEMENT max_statement_time=1 FOR CREATE TABLE t (a int)", "SELECT 1; /*!50000 ROLLBACK */"),
+        *("SELECT `;` # ;\n; COMMIT", 'SELECT ";"; rollback', "SELECT 1; SET autocommit=1"),
+    ],
+}
+#: What may stand in a guard. Where only the server can be certain, nothing is refused: the transaction's sign will tell.
+INNOCENT_EVERYWHERE = [
+    *(
+        "SAVEPOINT s",
+        "ROLLBACK TO SAVEPOINT s",
+        "ROLLBACK WORK TO s",
+        "ROLLBACK TRANSACTION TO SAVEPOINT s",
+        "",
+        ";",
+        None,
+    ),
+    *("/* COMMIT */ SELECT 1", "SELECT 'COMMIT'", "SELECT '; COMMIT'", 'SELECT "; COMMIT"', "SELECT 1; -- COMMIT", 7),
+    *("SELECT 1 /* ; COMMIT */", "UPDATE locked SET a = 1;", "SELECT 1; SELECT 2", "SELECT committed FROM t"),
+]
+INNOCENT: dict[str, list[Any]] = {
+    "sqlite": ["CREATE TABLE t (a)", "CREATE TRIGGER t INSERT ON x BEGIN SELECT 1; END"],
+    "postgresql": [
+        *("CREATE TABLE t (a int)", "SELECT $$; COMMIT$$", "DO $x$ BEGIN PERFORM 1; END $x$", "BEGIN"),
+        *("CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END", r"SELECT E'\'; COMMIT --'"),
+        *("SELECT 1 /* /* */ ; COMMIT */", "SELECT 1; ROLLBACK TO SAVEPOINT s", "PREPARE p AS SELECT 1"),
+    ],
+    "mysql": [
+        *("create temporary table t (a int)", "CREATE OR REPLACE TEMPORARY TABLE t (a int)", "DROP TEMPORARY TABLE t"),
+        *("DROP PREPARE s", "ANALYZE SELECT 1", "ANALYZE FORMAT=JSON SELECT 1", "BEGIN NOT ATOMIC SELECT 1; END"),
+        *("SET @autocommit = 1", "CREATE /* t */ TEMPORARY TABLE t (a INT)", "DROP /* t */ TEMPORARY TABLE t"),
+        *("SET autocommit=0", "SET @a = 'autocommit=1'", "UPDATE t SET a = 'SET autocommit=1'", r"SELECT '\'; COMMIT'"),
+        *(
+            "SET STATEMENT innodb_lock_wait_timeout=1 FOR UPDATE t SET a = 1",
+            "/*!50000 SELECT 1 */",
+            "SELECT 1 # ; COMMIT",
+        ),
+        "SET STATEMENT max_statement_time=1 FOR SELECT 'FOR DROP'",
+    ],
+}
+
+
+def cases(everywhere: list[Any], apart: dict[str, list[Any]]) -> list[tuple[str, Any]]:
+    return [(vendor, sql) for vendor, ours in apart.items() for sql in everywhere + ours]
+
+
+def test_what_ends_a_transaction() -> None:
+    """In whatever form, if it is certain to end the transaction it is refused."""
+    assert [case for case in cases(EVERYWHERE, ENDING) if not ends_transaction(case[1], case[0])] == []
+
+
+def test_what_does_not() -> None:
+    """A statement that a view may send is never refused for what it looks like."""
+    assert [case for case in cases(INNOCENT_EVERYWHERE, INNOCENT) if ends_transaction(case[1], case[0])] == []

@@ -1,0 +1,321 @@
+"""manage.py idempotency_routes: what it says of a route is what a keyed request to that route meets."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import include, path, re_path
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.http import require_GET, require_POST
+from ninja import NinjaAPI, Status
+from pytest_django import Settings
+from rest_framework.decorators import api_view
+from rest_framework.response import Response
+from rest_framework.routers import SimpleRouter
+from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
+
+from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.checks.guards import Guard
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.status import HEADER
+from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Effect
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HERE = __name__
+OURS = "django_idempotency.middleware.IdempotencyMiddleware"
+
+
+def write() -> None:
+    Effect.objects.create(label="written", idempotency_key="", attempt=0)
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    write()
+    return HttpResponse(status=201)
+
+
+def another(request: HttpRequest, kind: str = "") -> HttpResponse:
+    return plain(request)
+
+
+def elsewhere(request: HttpRequest) -> HttpResponse:
+    return plain(request)
+
+
+elsewhere.__module__ = "shop.webhooks.views"
+
+
+@idempotency_exempt
+def exempt(request: HttpRequest) -> HttpResponse:
+    return plain(request)
+
+
+async def awaited(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(status=201)
+
+
+class Two(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+    def delete(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+
+@idempotent(methods=("POST",), ttl=60)
+class Decorated(Two):
+    pass
+
+
+class OneOfTwo(Two):
+    @idempotent
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+
+class Hidden(View):
+    @method_decorator(login_required)
+    @idempotent()
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+
+class Rest(APIView):
+    def post(self, request: Any) -> Response:
+        write()
+        return Response({}, status=201)
+
+
+class Mixed(IdempotentViewMixin, Rest):
+    @idempotency_exempt
+    def put(self, request: Any) -> Response:
+        return Response({})
+
+
+class MixedLast(Rest, IdempotentViewMixin):
+    pass
+
+
+class Deciding(IdempotentViewMixin, Rest):
+    def get_idempotency_policy(self) -> Policy:
+        return Policy(required=True)
+
+
+class Charges(IdempotentViewMixin, ViewSet):
+    idempotency = Policy(required=True)
+
+    def list(self, request: Any) -> Response:
+        return Response([])
+
+    def create(self, request: Any) -> Response:
+        write()
+        return Response({}, status=201)
+
+
+@api_view(["POST"])
+@idempotent()
+def below(request: Any) -> Response:
+    write()
+    return Response({}, status=201)
+
+
+@api_view(["POST"])
+def function(request: Any) -> Response:
+    write()
+    return Response({}, status=201)
+
+
+def ninja() -> NinjaAPI:
+    api = NinjaAPI(urls_namespace="tests-routes")
+
+    @api.post("/guarded/", response={201: None})
+    @idempotent(required=True)
+    def guarded(request: HttpRequest) -> Any:
+        write()
+        return Status(201, None)
+
+    @api.post("/bare/", response={201: None})
+    def bare(request: HttpRequest) -> Any:
+        write()
+        return Status(201, None)
+
+    return api
+
+
+router = SimpleRouter()
+router.register("charges", Charges, basename="charge")
+
+
+@pytest.fixture(autouse=True)
+def urlconf(settings: Settings) -> None:
+    settings.ROOT_URLCONF = found = ModuleType("urlconf")
+    found.urlpatterns = [  # type: ignore[attr-defined]
+        path("plain/", plain, name="plain"),
+        path("plain/", another),  # shadowed
+        path("posted/", require_POST(another)),
+        path("read/", require_GET(another)),
+        path("exempt/", exempt),
+        path("awaited/", awaited),
+        path("leased/", idempotent(guarantee="lease")(awaited)),
+        path("two/", Two.as_view()),
+        path("decorated/", Decorated.as_view()),
+        path("one-of-two/", OneOfTwo.as_view()),
+        re_path("^rest/$", Rest.as_view()),
+        path("rest-behind-login/", login_required(Rest.as_view())),
+        path("hidden/", Hidden.as_view()),
+        path("mixed/", Mixed.as_view()),
+        path("mixed-last/", MixedLast.as_view()),
+        path("deciding/", Deciding.as_view()),
+        path("below/", below),
+        path("above/", idempotent()(function)),
+        path("api/", include((router.urls, "api"), namespace="v1")),
+        path("included/", include(([path("it/", Two.as_view(), name="it")], "legacy"))),
+        path("webhooks/", include([path("stripe/", another), path("<kind>/", another)])),
+        path("shop/", elsewhere),
+        path("ninja/", ninja().urls),
+    ]
+    settings.IDEMPOTENCY = {"EXEMPT": ["namespace:legacy", "module:shop.webhooks", "path:/webhooks/stripe/"]}
+
+
+def told(*arguments: str) -> list[dict[str, Any]]:
+    out = StringIO()
+    call_command("idempotency_routes", "--json", *arguments, stdout=out)
+    rows: list[dict[str, Any]] = json.loads(out.getvalue())
+    return rows
+
+
+def meet(method: str, url: str) -> tuple[list[str | None], int]:
+    """Send a keyed request twice; return what each response says, and how many effects there were."""
+    Effect.objects.all().delete()
+    key = str(uuid4())
+    client = Client()
+    client.login(username="admin", password="password")
+    said = [client.generic(method, url, headers={"Idempotency-Key": key}).get(HEADER) for _ in range(2)]
+    return said, Effect.objects.count()
+
+
+def test_what_is_said_is_what_is_met(admin_user: Any) -> None:
+    """Row by row, method by method: guarded is one effect, everything else is said to be unguarded, or raises."""
+    checked = 0
+    for row in told():
+        for method in row["methods"] or ["POST"]:
+            url = row["path"].replace("<kind>", "other")
+            match Guard(row["guard"]):
+                case Guard.MIXIN | Guard.DECORATOR | Guard.MIDDLEWARE:
+                    effects = int(row["view"].startswith((HERE, "shop.")) and "awaited" not in row["view"])
+                    assert meet(method, url) == (["created", "replayed"], effects), row
+                case Guard.EXEMPT | Guard.NOTHING:
+                    assert meet(method, url)[0] == ["unguarded"] * 2, row
+                case Guard.ERROR if "MixedLast" in row["view"]:
+                    assert meet(method, url)[0] == ["unguarded"] * 2, row
+                case Guard.ERROR:
+                    with pytest.raises((ConfigurationError, ImproperlyConfigured)):
+                        meet(method, url)
+                case Guard.SAFE:
+                    assert meet(method, url)[1] == 0, row
+                case Guard.SHADOWED:
+                    continue
+            checked += 1
+    assert checked > 25
+
+
+def test_each_route_and_its_guard() -> None:
+    """Nested includes, namespaces, methods that have another guard, and why it is so."""
+    found = {
+        (row["path"], ",".join(row["methods"])): (row["guard"], row["why"].partition(" ")[0])
+        for row in told()
+        if row["guard"] != "shadowed"
+    }
+    every = "POST,PUT,PATCH,DELETE"
+    assert found == {
+        ("/plain/", every): ("middleware", ""),
+        ("/posted/", "POST"): ("middleware", ""),
+        ("/read/", ""): ("safe", ""),
+        ("/exempt/", every): ("exempt", "@idempotency_exempt"),
+        ("/awaited/", every): ("error", f"{HERE}.awaited"),
+        ("/leased/", every): ("decorator", ""),
+        ("/two/", "POST,DELETE"): ("middleware", ""),
+        ("/decorated/", "POST"): ("decorator", ""),
+        ("/decorated/", "DELETE"): ("nothing", "the"),
+        ("/one-of-two/", "POST"): ("decorator", ""),
+        ("/one-of-two/", "DELETE"): ("middleware", ""),
+        ("/rest/", "POST"): ("middleware", ""),
+        ("/rest-behind-login/", "POST"): ("error", "The"),
+        ("/hidden/", "POST"): ("error", f"{HERE}.Hidden"),
+        ("/mixed/", "POST"): ("mixin", ""),
+        ("/mixed/", "PUT"): ("exempt", "@idempotency_exempt"),
+        ("/mixed-last/", "POST"): ("error", f"{HERE}.MixedLast"),
+        ("/deciding/", "POST"): ("mixin", "the"),
+        ("/below/", "POST"): ("decorator", ""),
+        ("/above/", "POST"): ("decorator", ""),
+        ("/api/charges/", "POST"): ("mixin", ""),
+        ("/included/it/", "POST,DELETE"): ("exempt", "EXEMPT:"),
+        ("/webhooks/stripe/", every): ("exempt", "EXEMPT:"),
+        ("/webhooks/<kind>/", every): ("middleware", "unless"),
+        ("/shop/", every): ("exempt", "EXEMPT:"),
+        ("/ninja/guarded/", "POST"): ("decorator", ""),
+        ("/ninja/bare/", "POST"): ("nothing", "the"),
+        ("/ninja/openapi.json", every): ("middleware", ""),  # ninja does not say that these only read
+        ("/ninja/docs", every): ("middleware", ""),
+        ("/ninja/", every): ("middleware", ""),
+    }
+    assert [row["path"] for row in told() if row["guard"] == "shadowed"] == ["/plain/"]
+
+
+def test_names_and_terms() -> None:
+    """Namespaces of the name; of a policy what differs from the settings."""
+    rows = {row["path"]: row for row in told()}
+    assert (rows["/api/charges/"]["name"], rows["/included/it/"]["name"]) == ("v1:charge-list", "legacy:it")
+    assert rows["/api/charges/"]["terms"] == {"guarantee": "atomic", "store": "default", "required": True}
+    decorated = next(row for row in told("decorated") if row["methods"] == ["POST"])
+    assert (decorated["terms"]["ttl"], decorated["terms"]["methods"]) == (60, ["POST"])
+    assert rows["/below/"]["view"] == f"{HERE}.below"
+
+
+def test_without_the_middleware(settings: Settings) -> None:
+    """What has no entry point of its own has no guard, and EXEMPT is about nothing."""
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
+    guards = {row["path"]: row["guard"] for row in told()}
+    assert (guards["/plain/"], guards["/awaited/"], guards["/shop/"]) == ("shadowed", "nothing", "nothing")
+    assert guards["/hidden/"] == "error"
+    assert (guards["/leased/"], guards["/below/"]) == ("decorator", "decorator")
+
+
+def test_for_a_pipeline() -> None:
+    """--unguarded filters, --fail-unguarded is an exit status, a path narrows both."""
+    assert {row["guard"] for row in told("--unguarded")} == {"error", "nothing"}
+    with pytest.raises(CommandError, match="are not guarded"):
+        told("--fail-unguarded")
+    assert [row["path"] for row in told("--fail-unguarded", "webhooks")] == ["/webhooks/stripe/", "/webhooks/<kind>/"]
+
+
+def test_for_people() -> None:
+    """A table, why something is as it is below its line, and whom the middleware guards."""
+    out = StringIO()
+    call_command("idempotency_routes", "webhooks", stdout=out)
+    head, stripe, why, *_, last = out.getvalue().splitlines()
+    assert head.split() == ["METHODS", "PATH", "GUARD", "TERMS", "VIEW"]
+    assert stripe.split() == ["POST,PUT,PATCH,DELETE", "/webhooks/stripe/", "exempt", "-", f"{HERE}.another"]
+    assert why == "    EXEMPT: path:/webhooks/stripe/"
+    assert last == "The middleware guards requests of authenticated users: SCOPE is not set."
+
+
+def test_wrong_settings_come_first(settings: Settings) -> None:
+    """An error, not a table that is wrong."""
+    settings.IDEMPOTENCY = {"EXEMPT": ["admin"]}
+    with pytest.raises(CommandError, match="does not say what it is"):
+        told()
