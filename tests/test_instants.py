@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from pytest_django import Settings
 
 from django_idempotency.models import IdempotencyRecord
@@ -52,18 +52,21 @@ def test_a_project_without_time_zones(settings: Settings) -> None:
 
 
 @pytest.fixture
-def in_berlin() -> Iterator[None]:
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give the database's connection a time zone of its own, as one database of a project may have."""
-    zoned = connection.settings_dict
-    before, zoned["TIME_ZONE"] = zoned["TIME_ZONE"], "Europe/Berlin"
+    with monkeypatch.context() as patch:
+        patch.setitem(connection.settings_dict, "TIME_ZONE", "Europe/Berlin")
+        forget_time_zone()
+        yield
+    forget_time_zone()
+
+
+def forget_time_zone() -> None:
+    """Let the connection read its time zone again, as Django's own receiver of `setting_changed` does."""
     connection.close()
+    cached = vars(connections[DEFAULT_DB_ALIAS])  # not the proxy's, which is empty
     for name in ("timezone", "timezone_name"):
-        connection.__dict__.pop(name, None)
-    yield
-    connection.close()
-    zoned["TIME_ZONE"] = before
-    for name in ("timezone", "timezone_name"):
-        connection.__dict__.pop(name, None)
+        cached.pop(name, None)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -81,7 +84,7 @@ testproject.settings.USE_TZ, testproject.settings.TIME_ZONE = False, "Europe/Ber
 import django
 django.setup()
 from tests.test_instants import read_twice
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 connection.ensure_connection()
 assert type(connection.connection).__module__.startswith("psycopg2")
 read_twice()

@@ -162,7 +162,7 @@ def test_open(
         answer = send(url)
     assert time.monotonic() - began < 3  # see test_before_the_view
     assert (answer.status_code, answer["Idempotency-Degraded"], Effect.objects.count()) == (201, "true", 1)
-    assert [record.idempotency["event"] for record in caplog.records] == ["unavailable"]  # type: ignore[attr-defined]
+    assert events(caplog) == ["unavailable"]
 
 
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
@@ -176,11 +176,12 @@ def test_during_the_view(
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         answer = send(url)
     assert (answer.status_code, Effect.objects.count()) == (201, 1)
-    assert events(caplog) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
+    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
 
 
-def events(caplog: pytest.LogCaptureFixture) -> set[str]:
-    return {record.idempotency["event"] for record in caplog.records if hasattr(record, "idempotency")}
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was said of this call; an earlier test's lease may miss a beat meanwhile."""
+    return [record.idempotency["event"] for record in caplog.records if hasattr(record, "idempotency")]
 
 
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
@@ -201,7 +202,7 @@ def test_restarted_without_its_table(
     MEANWHILE.append(dynamodb_server.restart)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert send("/closed/").status_code == 201
-    assert events(caplog) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
+    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
     MEANWHILE.clear()
     refused = send("/closed/")
     assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
