@@ -26,8 +26,8 @@ DEFAULTS: dict[str, Any] = {
     # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.
     "DERIVE_SECRET": None,
     "DERIVE_SECRET_FALLBACKS": [],
-    # Where the `type` of a problem document points: this, and the code as its fragment.
-    "PROBLEM_DOCS": "https://django-idempotency.readthedocs.io/en/stable/reference/problems/",
+    # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
+    "PROBLEM_DOCS": None,
     # What the middleware leaves alone: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
     "EXEMPT": [],
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.

@@ -23,7 +23,8 @@ from .stores import check_stores
 _TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
 #: Headers that mean something else, and those that WSGI does not hand on as HTTP_…
 _TAKEN = frozenset({"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"})
-_URL = re.compile(r"[!#-;=?-~]+")
+#: An http(s) URL, or a path from the root. A fragment follows it, and it stands in a header: no `"`, `#`, `<` or `>`.
+_PAGE = re.compile(r"(https?:/)?/[!$-;=?-~]+")
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
@@ -132,8 +133,9 @@ def _http() -> Iterator[CheckMessage]:
     if not isinstance(header, str) or not _TOKEN.fullmatch(header) or header.lower() in _TAKEN:
         yield finding("E006", value=shown(header))
     docs = conf.get("PROBLEM_DOCS")
-    if not isinstance(docs, str) or not _URL.fullmatch(docs):
-        yield _senseless("PROBLEM_DOCS", "the address of a page, without a fragment, spaces or quotes")
+    if docs is not None and not (isinstance(docs, str) and _PAGE.fullmatch(docs)):
+        expected = 'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"'
+        yield _senseless("PROBLEM_DOCS", expected)
 
 
 def _secrets() -> Iterator[CheckMessage]:

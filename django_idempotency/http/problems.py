@@ -12,16 +12,20 @@ from ..errors import Problem
 from . import status
 from .responses import StoredResponse
 
+#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
+NAMESPACE = "urn:django-idempotency:problem:"
 
-def docs_url(problem: Problem) -> str:
-    """Return the address of the page about a problem: its `type`."""
-    return f"{conf.get('PROBLEM_DOCS')}#{problem.code}"
+
+def docs_url(problem: Problem) -> str | None:
+    """Return the address of the section about a problem; `None`: the project has not set PROBLEM_DOCS."""
+    page = conf.get("PROBLEM_DOCS")
+    return None if page is None else f"{page}#{problem.code}"
 
 
 def document(problem: Problem) -> dict[str, Any]:
     """Return the members of a problem document. No key, no stored body, no stack."""
     return {
-        "type": docs_url(problem),
+        "type": docs_url(problem) or NAMESPACE + problem.code,
         "title": problem.title,
         "status": problem.status,
         "detail": " ".join(str(problem).split()),
@@ -31,9 +35,10 @@ def document(problem: Problem) -> dict[str, Any]:
 
 
 def headers(problem: Problem) -> dict[str, str]:
-    """Return the headers of a problem's answer; the IETF draft (section 2.7) asks for the link."""
-    link = f'<{docs_url(problem)}>; rel="describedby"'
-    return {**problem.headers, **status.headers_of(problem), "Link": link, "Cache-Control": "no-store"}
+    """Return the headers of a problem's response; with a page to link to, the link that the IETF draft (2.7) asks for."""
+    url = docs_url(problem)
+    link = {"Link": f'<{url}>; rel="describedby"'} if url else {}
+    return {**problem.headers, **status.headers_of(problem), **link, "Cache-Control": "no-store"}
 
 
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:

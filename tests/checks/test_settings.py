@@ -112,10 +112,14 @@ MALFORMED = [
     ("HEADER", "X-Key\r\nX-Evil: 1", "E006", '"HEADER": "Idempotency-Key"'),
     ("HEADER", "Authorization", "E006", "that HTTP itself does not use"),  # would store a secret
     ("HEADER", "content-type", "E006", "that HTTP itself does not use"),  # no HTTP_… in WSGI
-    ("PROBLEM_DOCS", None, "E003", '"PROBLEM_DOCS": "https://'),
-    ("PROBLEM_DOCS", "", "E003", '"PROBLEM_DOCS": "https://'),
-    ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": "https://'),
-    ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": "https://'),
+    ("PROBLEM_DOCS", "", "E003", "PROBLEM_DOCS is None, or the URL of a page"),
+    ("PROBLEM_DOCS", 5, "E003", '"PROBLEM_DOCS": None'),
+    ("PROBLEM_DOCS", "problems/", "E003", '"PROBLEM_DOCS": None'),  # relative to each route of the API
+    ("PROBLEM_DOCS", "urn:shop:problem:", "E003", '"PROBLEM_DOCS": None'),  # no page
+    ("PROBLEM_DOCS", "https://", "E003", '"PROBLEM_DOCS": None'),
+    ("PROBLEM_DOCS", "https://a.example/#top", "E003", "without a fragment"),
+    ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": None'),
+    ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": None'),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),
@@ -257,6 +261,8 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"STORES": {"a": {"BACKEND": ORM}, "b": {"BACKEND": OUTSIDE}}, "STORE": "a"},
     {"TTL": timedelta(days=1), "LEASE": timedelta(seconds=30), "CLAIM_LEASE": timedelta(seconds=1), "WAIT": 2.5},
     {"HEADER": "X-Request-Id", "PROBLEM_DOCS": "/help/idempotency/"},
+    {"PROBLEM_DOCS": "https://api.example.com/problems/?lang=en"},
+    {"PROBLEM_DOCS": None},
     {"DERIVE_SECRET": b"\x00\xff", "DERIVE_SECRET_FALLBACKS": ("old", b"older")},
     {"SCOPE": "tests.checks.backends.not_a_store", "FINGERPRINT": "raw", "KEEP": {404}, "HEADERS": ["Location"]},
     {"SCOPE": lambda request: None, "KEEP": lambda response: None, "AUTHORIZE_REPLAY": lambda request, outcome: True},

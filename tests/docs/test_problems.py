@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
+from django.test import override_settings
+
 from django_idempotency import errors
 from django_idempotency.errors import IdempotencyError, Problem
+from django_idempotency.http.problems import document, headers
 
-from .pages import DOCS, anchors, checked, code, table, text
+from .pages import DOCS, anchors, blocks, checked, code, table, text
 
 PAGE = "reference/problems.md"
 
@@ -31,7 +35,7 @@ def problems() -> dict[str, type[Problem]]:
 
 
 def test_the_anchors_are_the_codes() -> None:
-    """`type` points at them; in the order of the code."""
+    """In the order of the code, for those who set PROBLEM_DOCS to a page like this one."""
     assert anchors(DOCS / PAGE)[1:] == list(problems())
 
 
@@ -47,10 +51,20 @@ def test_the_overview() -> None:
 
 
 def test_the_example() -> None:
-    """The document at the top is one of ours."""
-    example = errors.RequestMismatch()
-    for said in (example.title, str(example), example.code):
-        assert f'"{said}"' in text(PAGE)
+    """The response at the top is one of ours, member by member and header by header."""
+    (block,) = [block.code for block in blocks(DOCS / PAGE) if block.language == "http"]
+    head, _, body = block.partition("\n\n")
+    shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
+    problem = errors.RequestMismatch()
+    assert json.loads(body) == document(problem)
+    assert shown == {**headers(problem), "Content-Type": "application/problem+json"}
+
+
+@override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})
+def test_the_example_of_a_page() -> None:
+    """With the setting that the page shows, the type is the one that it says."""
+    assert '{"PROBLEM_DOCS": "https://api.example.com/docs/problems/"}' in text(PAGE)
+    assert f"`{document(errors.RequestMismatch())['type']}`" in text(PAGE)
 
 
 def test_every_error_is_listed() -> None:

@@ -6,7 +6,7 @@ from ast import literal_eval
 
 from django_idempotency import conf
 
-from .pages import ROOT, code, table
+from .pages import code, table
 
 PAGE = "reference/settings.md"
 FOR_THE_PROJECT = table(PAGE, "## For the project")
@@ -29,9 +29,3 @@ def test_the_fields_of_policy_stand_together() -> None:
 def test_dotted_paths() -> None:
     """A setting that takes a dotted path says so."""
     assert {code(name) for name, _, meaning in OF_POLICY if "dotted path" in meaning} == set(conf.IMPORTED)
-
-
-def test_the_type_of_a_problem_is_a_page_of_ours() -> None:
-    """PROBLEM_DOCS ends in the address that mkdocs gives the page."""
-    assert conf.DEFAULTS["PROBLEM_DOCS"].endswith("/reference/problems/")
-    assert "use_directory_urls: false" not in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -14,7 +14,8 @@ from .conftest import KEY, Connect, Sender
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
 
 DOORS = ("mixin", "lent", "rest-class", "above", "below")
-DOCS = 'rel="describedby"'
+PAGE = "https://api.example.com/problems/"
+LINK = f'<{PAGE}#request-mismatch>; rel="describedby"'
 
 
 def enveloping(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -45,15 +46,16 @@ def mismatch(send: Sender) -> Any:
     return send({"amount": 7}, key="secret-key-0815")
 
 
-def test_a_project_without_a_handler_gets_problem_documents(rest_door: Sender) -> None:
-    """Type, title, status, detail and code, with a Link to the page about it."""
+def test_a_project_without_a_handler_gets_problem_documents(rest_door: Sender, settings: Any) -> None:
+    """Type, title, status, detail and code, with a Link to the project's page about it."""
+    settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
     answer = mismatch(rest_door)
     document = answer.json()
     assert (answer.status_code, answer["Content-Type"]) == (422, "application/problem+json")
     assert set(document) == {"type", "title", "status", "detail", "code"}
     assert (document["code"], document["status"]) == ("request-mismatch", 422)
-    assert DOCS in answer["Link"]
-    assert document["type"] in answer["Link"]
+    assert document["type"] == f"{PAGE}#request-mismatch"
+    assert answer["Link"] == LINK
 
 
 def test_a_problem_tells_neither_the_key_nor_the_answer(door_or_rest: Sender) -> None:
@@ -81,11 +83,12 @@ def door_or_rest(request: pytest.FixtureRequest, user: User, connect: Connect) -
 
 def test_a_projects_handler_gives_its_shape(rest_door: Sender, settings: Any) -> None:
     """Status and code are ours, the body is the project's, and our headers stay."""
+    settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
     answer = mismatch(rest_door)
     assert (answer.status_code, answer["Content-Type"], answer["X-Envelope"]) == (422, "application/json", "yes")
     assert answer.json()["error"]["codes"] == "request-mismatch"
-    assert DOCS in answer["Link"]
+    assert answer["Link"] == LINK
     assert answer["Cache-Control"] == "no-store"
 
 

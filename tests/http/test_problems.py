@@ -44,15 +44,15 @@ def test_every_problem_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: tuple[int, str]) -> None:
-    """Type, title, status, detail and a stable code; and the address of the page about it in a Link."""
+    """Type, title, status, detail and a stable code. The type names the problem, and points to no page of anybody."""
     status, code = expected
     response = problem_response(kind(), HttpRequest())
     document = json.loads(response.content)
     assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
     assert set(document) == {"type", "title", "status", "detail", "code"}
     assert (document["status"], document["code"]) == (status, code)
-    assert document["type"].endswith(f"#{code}")
-    assert response["Link"] == f'<{document["type"]}>; rel="describedby"'
+    assert document["type"] == f"urn:django-idempotency:problem:{code}"
+    assert "Link" not in response
     assert response["Cache-Control"] == "no-store"
     assert document["title"]
     assert document["detail"].endswith(".")
@@ -74,9 +74,11 @@ def test_a_problem_carries_its_own_headers_and_members() -> None:
     assert json.loads(response.content)["original_status"] == 201
 
 
-def test_the_address_of_the_docs_is_configurable() -> None:
-    """Type and Link point where the project says."""
-    with override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/errors"}):
-        response = problem_response(errors.KeyMissing(), HttpRequest())
-    assert json.loads(response.content)["type"] == "https://api.example.com/errors#key-missing"
-    assert response["Link"].startswith("<https://api.example.com/errors#key-missing>")
+@pytest.mark.parametrize("kind", PROBLEMS)
+@override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/errors"})
+def test_a_project_points_to_its_own_page(kind: type[Problem]) -> None:
+    """With PROBLEM_DOCS the type is a link into that page, and the Link header says what it is."""
+    response = problem_response(kind(), HttpRequest())
+    section = f"https://api.example.com/errors#{kind.code}"
+    assert json.loads(response.content)["type"] == section
+    assert response["Link"] == f'<{section}>; rel="describedby"'
