@@ -176,7 +176,11 @@ def test_during_the_view(
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         answer = send(url)
     assert (answer.status_code, Effect.objects.count()) == (201, 1)
-    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
+    assert set(events(caplog)) in (
+        {"deferred"},
+        {"lost"},
+        {"deferred", "lost"},
+    )  # lost, where its lease has ended first
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -202,7 +206,11 @@ def test_restarted_without_its_table(
     MEANWHILE.append(dynamodb_server.restart)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert send("/closed/").status_code == 201
-    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost, where its lease has ended first
+    assert set(events(caplog)) in (
+        {"deferred"},
+        {"lost"},
+        {"deferred", "lost"},
+    )  # lost, where its lease has ended first
     MEANWHILE.clear()
     refused = send("/closed/")
     assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
