@@ -4,7 +4,7 @@ from django.apps import AppConfig
 from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
-from . import heartbeat
+from . import notifying
 
 
 class IdempotencyConfig(AppConfig):
@@ -18,4 +18,4 @@ class IdempotencyConfig(AppConfig):
         from .checks import register  # not above: imports stores, and DRF's door where a project has it
 
         register()
-        heartbeat.closing = connections.close_all
+        notifying.closing = connections.close_all

@@ -2,7 +2,7 @@
 
 owner   |--- lease ---|--- renewed where it can be ---|
 work    ───────┤ the settle fails: the response goes out
-here             x x x x x ok    the store is back: whoever retries gets the replay
+here             x x x x x ok    the store is back: a retry gets the replay
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from typing import TYPE_CHECKING
 
 from .errors import StoreUnavailable
 from .forking import begins_anew
-from .heartbeat import tell_apart
+from .notifying import notifier
 
 if TYPE_CHECKING:
-    from .engine import Operation
     from .settling import News, Settling
     from .stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
-#: Settles that wait, and bytes of responses with them. One more is told as lost, as if there were no queue.
+#: Settles that wait, and bytes of responses with them. One more is lost at once, as if there were no queue.
 LONGEST, HEAVIEST = 1024, 64 * 1024 * 1024
 #: Seconds between two rounds.
 PAUSE = 0.5
-#: Seconds that the end of the process waits for what is still in the queue.
-DRAIN = 5.0
+#: Seconds that the end of the process waits for what is still in the queue, and at least for receivers of what has ended.
+DRAIN, NOTICE = 5.0, 1.0
 
 
 class Deferring:
     """Tries the settles that wait, round after round. Thread safe.
 
-    `attempt(now)` is one round, so that a test can call it with a later `now`; the thread only calls it in time.
+    `attempt(now)` is one round, so that a test can call it with a later `now`; the thread only calls it on time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,8 +50,8 @@ class Deferring:
         """Wait for nothing: after a fork what waited is the parent's, and its thread is not there."""
         self._waiting: deque[Settling] = deque()
         self._weight = 0
-        #: How many have ended whose end is not told yet.
-        self._untold = 0
+        #: How many have been taken out whose event the notifier does not have yet.
+        self._ending = 0
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -81,7 +80,7 @@ class Deferring:
         for settling in waiting:
             stores[settling.operation.store].append(settling)
         for store, settlings in stores.items():
-            with suppress(Exception), store.apart():  # what apart() raises comes again, until the leases have ended
+            with suppress(Exception), store.apart():  # apart() is tried again, until the leases have ended
                 for settling in settlings:
                     if not self._tried(settling):
                         break
@@ -95,21 +94,21 @@ class Deferring:
         operation.leave_lease()  # a beat would take what we have just settled for lost
         try:
             settled = settling.write()
-        except Exception as error:  # noqa: BLE001 - tried again, and told when it is over
+        except Exception as error:  # noqa: BLE001 - tried again, and part of the event if it is given up
             operation.keep_lease()
             settling.error = error
             with self._lock, suppress(ValueError):  # drained meanwhile
                 self._waiting.remove(settling)
-                self._waiting.append(settling)  # it does not stand before those that may be written
+                self._waiting.append(settling)  # behind those that may be written
             return not isinstance(error, StoreUnavailable)
         if self._taken_out(settling):
-            self._tell(settling, settling.written(settled))
+            self._notify(settling, settling.written(settled))
         return True
 
     def _give_up(self, settling: Settling) -> None:
         if self._taken_out(settling):
             settling.operation.leave_lease()
-            self._tell(settling, settling.given_up())
+            self._notify(settling, settling.given_up())
 
     def _taken_out(self, settling: Settling) -> bool:
         """Take a settle out. Say whether it was there."""
@@ -118,38 +117,36 @@ class Deferring:
                 return False
             self._waiting.remove(settling)
             self._weight -= settling.weight
-            self._untold += 1
+            self._ending += 1
             settling.operation.deferred = False
             return True
 
-    def _tell(self, settling: Settling, news: News) -> None:
-        """Tell how it ended; not in the thread that tries the others, since whoever is told may be slow."""
-        tell = partial(self._told, settling.operation, news)
-        if threading.current_thread() is self._thread:
-            tell_apart(tell, settling.operation.store)
-        else:
-            tell()
-
-    def _told(self, operation: Operation, news: News) -> None:
+    def _notify(self, settling: Settling, news: News) -> None:
+        """Report how it ended; not from the thread that tries the others, since a receiver may be slow."""
+        send = partial(settling.operation.tell, news)
         try:
-            operation.tell(news)
+            if threading.current_thread() is self._thread:
+                notifier.notify(settling.operation, send)
+            else:
+                send()
         finally:
             with self._lock:
-                self._untold -= 1
+                self._ending -= 1
                 self._changed.notify_all()
 
     def drain(self, patience: float = DRAIN) -> None:
-        """Wait until all are written and told, at most so long; give up what is left. For the end of a process."""
+        """Wait until all are written and reported, up to `patience`; give up what is left. For the end of a process."""
         deadline = self._clock() + patience
         with self._lock:
             self._changed.notify_all()
-            while (self._untold or (self._waiting and self._thread is not None)) and (
+            while (self._ending or (self._waiting and self._thread is not None)) and (
                 left := deadline - self._clock()
             ) > 0:
                 self._changed.wait(left)
             rest = list(self._waiting)
         for settling in rest:
             self._give_up(settling)
+        notifier.drain(max(deadline - self._clock(), NOTICE))
 
     # ------------------------------------------------------------------------------------------------------- thread
 

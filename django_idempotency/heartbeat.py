@@ -21,10 +21,10 @@ from weakref import ref
 
 from .errors import LeaseLost
 from .forking import begins_anew
+from .notifying import notifier, sent
 
 if TYPE_CHECKING:
     from .engine import Operation
-    from .stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
@@ -32,10 +32,6 @@ logger = logging.getLogger("django_idempotency")
 PART = 3
 #: Seconds without work after which the thread ends; the next operation starts another.
 IDLE = 60.0
-
-
-def closing() -> None:
-    """Give back what whoever was told has opened in a thread of ours. The app puts Django's connections here."""
 
 
 class Lease(ref["Operation"]):
@@ -194,11 +190,11 @@ class Heartbeat:
             self._tell(operation)
 
     def _tell(self, operation: Operation) -> None:
-        """Tell of a lost lease; not in the thread that beats, since whoever is told may be slow, and others' leases end."""
+        """Report a lost lease; not from the thread that beats, since a receiver may be slow, and others' leases end."""
         if threading.current_thread() is self._thread:
-            tell_apart(operation.tell_lost, operation.store)
+            notifier.notify(operation, operation.tell_lost)
         else:
-            _tell(operation.tell_lost)
+            sent(operation.tell_lost)
 
     # ------------------------------------------------------------------------------------------------------- thread
 
@@ -234,29 +230,6 @@ class Heartbeat:
             if self._watched:  # who came just now has seen us
                 self._thread = thread
             return self._thread is not None
-
-
-def tell_apart(tell: Callable[[], None], store: BaseStore) -> None:
-    """Tell in a thread of its own, which gives back what it has opened; here, where none can be started."""
-    try:
-        threading.Thread(target=_tell_there, args=(tell, store), name="django-idempotency-telling", daemon=True).start()
-    except RuntimeError:
-        _tell(tell)
-
-
-def _tell_there(tell: Callable[[], None], store: BaseStore) -> None:
-    _tell(tell)
-    for close in (store.close, closing):
-        with suppress(Exception):
-            close()
-
-
-def _tell(tell: Callable[[], None]) -> None:
-    try:
-        tell()
-    except BaseException:  # the thread goes on for others, too
-        with suppress(Exception):
-            logger.exception("Whoever was told of a record's end raised.")
 
 
 heartbeat = Heartbeat()

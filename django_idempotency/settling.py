@@ -1,7 +1,7 @@
-"""One settle after the work, from its first try to what is told of it: the decisions. Ring 2.
+"""One settle after the work, from its first try to its event: the decisions. Ring 2.
 
-Who drives it may wait: a call (`engine`), and when the store still does not answer, a thread (`deferring`). The response
-does not wait for the second.
+The call itself (`engine`) makes the first tries. If the store still does not answer, the response goes out and a thread
+(`deferring`) goes on.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .suspension import apassed_on, passed_on
 if TYPE_CHECKING:
     from .engine import Operation
 
-#: A settle that could not be written is tried again after so many seconds, as long as not so many have passed: with
-#: one more timeout of a store, a response that is done comes a second later at most.
+#: Seconds between two tries of a call, and how long it goes on. With one more timeout of its store, it delays a finished
+#: response by up to a second.
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 
 
 class News(NamedTuple):
-    """What became of a settle: what the record is left as (`None`: not settled by us), or that it is tried later."""
+    """What became of a settle: how it left the record (`None`: we did not settle it), or that it is tried later."""
 
     leave: Leave | None
     error: Exception | None = None
@@ -34,7 +34,7 @@ class News(NamedTuple):
 
 
 class Settling:
-    """A settlement, and how long it is tried. Fenced: an overtaken owner changes nothing, however late."""
+    """A settlement, and how long it is tried. Fenced: an owner that was overtaken changes nothing."""
 
     #: When the thread gives up, if the lease has not ended before.
     until = inf
@@ -48,13 +48,13 @@ class Settling:
         self.leave = leave
         self._ticket = ticket
         self._settlement = settlement
-        #: Why it is what it is; to be told with it.
+        #: Why it is what it is: the error of its event.
         self._why = why
         self._began = time.monotonic()
 
     @property
     def weight(self) -> int:
-        """How many bytes it keeps in memory, nearly."""
+        """How many bytes it keeps in memory, roughly."""
         outcome = self._settlement.outcome
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
@@ -90,11 +90,11 @@ class Settling:
         return await self.operation.store.asettle(self._ticket, self._settlement)
 
     def written(self, settled: bool) -> News:
-        """Say what to tell of a try that the store has answered."""
+        """Return the news of a try that the store has answered."""
         return News(self.leave if settled else None, self._why)
 
     def failed(self, error: Exception) -> News | None:
-        """Say what to tell of a try that failed; `None`: pause, and try again. The response stands all the same."""
+        """Return the news of a try that failed; `None`: pause, and try again. Either way the response stands."""
         now = time.monotonic()
         if now - self._began + SETTLE_PAUSE <= SETTLE_PATIENCE:
             return None
@@ -102,11 +102,11 @@ class Settling:
         return News(None, self.error, deferred=self._deferred(now))
 
     def given_up(self) -> News:
-        """Say what to tell of a settle that is not tried any more."""
+        """Return the news of a settle that is no longer tried."""
         return News(None, self.error)
 
     def _deferred(self, now: float) -> bool:
-        """Go on in the background, where the lease protects the record until it is written."""
+        """Go on in the background where the lease protects the record until it is written. Say whether we do."""
         operation = self.operation
         joined = operation.record is not None and operation.record.joined  # no other connection sees it
         if joined or operation.lost is not None or operation.lease_ends() <= now:
@@ -115,15 +115,15 @@ class Settling:
         return deferring.add(self)
 
     def is_over(self, now: float) -> bool:
-        """Has the lease ended, or the time that there was? A store that refuses what we write is not asked for ever."""
+        """Has the lease or the time for tries ended? A store that refuses what we write is not asked forever."""
         return self.operation.lost is not None or now >= min(self.until, self.operation.lease_ends())
 
 
 class GuardedSettling(Settling):
-    """The same in `atomic`, after a rollback: under the row's lock, and what fails has been undone already."""
+    """The same in `atomic`, after a rollback: under the row's lock. What fails has been undone already."""
 
     def _write(self) -> bool:
-        """Write it, unless somebody has settled the record since."""
+        """Write it, unless the record has been settled since."""
         return self.operation.settle_guarded(self._settlement)
 
     def _deferred(self, now: float) -> bool:

@@ -1,11 +1,12 @@
-"""What happened to a key, for those who want to know.
+"""What happened to a key.
 
 Receivers get `operation` (its `ticket`, `record` and `attempt`), `request` (or `None`) and `error` (or `None`). They are
-called where the operation runs, but for a `lost` that the heartbeat's thread finds out; an exception of theirs is logged
-and changes nothing. `completed` and `released` of an `atomic` operation are sent after COMMIT.
+called where the operation runs. Exceptions are a `lost` that the heartbeat finds out and the end of a `deferred` settle:
+one thread per process sends those. What a receiver raises is logged and changes nothing. `completed` and `released` of
+an `atomic` operation are sent after COMMIT.
 
-`unguarded` is about a request that no operation guards although it asked for it: its `operation` is `None`, and `reason`
-is the code of why.
+`unguarded` is about a request that asked to be guarded and is not: its `operation` is `None`, and `reason` is the code
+of why.
 """
 
 from django.dispatch import Signal

@@ -23,8 +23,8 @@ async def in_thread(
 ) -> T:
     """Call in a thread, as `sync_to_async` does.
 
-    When the main thread has ended, the interpreter's executors take no work any more, while other threads and their
-    event loops go on. What is done must be settled then, too: in a new thread, which calls `close` at its end.
+    Once the main thread has ended, the interpreter's executors take no more work, but other threads and their event
+    loops go on. Finished work must still be settled: then the call runs in a new thread, which calls `close` at its end.
     """
     began = False
 
@@ -46,7 +46,7 @@ async def in_thread(
 def _run(done: Future[T], call: Callable[[], T], close: Callable[[], None]) -> None:
     try:
         done.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - whoever awaits it gets it
+    except BaseException as error:  # noqa: BLE001 - the awaiting task gets it
         done.set_exception(error)
     finally:
         close()

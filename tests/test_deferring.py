@@ -14,12 +14,13 @@ from uuid import UUID
 import pytest
 from asgiref.sync import async_to_sync
 
-from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Ticket
+from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Replay
 from django_idempotency.deferring import HEAVIEST, LONGEST, Deferring
 from django_idempotency.engine import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.heartbeat import Heartbeat
+from django_idempotency.notifying import Notifier
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -126,7 +127,7 @@ def test_async_work_is_settled_likewise(world: World) -> None:
 
 
 def test_a_store_that_stays_away(world: World) -> None:
-    """It is given up when the lease has ended, and told once; then another may run, and the late one changes nothing."""
+    """It is given up when the lease has ended, and reported once; then another may run, and the late one changes nothing."""
     world.store.away = True
     _, listener = world.worked()
     world.run(to=40)
@@ -139,7 +140,7 @@ def test_a_store_that_stays_away(world: World) -> None:
 
 
 def test_a_store_that_refuses_what_is_written(world: World) -> None:
-    """The heartbeat could renew its lease for ever: it is given up after one lease, and others do not wait for it."""
+    """The heartbeat could renew its lease forever: it is given up after one lease, and others do not wait for it."""
     world.store.refuses.add("refused")
     _, refused = world.worked(key="refused")
     world.store.away = True
@@ -172,7 +173,7 @@ def test_the_lease_is_kept_meanwhile(world: World) -> None:
 
 
 def test_overtaken_meanwhile(world: World) -> None:
-    """Fenced: what another has taken over is left to it, and the loss is told once."""
+    """Fenced: what another has taken over is left to it, and the loss is reported once."""
     world.store.away = True
     _, listener = world.worked()
     world.seconds += 31  # the thread stood still
@@ -245,26 +246,6 @@ def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
     assert settled("again") == ["claimed", "deferred"]
 
 
-def test_whoever_is_told_may_be_slow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that settles goes on meanwhile."""
-    told, go_on = threading.Event(), threading.Event()
-
-    def page_somebody(event: str, *_: Any, **__: Any) -> None:
-        if event == "completed":
-            told.set()
-            go_on.wait(10)
-
-    slow = Operation(world.store, make_ticket(guarantee=Guarantee.LEASE, lease=30.0), page_somebody)
-    slow.open()
-    world.store.away = True
-    slow.settle(Ending.KEPT, OUTCOME)
-    world.store.away = False
-    monkeypatch.setattr(world.queue, "_thread", threading.current_thread())
-    world.run(to=1)
-    assert told.wait(10)
-    go_on.set()
-
-
 # -------------------------------------------------------------------------------------------------------- the thread
 
 
@@ -282,6 +263,44 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         operation.settle(Ending.KEPT, OUTCOME)
     until(lambda: listener.events[-1] == "completed", "it is settled")
     until(lambda: queue._thread is None, "the thread has ended")
+
+
+def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops no settle of 300 that come back at once, takes one thread, and every event is sent once it returns."""
+    monkeypatch.setattr("django_idempotency.deferring.PAUSE", 0.02)
+    monkeypatch.setattr("django_idempotency.settling.SETTLE_PATIENCE", 0.0)
+    queue, notifier = Deferring(), Notifier()
+    monkeypatch.setattr("django_idempotency.settling.deferring", queue)
+    monkeypatch.setattr("django_idempotency.deferring.notifier", notifier)
+    before, store = set(threading.enumerate()), MemoryStore()
+    called, go_on, completed = threading.Event(), threading.Event(), list[str]()
+
+    def hang(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        if event == "completed":
+            called.set()
+            go_on.wait(60)
+            completed.append(operation.ticket.key)
+
+    tickets = [make_ticket(key=f"key-{n}", guarantee=Guarantee.LEASE, lease=30.0) for n in range(300)]
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "settle", unavailable)
+        for ticket in tickets:
+            operation = Operation(store, ticket, hang, renews=False)
+            operation.open()
+            operation.settle(Ending.KEPT, OUTCOME)
+    try:
+        until(lambda: not queue._waiting, "all are settled")
+        assert called.wait(10)
+        assert {record.status for record in map(store.look, (ticket.id for ticket in tickets)) if record} == {
+            Status.COMPLETED
+        }
+        assert [thread.name for thread in set(threading.enumerate()) - before if thread is not queue._thread] == [
+            "django-idempotency-notifying"
+        ]
+    finally:
+        go_on.set()
+    notifier.drain(60)
+    assert sorted(completed) == sorted(ticket.key for ticket in tickets)
 
 
 def unavailable(*_: Any) -> bool:
@@ -339,7 +358,7 @@ operation.settle(Ending.KEPT, Outcome(status=201))
 
 @pytest.mark.parametrize(("tries", "ended"), [(12, "completed"), (10**6, "lost")])
 def test_the_end_of_a_process(tries: int, ended: str) -> None:
-    """It waits for what can still be written, a few seconds at most; what cannot is told as lost."""
+    """It waits for what can still be written, a few seconds at most; what cannot is reported as lost."""
     script = SCRIPT.format(tries=tries)
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["claimed", "deferred", ended]

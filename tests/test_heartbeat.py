@@ -375,7 +375,7 @@ def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytes
 
 
 def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is told of a lost lease is told in a thread of its own, which gives back what it has opened."""
+    """Events of lost leases have a thread of their own, which closes what receivers have opened in it."""
     told, go_on, closed = threading.Event(), threading.Event(), threading.Event()
 
     def page_somebody(event: str, *_: Any, **__: Any) -> None:
@@ -385,7 +385,7 @@ def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pyte
 
     late = Operation(world.store, leased(key="late"), page_somebody)
     late.open()
-    monkeypatch.setattr("django_idempotency.heartbeat.closing", closed.set)
+    monkeypatch.setattr("django_idempotency.notifying.closing", closed.set)
     monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
     world.store._records.clear()
     world.heartbeat.beat(31)  # comes back

@@ -1,6 +1,6 @@
 """Canonical bytes and their SHA-256: the identity of a key, and of a request.
 
-Everything is length-prefixed before it is hashed, so no two lists of parts share their bytes.
+Everything is length-prefixed before it is hashed, so two different lists of parts never give the same bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID, SafeUUID
 
-#: JSON longer than this (bytes) is compared by bytes: reading it by value costs 40 times the hash, and up to 55 bytes of
-#: memory for each of its own (measured; a list of decimals is the worst).
+#: JSON longer than this (bytes) is compared by bytes: to read it by value takes 40 times as long as the hash, and up to
+#: 55 times its size in memory (measured; a list of decimals is the worst).
 MAX_CANONICAL = 64 * 1024
 
 
 def framed(parts: Iterable[bytes]) -> bytes:
-    """Join parts so that their borders cannot move: each behind its length."""
+    """Join parts so that their borders cannot move: each is preceded by its length."""
     return b"".join(b"%d:%b," % (len(part), part) for part in parts)
 
 
@@ -42,16 +42,16 @@ def uuid_of(octets: bytes, version: int | None = None) -> UUID:
 
 
 def record_id(scope: str, key: str) -> UUID:
-    """Name the record of a key: SHA-256(scope ‖ 0 ‖ key), cut to the 122 bits of a UUID. A key never holds a NUL.
+    """Name the record of a key: SHA-256(scope ‖ 0 ‖ key), cut to the 122 bits of a UUID. A key never contains NUL.
 
-    The version bits are set since MariaDB's UUID column refuses 16 bytes that are no valid UUID (seen, 10.11; of
-    version 8, which would be the honest one, it refuses some). 5 is the version of names hashed with SHA.
+    The version bits are set because MariaDB's UUID column refuses 16 bytes that are not a valid UUID (seen with 10.11;
+    it refuses some of version 8, the version meant for this). Version 5 is for names hashed with SHA.
     """
     return uuid_of(hashlib.sha256(f"{scope}\0{key}".encode()).digest()[:16], 5)
 
 
 def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
-    """Name the owner of a suspended record: a durable execution finds the same token again, and no other has it."""
+    """Name the owner of a suspended record: its durable execution derives the same token again, and no other does."""
     parts = (b"suspension", execution.encode(), record.bytes, b"%d" % attempt)
     return uuid_of(hashlib.sha256(framed(parts)).digest()[:16], 5)
 
@@ -59,15 +59,15 @@ def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
 def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
     """Name the operation that begins with a new key: by the record, and by which span of `ttl` seconds it is.
 
-    A claim that a store has lost (a crash, a failover) is followed by one that says the same, so what the first attempt
-    did elsewhere is not done twice; unless a span ended in between. A key that comes back after its retention says another.
+    If a store loses a claim (a crash, a failover), the next claim names the same operation, so what the first attempt did
+    elsewhere is not done twice, unless a span ended in between. A key that returns after its retention names another.
     """
     span = int(now.timestamp() // max(ttl, 1))
     return uuid_of(hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], 5)
 
 
 def next_operation(operation: UUID) -> UUID:
-    """Name the operation that begins when this one has expired: whoever asks finds the same one, without writing it."""
+    """Name the operation that begins when this one has expired: the same for every caller, with nothing written."""
     return uuid_of(hashlib.sha256(framed((b"next life", operation.bytes))).digest()[:16], 5)
 
 
@@ -82,10 +82,10 @@ def octets(secret: str | bytes) -> bytes:
 
 
 def derived_key(secret: str | bytes, label: str, *, scope: str, key: str, operation: UUID, request: bytes) -> str:
-    """Derive the downstream key of a label: 64 hex digits that nobody can guess without the secret.
+    """Derive the downstream key of a label: 64 hex digits that cannot be guessed without the secret.
 
-    Each attempt of one operation with the same `request` (its digest) gets the same key; a corrected request and a new
-    life get another.
+    Every attempt of one operation with the same `request` (its digest) gets the same key. A corrected request gets
+    another, and so does a key that is used again after it expired.
     """
     parts = (b"derive", scope.encode(), key.encode(), operation.bytes, request, label.encode())
     return hmac.new(octets(secret), framed(parts), hashlib.sha256).hexdigest()
@@ -93,14 +93,14 @@ def derived_key(secret: str | bytes, label: str, *, scope: str, key: str, operat
 
 @lru_cache(maxsize=8)
 def secret_id(secret: str | bytes) -> str:
-    """Name a secret without telling it: 8 hex digits, kept in the row of attempt 1."""
+    """Identify a secret without revealing it: 8 hex digits, kept in the row of attempt 1."""
     return hmac.new(octets(secret), b"django-idempotency secret id", hashlib.sha256).hexdigest()[:8]
 
 
 def canonical_json(body: bytes) -> bytes | None:
     """Return JSON by value (order and spacing do not matter), or `None` where only its bytes are safe to compare.
 
-    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for what is no JSON in UTF-8, has
+    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for what is not JSON in UTF-8, has
     a duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
     """
     if len(body) > MAX_CANONICAL:
@@ -119,7 +119,7 @@ def canonical_json(body: bytes) -> bytes | None:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=decimal)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         return None
-    # A decimal stands as NaN in the text, which JSON that we accept cannot hold, and its own text follows, in order.
+    # A decimal is NaN in the text, which JSON that we accept cannot contain. Its own text follows, in order.
     return framed((text.encode(), ",".join(numbers).encode()))
 
 
@@ -136,7 +136,7 @@ class _Decimal:
 
 
 def _integer(text: str) -> int | _Decimal:
-    # "-0" is the one integer whose text does not come back; very long ones are slow to convert (CVE-2020-10735).
+    # "-0" is the only integer that does not keep its text; very long ones are slow to convert (CVE-2020-10735).
     return int(text) if text != "-0" and len(text) < 20 else _Decimal(text)
 
 
