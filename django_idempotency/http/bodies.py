@@ -14,9 +14,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest
-from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 
 from ..errors import ConfigurationError, RequestTooLarge
@@ -59,36 +57,50 @@ def keep(http: HttpRequest) -> None:
 
 
 def form(request: Any, http: HttpRequest) -> Any:
-    """Return a form's fields, as the view will see them; `None` for one that Django cannot parse, or not in memory.
+    """Return a form's fields, as the view will see them; `None` for one that cannot be parsed, or not in memory.
 
-    The body can be read again after that, as bytes or as a stream. Raises `ConfigurationError` when it is gone.
+    The body can be read again after that, as bytes or as a stream, and a view that asks for a broken form gets the
+    parser's error. Raises `ConfigurationError` when the body is gone.
     """
-    if hasattr(http, "_post"):
-        return request.POST
-    if request is http and _started(http) and not hasattr(http, "_body"):
-        raise ConfigurationError(_GONE)  # Django would say that the form is empty: every form would be the same
-    if http.content_type == FORMS[0] and not fits(http):
-        return None  # Django would read all of it into memory
-    rewind = _rewindable(http)
+    rewind: Callable[[], None] = _leave
+    if not hasattr(http, "_post"):
+        if request is http and _started(http) and not hasattr(http, "_body"):
+            raise ConfigurationError(_GONE)  # Django would say that the form is empty: every form would be the same
+        if http.content_type == FORMS[0] and not fits(http):
+            return None  # Django would read all of it into memory
+        rewind = _rewindable(http)
     try:
         fields = request.POST
-    except (MultiPartParserError, BadRequest, SuspiciousOperation):
-        if request is not http:  # DRF's request answers from now on as if the form were empty
-            raise
-        for name in ("_post", "_files"):  # a view that asks gets the error again
-            vars(http).pop(name, None)
+    except Exception:  # noqa: BLE001 - parsers of DRF and upload handlers may be the project's
+        _forget(request, http)
         fields = None
     rewind()
     return fields
 
 
+def _forget(request: Any, http: HttpRequest) -> None:
+    """Undo a parse that has failed, after which the form would seem to be empty."""
+    if request is http:
+        for name in ("_post", "_files"):
+            vars(http).pop(name, None)
+        return
+    from rest_framework.request import Empty  # which such a request has loaded
+
+    for name in ("_data", "_files", "_full_data", "_stream"):
+        setattr(request, name, Empty)
+
+
+def _leave() -> None:
+    """Leave a body as it is."""
+
+
 def _rewindable(http: HttpRequest) -> Callable[[], None]:
     """See to it that a body can be read once more after it has been parsed. Returns what to call then."""
     if _started(http):
-        return lambda: None
+        return _leave
     if fits(http):
         http.body  # noqa: B018 - Django keeps what it has read
-        return lambda: None
+        return _leave
     for _ in chunks(http):
         pass  # into the copy
     return lambda: _lay(http, http._stream)  # noqa: SLF001

@@ -23,7 +23,7 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
     `document` is what an expression selects from. Raises what reading the body raises in a view
-    (`UnreadablePostError`, a parser's error of DRF), `RequestTooLarge` for more than the policy's `max_request_body`, and
+    (`UnreadablePostError`), `RequestTooLarge` for more than the policy's `max_request_body`, and
     `ConfigurationError` when the body was read already or `policy.fingerprint` returns what is not a fingerprint.
     """
     http: HttpRequest = getattr(request, "_request", request)

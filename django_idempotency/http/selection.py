@@ -28,6 +28,11 @@ MAX_SELECTABLE = 1024 * 1024
 #: What a selected key begins with in `request.idempotency.key` and in the store.
 PREFIX = "sel:"
 
+_UNREADABLE = (
+    "The idempotency key of this request is selected from its body, which cannot be read. Send JSON of at most 1 MiB, or a "
+    "well-formed form."
+)
+
 
 # -------------------------------------------------------------------------------------------------------- declaration
 
@@ -85,6 +90,8 @@ def selected_key(document: Document, policy: Policy) -> str | None:
     try:
         found = selector(document.source if asks_request(policy.key) else document)
         reason = NO_KEY.sentence if selector.is_missing(found) else ""
+        if reason and document.unreadable:
+            reason = "its key is selected from its body, which cannot be read"
     except NotSelectable as error:
         found, reason = None, str(error)
     if not reason:
@@ -96,7 +103,7 @@ def selected_key(document: Document, policy: Policy) -> str | None:
         except Undigestible as error:
             raise ConfigurationError(f"Policy.key cannot be hashed: {error}") from error
     if policy.required:
-        raise KeyMissing
+        raise KeyMissing(_UNREADABLE if document.unreadable else "")
     leave_unguarded(http, NO_KEY, reason)
     return None
 

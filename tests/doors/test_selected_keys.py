@@ -197,7 +197,8 @@ def door(request: pytest.FixtureRequest, send: Send, settings: Settings) -> Send
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    ours = [record for record in caplog.records if record.name == "django_idempotency"]
+    return [record.getMessage() for record in ours if record.levelno == logging.WARNING]
 
 
 # --------------------------------------------------------------------------------------------------------- every door
@@ -336,6 +337,26 @@ def test_forms(send: Send, url: str, multipart: bool) -> None:
     assert post(amount="13").status_code == 422
     assert "Idempotency-Replayed" not in post(order_id="o-2")
     assert effects() == 2
+
+
+@pytest.mark.parametrize("url", ["required", "required-mixin"])
+def test_a_broken_form_has_no_key(send: Send, url: str) -> None:
+    """Where one is required the problem names the body, not a header that nobody has asked for."""
+    problem = send(url, "--b\r\n", content_type="multipart/form-data")
+    assert (problem.status_code, problem.json()["code"], effects()) == (400, "key-missing", 0)
+    assert "selected from its body, which cannot be read" in problem.json()["detail"]
+
+
+@pytest.mark.parametrize(("url", "ran"), [("form", 1), ("rest-form", 0)])
+def test_a_broken_form_without_a_key_is_left_to_the_view(
+    send: Send, url: str, ran: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs unguarded, which is said, and refuses the form if it reads it."""
+    with caplog.at_level(logging.WARNING, "django_idempotency"):
+        response = send(url, "--b\r\n", content_type="multipart/form-data")
+    assert (response.status_code, effects()) == (201 if ran else 400, ran)
+    (warning,) = warnings(caplog)
+    assert warning.endswith("runs unguarded: its key is selected from its body, which cannot be read.")
 
 
 def test_a_permission_that_has_read_the_data(send: Send) -> None:

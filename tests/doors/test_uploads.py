@@ -14,6 +14,7 @@ from django.test.client import encode_multipart
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import KEY, effects
+from .urls import READING
 from .views import digest
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
@@ -154,6 +155,19 @@ def test_a_broken_form_ends_as_it_does_without_a_key(send: Uploader, door: str, 
         assert send(address, body, content_type).status_code == bare.status_code
     if bare.status_code != 201:
         assert effects() == ran == 0
+
+
+@pytest.mark.parametrize("door", READING)
+@pytest.mark.parametrize("broken", ["too many fields", "too many parts", "no boundary", "bad base64", "UTF-16"])
+def test_a_broken_form_that_is_ignored_runs_and_replays(send: Uploader, door: str, broken: str) -> None:
+    """A header of the client's never makes a view refuse what it does not read; what was sent is still compared."""
+    address, (body, content_type) = f"{door}/reading/ignored/", BROKEN_FORMS[broken]
+    assert send(address, body, content_type, key=None).status_code == 201
+    first, retry = (send(address, body, content_type) for _ in range(2))
+    assert (first.status_code, retry.status_code, retry.content) == (201, 201, first.content)
+    assert retry["Idempotency-Replayed"] == "true"
+    assert send(address, b"x=7", content_type).status_code == 422
+    assert effects() == 2
 
 
 BROKEN_JSON: dict[str, tuple[bytes, str]] = {

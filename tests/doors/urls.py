@@ -44,6 +44,7 @@ READING = {
     "middleware": views.reading,
     "mixin": mixed(views.ReadingView),
     "lent": views.ReadingView.as_view(),
+    "above": idempotent()(api_view(["POST"])(views.reading_api())),
 }
 
 # -------------------------------------------------------------------------------------------------------------- access

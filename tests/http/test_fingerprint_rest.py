@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser, FileUploadParser, FormParser, JSONParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
@@ -129,6 +130,29 @@ def test_a_form_that_no_parser_takes_is_left_to_the_view() -> None:
     """Only a view that asks for the data answers 415; the fingerprint does not ask."""
     one, other = (digest(sent(body, FORM, parsers=[JSONParser])) for body in (b"a=1", b"a=2"))
     assert one != other
+
+
+class FailingParser(BaseParser):
+    """Has read some of the body when it fails."""
+
+    media_type = "multipart/form-data"
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        raise ValueError(stream.read(10))
+
+
+@pytest.mark.parametrize("size", [100, 3_000_000])
+@pytest.mark.parametrize(("parser", "error"), [(MultiPartParser, ParseError), (FailingParser, ValueError)])
+def test_a_broken_form_breaks_in_the_view_that_reads_it(parser: type[BaseParser], error: Any, size: int) -> None:
+    """Its bytes are compared; a view that streams it gets all of it, and one that asks for the data gets the error."""
+    body = b"x" * size
+    one, same, other = (sent(content, "multipart/form-data", parsers=[parser]) for content in (body, body, body[1:]))
+    assert digest(one) == digest(same) != digest(other)
+    assert same.stream.read() == body
+    with pytest.raises(error):
+        _ = one.data
+    for request in (one, same, other):
+        request.close()
 
 
 class NestedParser(MultiPartParser):
