@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from datetime import datetime
-from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
@@ -57,19 +56,7 @@ def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
 
 
 def _signature(message: bytes, secret: str | bytes) -> bytes:
-    """Return what `hmac.digest(key, message, "sha256")` does (RFC 2104); a third of the time, as the pads are kept."""
-    begun, ended = _padded(secret)
-    inner, outer = begun.copy(), ended.copy()
-    inner.update(message)
-    outer.update(inner.digest())
-    return outer.digest()
-
-
-@lru_cache(maxsize=8)
-def _padded(secret: str | bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
-    key = _key(secret).ljust(64, b"\0")
-    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in key)) for pad in (0x36, 0x5C))
-    return inner, outer
+    return hmac.digest(_key(secret), message, "sha256")
 
 
 def _key(secret: str | bytes) -> bytes:
