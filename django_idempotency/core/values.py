@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -33,23 +33,7 @@ _LONG = 1024
 _NOTHING_MORE: Mapping[type, Shape] = MappingProxyType({})
 
 
-def _encoder() -> Callable[[Any], str]:
-    """Return what writes a value as JSON.
-
-    `JSONEncoder.encode` makes json's writer in C anew for every value: two thirds of the time of a small one (measured).
-    """
-    plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"))
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return plain.encode
-    try:
-        write = make(None, plain.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-    except TypeError:  # this Python's takes something else
-        return plain.encode
-    return lambda value: "".join(write(value, 0))
-
-
-_encode = _encoder()
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 
 
 class Unstorable(TypeError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import pickle
@@ -14,7 +13,6 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -22,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.core import values
 from django_idempotency.core.annotations import classes_in
 from django_idempotency.core.values import MAX_DEPTH, Results, Unreadable, Unstorable
 
@@ -341,29 +338,6 @@ class Slotted:
 @dataclasses.dataclass
 class OnSlots(Slotted):
     amount: int
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-)
-
-
-@pytest.mark.parametrize("made", ["in C", "none", "another"])
-@given(value=JSON_VALUES)
-def test_the_writer_of_json(made: str, value: Any) -> None:
-    """It writes what json itself writes, and refuses what that refuses; also on a Python whose writer is another."""
-    theirs = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
-    makers = {"in C": json.encoder.c_make_encoder, "none": None, "another": lambda only: None}  # type: ignore[attr-defined]
-    with patch.object(json.encoder, "c_make_encoder", makers[made]):
-        ours = values._encoder()
-    try:
-        expected = theirs(value)
-    except ValueError:
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            ours(value)
-    else:
-        assert ours(value) == expected
 
 
 def test_slots_of_a_base() -> None:
