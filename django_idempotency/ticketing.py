@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timezone
+from uuid import uuid4
 
-from .core.digest import record_id, secret_id, uuid_of
+from .core.digest import record_id, secret_id
 from .core.policy import Resolved
 from .core.records import Ticket
 from .secret_key import secret_key
@@ -20,7 +20,7 @@ def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records
         scope,
         key,
         digest,
-        uuid_of(os.urandom(16), 4),  # the system's, always: neither a fork nor a snapshot repeats it
+        uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
         datetime.now(timezone.utc),
         policy.claim_lease if lease is None else lease,
         policy.ttl,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from uuid import UUID, SafeUUID
+from uuid import UUID
 
 #: JSON longer than this (bytes) is compared by bytes: to read it by value takes 40 times as long as the hash, and up to
 #: 55 times its size in memory (measured; a list of decimals is the worst).
@@ -24,36 +24,19 @@ def framed(parts: Iterable[bytes]) -> bytes:
     return b"".join(b"%d:%b," % (len(part), part) for part in parts)
 
 
-#: Where a UUID says its version and variant (RFC 9562), and the variant that ours are of.
-_BARE = ~(0xF << 76 | 0b11 << 62)
-_STAMPS = {version: version << 76 | 0b10 << 62 for version in (4, 5)}
-
-#: The slots of a UUID. Its `__init__` checks what is right here by construction, and takes three times as long.
-_NEW, _SET_INT, _SET_SAFETY = UUID.__new__, vars(UUID)["int"].__set__, vars(UUID)["is_safe"].__set__
-_UNKNOWN = SafeUUID.unknown
-
-
-def uuid_of(octets: bytes, version: int | None = None) -> UUID:
-    """Return the UUID of 16 bytes: as they are, or a version (4 or 5) and its variant written over them."""
-    made, number = _NEW(UUID), int.from_bytes(octets, "big")
-    _SET_INT(made, number if version is None else number & _BARE | _STAMPS[version])
-    _SET_SAFETY(made, _UNKNOWN)
-    return made
-
-
 def record_id(scope: str, key: str) -> UUID:
     """Name the record of a key: SHA-256(scope ‖ 0 ‖ key), cut to the 122 bits of a UUID. A key never contains NUL.
 
     The version bits are set because MariaDB's UUID column refuses 16 bytes that are not a valid UUID (seen with 10.11;
     it refuses some of version 8, the version meant for this). Version 5 is for names hashed with SHA.
     """
-    return uuid_of(hashlib.sha256(f"{scope}\0{key}".encode()).digest()[:16], 5)
+    return UUID(bytes=hashlib.sha256(f"{scope}\0{key}".encode()).digest()[:16], version=5)
 
 
 def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
     """Name the owner of a suspended record: its durable execution derives the same token again, and no other does."""
     parts = (b"suspension", execution.encode(), record.bytes, b"%d" % attempt)
-    return uuid_of(hashlib.sha256(framed(parts)).digest()[:16], 5)
+    return UUID(bytes=hashlib.sha256(framed(parts)).digest()[:16], version=5)
 
 
 def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
@@ -63,12 +46,12 @@ def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
     elsewhere is not done twice, unless a span ended in between. A key that returns after its retention names another.
     """
     span = int(now.timestamp() // max(ttl, 1))
-    return uuid_of(hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], 5)
+    return UUID(bytes=hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], version=5)
 
 
 def next_operation(operation: UUID) -> UUID:
     """Name the operation that begins when this one has expired: the same for every caller, with nothing written."""
-    return uuid_of(hashlib.sha256(framed((b"next life", operation.bytes))).digest()[:16], 5)
+    return UUID(bytes=hashlib.sha256(framed((b"next life", operation.bytes))).digest()[:16], version=5)
 
 
 def request_digest(*parts: bytes) -> bytes:

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from uuid import UUID
 
-from .digest import uuid_of
 from .records import MISSING, Guarantee, Missing, Outcome, Record, Status, Ticket
 
 VERSION = 1
@@ -157,7 +156,7 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             text[key_at:],
             padded[:length],
             _STATUSES[status],
-            uuid_of(owner),
+            UUID(bytes=owner),
             attempt,
             _GUARANTEES[text[:secret_at]],
             instant(lease_until),
@@ -165,7 +164,7 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             instant(completed_at) if completed_at else None,
             instant(expires_at),
             read_at,
-            uuid_of(operation),
+            UUID(bytes=operation),
             text[secret_at:method_at],
             text[method_at:path_at],
             text[path_at:scope_at],
