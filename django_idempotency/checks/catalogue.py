@@ -447,7 +447,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W078": (
         (
-            'A process may open %(needed)s connections to DATABASES["%(using)s"] (a pool of %(size)s, and two outside of it: '
+            'A process may open %(needed)s connections to DATABASES["%(using)s"] (%(pool)s, and two outside of it: '
             'for the heartbeat, and for settles that are tried again), and PostgreSQL grants "%(user)s" %(limit)s.'
         ),
         (

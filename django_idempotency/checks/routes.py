@@ -21,7 +21,7 @@ from .catalogue import a, finding, shown
 from .middleware import guards_every_view
 from .policies import misfits
 from .settings import check_settings
-from .urlconf import are_exempt, class_of, name_of, open_handlers, overrides_policy, policies, routes, views
+from .urlconf import are_exempt, class_of, is_rest, name_of, open_handlers, overrides_policy, policies, routes, views
 
 
 def check_routes(**_: Any) -> list[CheckMessage]:
@@ -59,7 +59,7 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find what is wrong with the entry points that a view has of its own."""
     if class_of(callback) is not None:
         yield from _class(callback, view)
-    code = None if not iscoroutinefunction(callback) else "E071" if _is_rest(callback) else "E030"
+    code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
         yield from misfits(view, policy, coroutine=code)
     yield from refusals(callback, view)
@@ -79,13 +79,13 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     assert cls is not None
     if hasattr(cls, "get_idempotency_policy"):
         yield from _mixin(cls, view)
-    if _is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
+    if is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
         yield finding("E067", view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
         hasattr(below_api_view(each), POLICY) for each in carriers(callback)
     ):
         yield finding("E034", view=view)
-    if _is_rest(callback) and not iscoroutinefunction(callback):
+    if is_rest(callback) and not iscoroutinefunction(callback):
         yield from _inside_djangos(callback, cls, view)
 
 
@@ -125,11 +125,6 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
         yield finding("E038", view=view, found=a(policy))
 
 
-def _is_rest(callback: Any) -> bool:
-    """Is it a view of REST framework?"""
-    return hasattr(class_of(callback), "initialize_request")
-
-
 # ---------------------------------------------------------------------------------------------- under the middleware
 
 
@@ -140,7 +135,7 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     cls = class_of(callback)
     if library_view(cls) is not None:
         yield finding("E082" if conf.get("REQUIRED") else "W084", view=view)
-    elif cls is not None and _is_rest(callback):
+    elif cls is not None and is_rest(callback):
         if iscoroutinefunction(callback):
             yield finding("E071", view=view)
             return

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 
+from ..ninja.hook import is_ninja
+from ..transactions import asks_for_transaction, declared_non_atomic
 from .catalogue import finding
+from .urlconf import is_rest, views
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,7 +20,7 @@ PATIENCE = 600
 
 
 def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
-    """Yield what a server should be told."""
+    """Yield what a server should be set to."""
     ask: dict[str, Callable[[BaseDatabaseWrapper, Any], Iterator[CheckMessage]]] = {
         "postgresql": _postgresql,
         "mysql": _mysql,
@@ -42,23 +45,34 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
         yield finding("W053", idle=silence, **facts)
     options = connection.settings_dict["OPTIONS"]
     if options.get("pool"):
-        yield from _pooled(options["pool"], cursor, facts)
+        yield from _pooled(connection, cursor, facts)
     if idle and "service" not in options and not {"keepalives_idle", "tcp_user_timeout"} <= options.keys():
         yield finding("W054", **facts)
 
 
-def _pooled(pool: Any, cursor: Any, facts: dict[str, Any]) -> Iterator[CheckMessage]:
-    """Compare what a process may open with what it is granted."""
+def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any]) -> Iterator[CheckMessage]:
+    """Compare what a process may open with what the server grants."""
+    pool = connection.settings_dict["OPTIONS"]["pool"]
     given = pool if isinstance(pool, dict) else {}
     size = given.get("max_size") or given.get("min_size", 4)  # psycopg_pool's own default
     cursor.execute(_GRANTED)
     granted = {name: int(number) for name, number in cursor.fetchall()}
     free = granted["max_connections"] - granted["superuser_reserved_connections"]
     limits = [free, *(granted[name] for name in ("role", "database") if granted[name] >= 0)]  # -1: no limit
-    if size + APART > min(limits):
-        yield finding(
-            "W078", needed=size + APART, size=size, limit=min(limits), fits=max(1, min(limits) - APART), **facts
-        )
+    each, said = 1, f"a pool of {size}"
+    if granted.get("sees_commits") and _claims_beside(connection.alias):
+        each, said = 2, f"{said}, one outside of it beside each of these for claims under ATOMIC_REQUESTS"
+    if each * size + APART > min(limits):
+        fits = max(1, (min(limits) - APART) // each)
+        yield finding("W078", needed=each * size + APART, pool=said, limit=min(limits), fits=fits, **facts)
+
+
+def _claims_beside(using: str) -> bool:
+    """May a request claim over a second connection of its thread (see `stores.beside`)? Only DRF's and ninja's do."""
+    return any(
+        (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, declared_non_atomic(callback))
+        for callback, _ in views()
+    )
 
 
 #: Connections that our own threads open: the heartbeat's, and that of the settles that are tried again.
@@ -67,6 +81,7 @@ _GRANTED = """
     SELECT name, setting FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')
     UNION ALL SELECT 'role', rolconnlimit::text FROM pg_roles WHERE rolname = current_user
     UNION ALL SELECT 'database', datconnlimit::text FROM pg_database WHERE datname = current_database()
+    UNION ALL SELECT 'sees_commits', CASE current_setting('transaction_isolation') WHEN 'read committed' THEN '1' ELSE '0' END
 """
 
 _SESSION = ["client_connection_check_interval", "idle_in_transaction_session_timeout"]

@@ -115,6 +115,11 @@ def class_of(callback: Any) -> type[Any] | None:
     return cls if inspect.isclass(cls) else None
 
 
+def is_rest(callback: Any) -> bool:
+    """Is it a view of REST framework?"""
+    return hasattr(class_of(callback), "initialize_request")
+
+
 def name_of(callback: Any) -> str:
     """Name a view, or the class behind it."""
     view = class_of(callback) or callback
