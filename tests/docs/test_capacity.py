@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -32,24 +33,34 @@ class View(IdempotentViewMixin, APIView):
     throttle_classes = (Few,)
 
     def post(self, request: Request) -> Response:
-        return Response(status=201)
+        return Response({"id": str(uuid4())}, status=201)
 
 
 urlpatterns = [path("view/", View.as_view())]
 
 
+def keyed(number: int) -> dict[str, str]:
+    return {"Idempotency-Key": f"key-{number}"}
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.urls(__name__)
 def test_one_client_with_many_keys(user: User, other_user: User) -> None:
-    """It makes as many records as its rate allows, another one its own; without a key nobody is counted."""
+    """It makes as many records as its rate allows, and its replays still come; without a key nobody is counted."""
     cache.clear()
     client, other = APIClient(), APIClient()
     client.force_authenticate(user)
     other.force_authenticate(other_user)
-    sent = [client.post("/view/", headers={"Idempotency-Key": f"key-{number}"}).status_code for number in range(5)]
-    assert sent == [201] * 3 + [429] * 2
+    first = client.post("/view/", headers=keyed(0))
+    assert [client.post("/view/", headers=keyed(number)).status_code for number in range(1, 5)] == [201] * 2 + [429] * 2
     assert IdempotencyRecord.objects.count() == 3
-    assert client.post("/view/", headers={"Idempotency-Key": "key-0"}).status_code == 429  # a retry counts, too
+    for _ in range(5):
+        replay = client.post("/view/", headers=keyed(0))
+        assert (replay.status_code, replay.content, replay["Idempotency-Replayed"]) == (201, first.content, "true")
+    refused = client.post("/view/", headers=keyed(5))
+    assert (refused.status_code, refused["Idempotency-Status"]) == (429, "refused")
+    assert int(refused["Retry-After"]) > 0
     assert client.post("/view/").status_code == 201
-    assert other.post("/view/", headers={"Idempotency-Key": "key-0"}).status_code == 201
+    assert other.post("/view/", headers=keyed(0)).status_code == 201
+    assert IdempotencyRecord.objects.count() == 4
     cache.clear()
