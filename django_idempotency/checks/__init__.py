@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core import checks
 
 from .databases import check_databases, check_deployment
+from .exceptions import check_exceptions
 from .functions import check_functions
 from .memory import check_memory
 from .middleware import check_middleware
@@ -31,7 +32,7 @@ def register() -> None:
         check_tenants,
     ):
         checks.register(check, TAG)
-    for check in (check_routes, check_replays, check_operations):
+    for check in (check_routes, check_replays, check_operations, check_exceptions):
         checks.register(check, TAG, checks.Tags.urls)
     for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

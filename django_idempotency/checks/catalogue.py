@@ -308,6 +308,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         ),
         f"Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or {_SILENCE}.",
     ),
+    "W085": (
+        (
+            "%(other)s has a process_exception that may answer for a view that raised, outside the guard of "
+            "%(view)s%(others)s: a replay has Django's own response, and what a view wrote before it raised "
+            "an exception of the project's own is rolled back."
+        ),
+        (
+            "Put what it answers into a decorator below @idempotent(), or for REST framework into EXCEPTION_HANDLER: there "
+            f"the guard sees the response. If it never answers for these views, {_SILENCE}."
+        ),
+    ),
     "W071": (
         'IDEMPOTENCY["EXEMPT"] has %(entry)s, and no route of the URLconf is like that.',
         'Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.',

@@ -26,6 +26,12 @@ def guards_every_view() -> bool:
     return any(_is_a(middleware, IdempotencyMiddleware) for _, middleware in _installed())
 
 
+def answering_exceptions() -> list[str]:
+    """Return the middlewares, but for ours, whose process_exception may answer for a view that raised."""
+    others = [(path, found) for path, found in _installed() if not _is_a(found, IdempotencyMiddleware)]
+    return [path for path, found in others if _may_answer(found, "process_exception")]
+
+
 def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
     places = [place for place, (_, middleware) in enumerate(installed) if _is_a(middleware, IdempotencyMiddleware)]
     if not places:

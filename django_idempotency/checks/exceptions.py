@@ -1,0 +1,32 @@
+"""Does a middleware answer for views that raise, where the guard of the view cannot see it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.checks import CheckMessage
+
+from ..marks import has_own_door, is_exempt
+from ..ninja.hook import is_ninja
+from .catalogue import finding
+from .middleware import answering_exceptions
+from .settings import check_settings
+from .urlconf import name_of, open_handlers, views
+
+
+def check_exceptions(**_: Any) -> list[CheckMessage]:
+    """Find middlewares whose process_exception may answer outside of a view's own guard."""
+    if check_settings() or not (answering := answering_exceptions()):
+        return []
+    guarded = [f"{name_of(callback)} ({leading[0].path})" for callback, leading in views() if _guards_itself(callback)]
+    if not guarded:
+        return []
+    others = f" and {len(guarded) - 1} more" if len(guarded) > 1 else ""
+    return [finding("W085", other=path, view=guarded[0], others=others) for path in answering]
+
+
+def _guards_itself(callback: Any) -> bool:
+    """Has a view the decorator or the mixin? Ninja answers exceptions itself."""
+    if is_ninja(callback):
+        return False
+    return any(has_own_door(callback, name) and not is_exempt(callback, name) for name in open_handlers(callback))

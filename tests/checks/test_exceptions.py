@@ -1,0 +1,95 @@
+"""Middlewares that answer exceptions outside of a view's own guard."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from pytest_django import Settings
+from rest_framework.views import APIView
+
+from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.checks.exceptions import check_exceptions
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from .conftest import Configure, hints
+from .test_middleware import Apologetic, Counting
+
+OURS = "django_idempotency.middleware.IdempotencyMiddleware"
+ANSWERING, OBSERVING = (f"{cls.__module__}.{cls.__qualname__}" for cls in (Apologetic, Counting))
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class Mixed(IdempotentViewMixin, APIView):
+    def post(self, request: Any) -> None: ...
+
+
+class Exempt(IdempotentViewMixin, APIView):
+    @idempotency_exempt
+    def post(self, request: Any) -> None: ...
+
+
+class Reads(IdempotentViewMixin, APIView):
+    def get(self, request: Any) -> None: ...
+
+
+GUARDED = [idempotent()(plain), Mixed.as_view()]
+UNGUARDED = [plain, Exempt.as_view(), Reads.as_view()]
+
+
+def found(settings: Settings, middleware: list[str], *views: Any) -> list[CheckMessage]:
+    settings.MIDDLEWARE = middleware
+    urlconf = ModuleType("urlconf")
+    urlconf.urlpatterns = [path(f"{number}/", view) for number, view in enumerate(views)]  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF = urlconf
+    return check_exceptions()
+
+
+@pytest.mark.parametrize("view", GUARDED)
+@pytest.mark.parametrize("middleware", [[ANSWERING], [OBSERVING, ANSWERING, OURS]])
+def test_a_middleware_that_may_answer(settings: Settings, middleware: list[str], view: Any) -> None:
+    """It is named, with a view and how many there are; and the hint says where to answer instead."""
+    messages = found(settings, middleware, *UNGUARDED, view, view, plain)
+    assert "below @idempotent()" in hints(messages)["W085"]
+    (message,) = messages
+    assert message.msg.startswith(ANSWERING)
+    assert "(/3/)" in message.msg
+    assert " more" not in message.msg  # one view at two routes
+    assert " and 1 more:" in found(settings, middleware, *GUARDED)[0].msg
+
+
+def test_each_middleware_is_named(settings: Settings) -> None:
+    """One message for each."""
+    assert len(found(settings, [ANSWERING, f"{__name__}.Another"], *GUARDED)) == 2
+
+
+class Another(Apologetic):
+    """A second one."""
+
+
+@pytest.mark.parametrize(
+    ("middleware", "views"),
+    [
+        ([ANSWERING], UNGUARDED),  # nothing is guarded where it cannot be seen
+        ([ANSWERING, OURS], UNGUARDED),  # and ours sees what the other has answered
+        ([OBSERVING, OURS], GUARDED),
+        ([OURS, "no.such.Middleware"], GUARDED),
+        ([], GUARDED),
+    ],
+)
+def test_what_needs_nothing_is_silent(settings: Settings, middleware: list[str], views: list[Any]) -> None:
+    """A middleware that only observes, or views that leave the guard to IdempotencyMiddleware."""
+    assert found(settings, middleware, *views) == []
+
+
+def test_settings_come_first(settings: Settings, configure: Configure) -> None:
+    """Where they are wrong, they are what to mend."""
+    configure(TTL="a day")
+    assert found(settings, [ANSWERING], *GUARDED) == []

@@ -1,0 +1,125 @@
+"""A middleware of the project's whose process_exception answers, outside a guard that a view has of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import path
+from pytest_django import Settings
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from django_idempotency import idempotent
+from django_idempotency.core.records import Status
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Effect
+
+from .conftest import KEY, effects
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+class Answering:
+    """Makes a response of its own of what a view raises."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse:
+        return answer(exception)
+
+
+def answer(exception: Exception) -> HttpResponse:
+    return HttpResponse(type(exception).__name__, status=418)
+
+
+def answered(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer as the middleware does, but where the guard sees it."""
+
+    @functools.wraps(view)
+    def answering(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - every one is answered
+            return answer(error)
+
+    return answering
+
+
+def raising(error: type[Exception]) -> Callable[[HttpRequest], HttpResponse]:
+    def view(request: HttpRequest) -> HttpResponse:
+        Effect.objects.create(label="counted")
+        raise error
+
+    return view
+
+
+class Mixed(IdempotentViewMixin, APIView):
+    authentication_classes = (SessionAuthentication,)
+
+    def post(self, request: Request) -> Response:
+        Effect.objects.create(label="counted")
+        raise SuspiciousOperation
+
+
+urlpatterns = [
+    path("missing/", idempotent()(raising(Http404))),
+    path("mixed/", Mixed.as_view()),
+    path("own/", idempotent()(raising(LookupError))),
+    path("answered/", idempotent()(answered(raising(Http404)))),
+    path("answered-own/", idempotent()(answered(raising(LookupError)))),
+    path("bare/", raising(Http404)),
+]
+
+Send = Callable[..., Any]
+
+
+@pytest.fixture
+def send(user: User, settings: Settings) -> Send:
+    """Return a function that posts, below a middleware that answers every exception and above our own."""
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Answering", settings.MIDDLEWARE[-1]]
+    client = Client()
+    client.force_login(user)
+
+    def send(url: str, *, key: str | None = KEY) -> Any:
+        return client.post(f"/{url}/", headers={} if key is None else {"Idempotency-Key": key})
+
+    return send
+
+
+@pytest.mark.parametrize(("url", "replayed"), [("missing", 404), ("mixed", None)])
+def test_it_answers_the_first_request_and_no_replay(send: Send, url: str, replayed: int | None) -> None:
+    """With a key as without; but what is remembered is Django's own response, or nothing where Django's is a refusal."""
+    assert [send(url, key=None).status_code, send(url).status_code, effects()] == [418, 418, 2]
+    assert send(url).status_code == (replayed or 418)
+    assert effects() == (2 if replayed else 3)
+
+
+def test_an_exception_of_the_projects_own_has_failed(send: Send) -> None:
+    """Its response reaches the client, and what the view wrote is rolled back: without a key it stays."""
+    assert [send("own", key=None).status_code, effects()] == [418, 1]
+    assert [send("own").status_code, effects()] == [418, 1]
+    assert IdempotencyRecord.objects.get().status != Status.COMPLETED
+    assert [send("own").status_code, effects()] == [418, 1]
+
+
+@pytest.mark.parametrize("url", ["answered", "answered-own", "bare"])
+def test_what_answers_below_the_guard_is_remembered(send: Send, url: str) -> None:
+    """In a decorator below @idempotent(); and IdempotencyMiddleware alone sees what a middleware has answered."""
+    first, retry = send(url), send(url)
+    assert (first.status_code, retry.status_code, retry.content) == (418, 418, first.content)
+    assert retry["Idempotency-Replayed"] == "true"
+    assert effects() == 1
