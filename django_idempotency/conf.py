@@ -11,7 +11,6 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
 from .core.records import MISSING, Guarantee
-from .secret_key import secret_key
 
 NAME = "IDEMPOTENCY"
 
@@ -62,10 +61,16 @@ IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZ
 #: On a policy: the settings that it was resolved with, and what came of them.
 _RESOLVED = "_resolved"
 
+#: LazySettings has a `__getattribute__` of its own, in Python.
+_unwrapped = object.__getattribute__
+
 
 def declared() -> Mapping[str, Any]:
     """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` when that is no dict."""
-    found = getattr(django_settings, NAME, None)
+    # Asked of what LazySettings wraps, which it does not remember for a name that is absent: 0.1 µs instead of 2.
+    found = getattr(_unwrapped(django_settings, "_wrapped"), NAME, None)
+    if found is None and not django_settings.configured:
+        found = getattr(django_settings, NAME, None)
     if isinstance(found, dict):
         return found
     if found is None:
@@ -127,13 +132,13 @@ def claim_lease() -> float:
 
 def derive_secrets() -> list[str | bytes]:
     """Return the secret of new operations, then those of earlier ones."""
-    earlier = [*get("DERIVE_SECRET_FALLBACKS"), secret_key(), *django_settings.SECRET_KEY_FALLBACKS]
+    earlier = [*get("DERIVE_SECRET_FALLBACKS"), django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
     return [derive_secret(), *earlier]
 
 
 def derive_secret() -> Any:
     """Return the secret of new operations, text or bytes."""
-    return get("DERIVE_SECRET") or secret_key()
+    return get("DERIVE_SECRET") or django_settings.SECRET_KEY
 
 
 def imported(name: str) -> Any:

@@ -22,7 +22,7 @@ from .graphql.hook import library_view
 from .http.running import arun, run
 from .http.selection import compile_expressions
 from .http.unguarded import watched
-from .marks import EXEMPT, POLICY, REFUSAL, UNSAFE_HANDLERS, rest_class, view_class
+from .marks import EXEMPT, POLICY, REFUSAL, UNSAFE_HANDLERS, next_method, rest_class, view_class
 from .ninja import hook
 from .transactions import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
 
@@ -261,13 +261,13 @@ def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
 
 def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
     """Guard the handlers that a subclass has of its own, too, as those of a DRF class are; not what it has exempted."""
-    begun = _next(cls, "__init_subclass__")
+    begun = next_method(cls, "__init_subclass__")
 
     def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807 - it becomes one
         for name in UNSAFE_HANDLERS:
             handler = getattr(klass, name, None)
             if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
-                _guard_handler(klass, name, policy, on=_next(klass, "dispatch"))
+                _guard_handler(klass, name, policy, on=next_method(klass, "dispatch"))
         _refuse_answer_in_dispatch(klass)
         begun(klass, **kwargs)  # last: the terms of the nearest base win
 
@@ -276,7 +276,7 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
 
 def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     """Guard a class's handlers, so that its mixins (LoginRequiredMixin) come first, and leave ATOMIC_REQUESTS."""
-    dispatch = _next(cls, "dispatch")
+    dispatch = next_method(cls, "dispatch")
     declared = declared_non_atomic(dispatch)
     for name in names:
         _guard_handler(cls, name, policy, on=dispatch)
@@ -290,7 +290,7 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
             return dispatch(self, request, *args, **kwargs)
 
     setattr(leaving, _LEAVES, True)
-    as_view = _next(cls, "as_view")
+    as_view = next_method(cls, "as_view")
 
     @functools.wraps(as_view)
     def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
@@ -303,21 +303,4 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
 
 def _guard_handler(cls: type[Any], name: str, policy: Policy, *, on: Callable[..., Any]) -> None:
     _refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
-    setattr(cls, name, _guarded(_next(cls, name), policy, on=on))
-
-
-def _next(cls: type[Any], name: str) -> Callable[..., Any]:
-    """Return a class's method to wrap.
-
-    What it inherits is looked up at each call: a subclass may have put a mixin (LoginRequiredMixin) between the two.
-    """
-    found = getattr(cls, name)
-    function: Callable[..., Any] = getattr(found, "__func__", found)  # as_view's
-    if name in vars(cls):
-        return function
-
-    @functools.wraps(function)
-    def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(super(cls, self), name)(*args, **kwargs)
-
-    return markcoroutinefunction(inherited) if iscoroutinefunction(function) else inherited
+    setattr(cls, name, _guarded(next_method(cls, name), policy, on=on))

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from .errors import StoreUnavailable
 from .forking import begins_anew
 from .notifying import notifier
+from .settling import News, Settling
 
 if TYPE_CHECKING:
-    from .settling import News, Settling
     from .stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")

@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol
 from .core import rules
 from .core.records import Guarantee, Outcome, Record, Settlement, Ticket, changed
 from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Unreadable, Verdict
+from .deferring import deferring
 from .errors import (
     IdempotencyError,
     LostRace,
@@ -263,6 +264,10 @@ class Operation:
         return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
 
     # ------------------------------------------------------------------------------------------------------- settle
+
+    def defer(self, settling: Settling) -> bool:
+        """Have a settle tried again in the background. `False`: there is no room for it."""
+        return deferring.add(settling)
 
     def tell_lost(self) -> None:
         """Tell that the heartbeat has set `lost`: another may own the record by now. The work may ask, and stop."""

@@ -262,3 +262,12 @@ class LeaseLost(LostRace):
 
 class OwnershipLost(LostRace, InProgress):
     """This request was overtaken by another with the same idempotency key, and changed nothing. Ask again."""
+
+
+def clarified(error: BaseException) -> BaseException:
+    """Return our error for one of Django's that a guard has caused."""
+    if isinstance(error, RuntimeError) and "durable atomic block cannot be nested" in str(error):
+        clearer = DurableInsideGuard()
+        clearer.__cause__ = error
+        return clearer
+    return error

@@ -24,7 +24,7 @@ from django.views import View
 #: Modules of Django whose wrappers ask for no right. What their middlewares do is looked at apart.
 _HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
 #: Modules of ours whose wrappers ask for no right: around the handlers and the dispatch of a class that is decorated.
-_OURS = ("django_idempotency.decorators", "django_idempotency.http.unguarded")
+_OURS = ("django_idempotency.decorators", "django_idempotency.http.unguarded", "django_idempotency.marks")
 _ADMIN = ("django.contrib.admin.sites", "django.contrib.admin.options")
 #: What Django's wrappers call the view that they call.
 _CALLS = ("view_func", "func", "view", "method", "dispatch")
@@ -83,7 +83,7 @@ def _follow_class(cls: type[View], method: str, path: Path) -> None:
 
 def _leads_on(dispatch: Any) -> bool:
     """Does a `dispatch()` ask nothing of its own: one of Django's, or ours, which calls that of the next base?"""
-    ours = getattr(dispatch, "__globals__", {}).get("__name__") == _OURS[0]
+    ours = getattr(dispatch, "__globals__", {}).get("__name__") in _OURS
     return dispatch in _dispatches() or (ours and dispatch.__code__.co_name == "inherited")
 
 

@@ -15,16 +15,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 from uuid import UUID
 from weakref import ref
 
 from .errors import LeaseLost
 from .forking import begins_anew
-from .notifying import notifier, sent
-
-if TYPE_CHECKING:
-    from .engine import Operation
+from .notifying import Subject, notifier, sent
 
 logger = logging.getLogger("django_idempotency")
 
@@ -34,7 +31,19 @@ PART = 3
 IDLE = 60.0
 
 
-class Lease(ref["Operation"]):
+class Leased(Subject, Protocol):
+    """What holds a lease: a running operation."""
+
+    #: Why the record is no longer ours although the work still runs.
+    lost: Exception | None
+    #: Does its settle wait to be tried again in the background?
+    deferred: bool
+
+    def tell_lost(self) -> None:
+        """Report that `lost` is set."""
+
+
+class Lease(ref[Leased]):
     """An operation's lease. Weak: that of an operation which was abandoned without a settle ends by itself."""
 
     __slots__ = ("due", "ends")
@@ -74,7 +83,7 @@ class Heartbeat:
         #: Until when the thread sleeps.
         self._wakes = 0.0
 
-    def watch(self, operation: Operation) -> None:
+    def watch(self, operation: Leased) -> None:
         """Renew an operation's lease from now on.
 
         It takes no lock where the thread will see the lease in time: it is put in first and the thread is looked at after,
@@ -102,7 +111,7 @@ class Heartbeat:
                 self._wakes = lease.due
                 self._changed.notify()
 
-    def forget(self, operation: Operation) -> Lease | None:
+    def forget(self, operation: Leased) -> Lease | None:
         """Let an operation's lease be, and return it."""
         lease = self._watched.pop(id(operation), None)
         if lease is None:
@@ -118,7 +127,7 @@ class Heartbeat:
             if self._thread is None or lease.due < self._wakes:
                 self._wake(lease)
 
-    def lapsed(self, operation: Operation) -> bool:
+    def lapsed(self, operation: Leased) -> bool:
         """Has an operation's lease ended although it is watched? The beat itself may hang."""
         with self._lock:
             lease = self._watched.get(id(operation))
@@ -146,7 +155,7 @@ class Heartbeat:
                     if operation.ticket.owner not in renewed:
                         self._lost(operation, LeaseLost())
 
-    def _due(self, now: float) -> list[Operation]:
+    def _due(self, now: float) -> list[Leased]:
         """Return what is to be renewed, and with it what the same stores are soon to renew; forget who was abandoned."""
         found, soon = [], []
         with self._lock:
@@ -162,13 +171,13 @@ class Heartbeat:
         stores = {operation.store for operation in found}
         return [*found, *(operation for operation in soon if operation.store in stores)]
 
-    def _renewed(self, operations: list[Operation], now: float) -> None:
+    def _renewed(self, operations: list[Leased], now: float) -> None:
         with self._lock:
             for operation in operations:
                 if (lease := self._watched.get(id(operation))) is not None:
                     lease.begin(now, operation.ticket.lease)
 
-    def _missed(self, operations: list[Operation], now: float, error: Exception) -> None:
+    def _missed(self, operations: list[Leased], now: float, error: Exception) -> None:
         """Nobody answered. Try again soon, until a lease has surely ended."""
         for operation in operations:
             with self._lock:
@@ -178,7 +187,7 @@ class Heartbeat:
             if lease is not None and now >= lease.ends:
                 self._lost(operation, error)
 
-    def _lost(self, operation: Operation, error: Exception) -> None:
+    def _lost(self, operation: Leased, error: Exception) -> None:
         with self._lock:
             watched = self._watched.pop(id(operation), None)
             # Not settled meanwhile. A settle that waits in the queue may have been written although nobody said so: it is
@@ -189,7 +198,7 @@ class Heartbeat:
         if is_lost:
             self._tell(operation)
 
-    def _tell(self, operation: Operation) -> None:
+    def _tell(self, operation: Leased) -> None:
         """Report a lost lease; not from the thread that beats, since a receiver may be slow, and others' leases end."""
         if threading.current_thread() is self._thread:
             notifier.notify(operation, operation.tell_lost)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
 from .core.policy import Policy
-from .ninja.hook import operation_of
+from .http.ninja_views import operation_of
 
 #: The policy of a view's own door. The middleware leaves such a view alone.
 POLICY = "idempotency_policy"
@@ -116,3 +118,20 @@ def below_api_view(handler: Any) -> Any:
     if code is None or "func" not in code.co_freevars:
         return None
     return handler.__closure__[code.co_freevars.index("func")].cell_contents
+
+
+def next_method(cls: type[Any], name: str) -> Callable[..., Any]:
+    """Return a class's method to wrap.
+
+    What it inherits is looked up at each call: a subclass may have put a mixin (LoginRequiredMixin) between the two.
+    """
+    found = getattr(cls, name)
+    function: Callable[..., Any] = getattr(found, "__func__", found)  # as_view's
+    if name in vars(cls):
+        return function
+
+    @functools.wraps(function)
+    def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(cls, self), name)(*args, **kwargs)
+
+    return markcoroutinefunction(inherited) if iscoroutinefunction(function) else inherited

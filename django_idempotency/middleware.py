@@ -19,14 +19,16 @@ from . import conf
 from .access import ask_again
 from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
-from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
+from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, clarified
 from .finishing import to_the_end
 from .graphql.hook import library_view
-from .http.exchange import Exchange, clarified, key_of, may_have_key, terms_of
+from .http.exchange import Exchange, key_of, may_have_key
 from .http.exemptions import exempted_by
 from .http.keys import carries_key, user_of
+from .http.ninja_views import is_ninja, operation_of
 from .http.problems import problem_response
 from .http.status import note, noted, stamp
+from .http.terms import terms_of
 from .http.unguarded import (
     EXEMPT,
     INSIDE,
@@ -40,7 +42,6 @@ from .http.unguarded import (
     say_unguarded,
 )
 from .marks import has_own_door, is_exempt, rest_class, view_class
-from .ninja.hook import is_ninja, operation_of
 from .transactions import LEAVES, declared_non_atomic, leave_while_held
 
 _POLICY = Policy()

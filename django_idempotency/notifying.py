@@ -13,13 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from .core.records import shortened
+from .core.records import Ticket, shortened
 from .forking import begins_anew
-
-if TYPE_CHECKING:
-    from .engine import Operation
+from .stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
@@ -31,6 +29,13 @@ def closing() -> None:
     """Close what receivers have opened in a thread of ours. The app puts Django's connections here."""
 
 
+class Subject(Protocol):
+    """What an event is about: an operation."""
+
+    store: BaseStore
+    ticket: Ticket
+
+
 class Notifier:
     """Sends events one after the other, in the order in which they came. Thread safe."""
 
@@ -40,14 +45,14 @@ class Notifier:
 
     def begin_anew(self) -> None:
         """Drop what waits: after a fork it is the parent's, and its thread is not there."""
-        self._waiting: deque[tuple[Operation, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[Subject, Callable[[], None]]] = deque()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         #: Is the thread sending one?
         self._sending = False
 
-    def notify(self, operation: Operation, send: Callable[[], None]) -> None:
+    def notify(self, operation: Subject, send: Callable[[], None]) -> None:
         """Call `send` soon, in the thread; in this one where none can be started. Never raises."""
         with self._lock:
             is_full = len(self._waiting) >= LONGEST
@@ -117,7 +122,7 @@ class Notifier:
             with suppress(Exception):
                 close()
 
-    def _next(self) -> tuple[Operation, Callable[[], None]] | None:
+    def _next(self) -> tuple[Subject, Callable[[], None]] | None:
         with self._lock:
             self._sending = bool(self._waiting)
             if self._sending:

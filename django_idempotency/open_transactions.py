@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import _get_running_loop
 from collections.abc import Sequence
+from typing import Any
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
@@ -16,8 +18,12 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
 
     `but` names a database that takes the record along in its rollback. `ours` are ended before the record is settled.
     """
-    for connection in connections.all(initialized_only=True):  # of this thread, or task
-        if connection.alias == but:
+    opened: Any = connections._connections  # type: ignore[attr-defined]  # noqa: SLF001 - all() takes three times as long
+    if _get_running_loop() is None:  # what asgiref asks, and is told by an exception (measured: 0.3 µs)
+        opened = getattr(opened, "_storage", opened)
+    for alias in connections.settings:
+        connection = getattr(opened, alias, None)  # of this thread, or task
+        if connection is None or alias == but:
             continue
         for block in connection.atomic_blocks:
             # What Django's own durable=True looks at.

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import time
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from .core import rules
-from .core.records import MISSING, Settlement, Ticket
+from .core.records import MISSING, Record, Settlement, Ticket
 from .core.rules import Leave
-from .deferring import deferring
 from .errors import LostRace
+from .heartbeat import Leased
 from .suspension import apassed_on, passed_on
-
-if TYPE_CHECKING:
-    from .engine import Operation
 
 #: Seconds between two tries of a call, and how long it goes on. With one more timeout of its store, it delays a finished
 #: response by up to a second.
@@ -33,6 +30,32 @@ class News(NamedTuple):
     deferred: bool = False
 
 
+class Settler(Leased, Protocol):
+    """Whose settle it is: an operation whose work is over."""
+
+    record: Record | None
+    #: Was the claim made in a transaction that was open, so that it may be rolled back with the work?
+    claimed_inside: bool
+
+    def keep_lease(self) -> None:
+        """Have the lease renewed again."""
+
+    def leave_lease(self) -> None:
+        """Let the lease be."""
+
+    def lease_ends(self) -> float:
+        """Return when the lease has surely ended, by the host's stopwatch, if it is not renewed."""
+
+    def settle_guarded(self, settlement: Settlement) -> bool:
+        """Settle under the row's lock. Say whether the record was ours."""
+
+    def defer(self, settling: Settling) -> bool:
+        """Have it tried again in the background. `False`: there is no room for it."""
+
+    def tell(self, news: News) -> None:
+        """Tell what became of it."""
+
+
 class Settling:
     """A settlement, and how long it is tried. Fenced: an owner that was overtaken changes nothing."""
 
@@ -42,7 +65,7 @@ class Settling:
     error: Exception | None = None
 
     def __init__(
-        self, operation: Operation, leave: Leave, ticket: Ticket, settlement: Settlement, why: Exception | None
+        self, operation: Settler, leave: Leave, ticket: Ticket, settlement: Settlement, why: Exception | None
     ) -> None:
         self.operation = operation
         self.leave = leave
@@ -112,7 +135,7 @@ class Settling:
         if joined or operation.lost is not None or operation.lease_ends() <= now:
             return False
         self.until = now + operation.ticket.lease
-        return deferring.add(self)
+        return operation.defer(self)
 
     def is_over(self, now: float) -> bool:
         """Has the lease or the time for tries ended? A store that refuses what we write is not asked forever."""

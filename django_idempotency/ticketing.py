@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from uuid import uuid4
 
+from django.conf import settings
+
 from .core.digest import record_id, secret_id
 from .core.policy import Resolved
 from .core.records import Ticket
-from .secret_key import secret_key
 
 
 def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
@@ -25,7 +26,7 @@ def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records
         policy.claim_lease if lease is None else lease,
         policy.ttl,
         policy.guarantee,
-        secret_id(policy.derive_secret or secret_key()),
+        secret_id(policy.derive_secret or settings.SECRET_KEY),
         method,
         path[:255],
         None,  # place

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 
-from ..ninja.hook import is_ninja
+from ..http.ninja_views import is_ninja
 from ..transactions import asks_for_transaction, declared_non_atomic
 from .catalogue import finding
 from .urlconf import is_rest, views

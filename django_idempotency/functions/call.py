@@ -26,10 +26,10 @@ from ..errors import (
     RequestMismatch,
     ResponseNotStored,
     StoreUnavailable,
+    clarified,
     is_answer,
 )
 from ..finishing import to_the_end
-from ..http.exchange import clarified
 from ..observing import Observer
 from ..open_transactions import refuse_open_transactions
 from ..registry import body_limit, store_of

@@ -24,8 +24,6 @@ from ..core.records import Guarantee, Outcome
 from ..core.rules import RAISED, Busy, Ending, Execute, Mismatch, Replay, Unreadable, Verdict
 from ..engine import Operation
 from ..errors import (
-    ConfigurationError,
-    DurableInsideGuard,
     InProgress,
     KeyMissing,
     OperationUnknown,
@@ -36,8 +34,8 @@ from ..errors import (
     ScopeRequired,
     StoreUnavailable,
     TransactionLost,
+    clarified,
 )
-from ..handles import Handle
 from ..observing import Observer
 from ..open_transactions import arefuse_open_transactions, refuse_open_transactions
 from ..registry import body_limit, store_of
@@ -45,6 +43,7 @@ from ..threads import in_thread
 from ..ticketing import issue
 from ..transactions import Opened, asks_for_transaction
 from .fingerprint import fingerprint
+from .handle import RequestIdempotency, switch_off
 from .keys import carries_key, read_key, scope_of
 from .raised import response_to, status_of
 from .responses import capture, ending_of, rebuild, render
@@ -81,8 +80,6 @@ def key_of(request: HttpRequest, policy: Policy) -> Key | None:
             leave_unguarded(request, METHOD)
         return None
     if not switch.enabled():
-        from .switched_off import switch_off  # it knows us
-
         switch_off(request, policy)
         return None
     key = read_key(request, conf.get("HEADER"))
@@ -106,28 +103,6 @@ def exchange_of(request: HttpRequest) -> Exchange | None:
 def may_have_key(request: HttpRequest, policy: Policy) -> bool:
     """Does a request carry a key, or may its policy select one?"""
     return carries_key(request) or conf.field(policy, "key") is not None
-
-
-def terms_of(policy: Policy) -> Resolved:
-    """Return a policy with all its fields. Raises `ConfigurationError` when they and the settings contradict."""
-    try:
-        return conf.resolve(policy)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
-
-
-class RequestIdempotency(Handle):
-    """`request.idempotency` in a guarded view."""
-
-    _ending: Ending | None = None
-
-    def keep(self) -> None:
-        """Remember this response, whatever its status. What a 5xx wrote is rolled back all the same."""
-        self._ending = Ending.KEPT
-
-    def drop(self) -> None:
-        """Do not remember this response: the key is free again, for another body too."""
-        self._ending = Ending.DROPPED
 
 
 class Exchange:
@@ -460,12 +435,3 @@ class Exchange:
             await self.operation.asettle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         self._note()
         raise clarified(error)
-
-
-def clarified(error: BaseException) -> BaseException:
-    """Return our error for one of Django's that a guard has caused."""
-    if isinstance(error, RuntimeError) and "durable atomic block cannot be nested" in str(error):
-        clearer = DurableInsideGuard()
-        clearer.__cause__ = error
-        return clearer
-    return error

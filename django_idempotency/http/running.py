@@ -17,11 +17,12 @@ from ..errors import ConfigurationError, Problem
 from ..finishing import to_the_end
 from ..threads import in_thread
 from ..transactions import Opened, atomic_requests
-from .exchange import Exchange, key_of, terms_of
+from .exchange import Exchange, key_of
 from .keys import user_of
 from .problems import problem_response
 from .responses import render
 from .status import stamp
+from .terms import terms_of
 from .unguarded import asay_unguarded, say_unguarded
 
 ProblemAnswer = Callable[[Problem, HttpRequest], HttpResponseBase]

@@ -21,20 +21,23 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
 from ..finishing import to_the_end
 from ..http import problems
-from ..http.exchange import Exchange, Key, is_guarded, key_of, may_have_key, terms_of
+from ..http.exchange import Exchange, Key, is_guarded, key_of, may_have_key
 from ..http.keys import carries_key, user_of
 from ..http.responses import render
 from ..http.status import note_problem, stamp
+from ..http.terms import terms_of
 from ..http.unguarded import asay_unguarded, pass_by, say_unguarded
 from ..threads import in_thread
 from ..transactions import EVERYTHING, EveryAlias, Opened, atomic_requests, declared_for
 from .callers import caller_of
-from .hook import CALL, TRANSACTIONS
 
 if TYPE_CHECKING:
     from ninja import NinjaAPI
 
-
+#: On a request: the call of the operation that answers it.
+CALL = "_idempotency_ninja_call"
+#: On a request: what ATOMIC_REQUESTS has opened for it.
+TRANSACTIONS = "_idempotency_ninja_transactions"
 #: What a function meets that is the guard's to answer: derive() without a store, a query after the transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
@@ -17,27 +17,20 @@ from django.http import HttpRequest
 from ..core.policy import Policy
 from ..errors import ConfigurationError
 from ..http.exchange import key_of
-
-if TYPE_CHECKING:
-    from .calls import Call
+from ..http.ninja_views import MODULE, is_ninja
+from .calls import CALL, Call
 
 _CONTRIBUTE = "_ninja_contribute_to_operation"
 #: What ninja leaves on a function that is an operation.
 _OPERATION = "_ninja_operation"
-#: On a request: the call of the operation that answers it.
-CALL = "_idempotency_ninja_call"
-#: On a request: what ATOMIC_REQUESTS has opened for it.
-TRANSACTIONS = "_idempotency_ninja_transactions"
 #: What django-ninja-extra leaves on a controller's method that is a route.
 ROUTE = "OPERATION_ENDPOINT_KEY"
-#: Where ninja's views come from.
-_MODULE = "ninja.operation"
 
 
 def refuse_misplaced(view: Any) -> None:
     """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which stands outside of ninja's checks."""
     bound = getattr(inspect.unwrap(view), "__self__", None)
-    if any(cls.__module__ == _MODULE for cls in type(bound).__mro__):
+    if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
         path = getattr(bound, "path", "")
         raise ImproperlyConfigured(
             f"decorate_view(idempotent()) on the operation {path!r} would answer before ninja has authenticated "
@@ -110,24 +103,3 @@ def call_of(request: Any, policy: Policy) -> Call | None:
             "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."
         )
     return None
-
-
-def is_ninja(callback: Any) -> bool:
-    """Is a callback of the URLconf one of ninja's?"""
-    return getattr(callback, "__module__", None) == _MODULE
-
-
-def operation_of(callback: Any, method: str) -> Any:
-    """Return the operation that ninja answers a method with behind a callback of the URLconf, or `None`."""
-    return next((each for each in operations_of(callback) if method.upper() in each.methods), None)
-
-
-def operations_of(callback: Any) -> list[Any]:
-    """Return the operations of the path that one of ninja's callbacks answers for. Its closure knows the path."""
-    while callback is not None:
-        code = getattr(callback, "__code__", None)
-        if is_ninja(callback) and code is not None and "self" in code.co_freevars:
-            path = callback.__closure__[code.co_freevars.index("self")].cell_contents
-            return list(getattr(path, "operations", ()))
-        callback = getattr(callback, "__wrapped__", None)
-    return []

@@ -13,10 +13,10 @@ from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
 from ..core.policy import Policy
+from ..http.ninja_views import operation_of
 from ..marks import POLICY
 from ..transactions import LEAVES, atomic_requests, declared_non_atomic, leave_atomic_requests
 from .calls import Call, Transactions
-from .hook import operation_of
 
 
 class Guarded(Operation):

@@ -19,17 +19,18 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
 from ..finishing import to_the_end
 from ..http.bodies import keep
-from ..http.exchange import Exchange, key_of, terms_of
+from ..http.exchange import Exchange, key_of
 from ..http.keys import carries_key
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import Status, note, note_problem, stamp
+from ..http.terms import terms_of
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import asay_unguarded, leave_unguarded
 from ..marks import EXEMPT
 from ..transactions import declared_for
 from . import problems
-from .guarding import Terms, judge
+from .entry import Terms, judge
 from .problems import Answered, IdempotencyException
 
 Run = Callable[[], Awaitable[HttpResponseBase]]

@@ -11,7 +11,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..transactions import EVERYTHING, EveryAlias, declared_non_atomic
-from .guarding import Terms, enter
+from .entry import Terms
+from .guarding import enter
 
 
 def guarded_view(view: Callable[..., Any], terms: Terms) -> Any:

@@ -11,7 +11,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
@@ -23,16 +22,19 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..core.rules import Leave
 from ..errors import ConfigurationError, OperationUnknown, Problem
 from ..http.bodies import keep
-from ..http.exchange import Exchange, is_guarded, key_of, may_have_key, terms_of
+from ..http.exchange import Exchange, key_of
 from ..http.keys import carries_key
-from ..http.problems import headers, problem_response
+from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import Status, note, note_problem, stamp
+from ..http.terms import terms_of
 from ..http.unguarded import EXEMPT as IS_EXEMPT
-from ..http.unguarded import leave_unguarded, pass_by, say_unguarded
+from ..http.unguarded import leave_unguarded, say_unguarded
 from ..marks import EXEMPT
-from ..transactions import EVERYTHING, Opened, atomic_requests
+from ..transactions import EVERYTHING, atomic_requests
 from . import problems
+from .asynchronous import adispatch
+from .entry import Entry, Terms, headed, judge
 from .inside import Inside, depths, is_inside
 from .problems import Answered, IdempotencyException
 
@@ -40,64 +42,6 @@ Run = Callable[[], HttpResponseBase]
 
 #: On a request: its entry, while its view runs.
 _ENTRY = "_idempotency_entry"
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms a view is guarded."""
-
-    #: The policy, where it does not depend on the request.
-    fixed: Policy | None
-    #: Is the view asked for it when its handler is called? Its `action`, `request` and `kwargs` are set then.
-    asks: bool = False
-    #: Is a key without a principal refused? The middleware lets such a request through.
-    strict: bool = True
-
-    def policy_of(self, view: Any) -> Policy:
-        """Return the policy of a view that is about to call its handler."""
-        return checked(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
-
-    def may_select(self, request: HttpRequest) -> bool:
-        """May a request have a key? Asked before the view exists."""
-        if request.method in SAFE_METHODS:
-            return False
-        return self.fixed is None or may_have_key(request, self.fixed)
-
-
-def checked(view: Any, policy: Any) -> Policy:
-    """Return a view's policy. Raises `ConfigurationError` for what is not one."""
-    if isinstance(policy, Policy):
-        return policy
-    raise ConfigurationError(
-        f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
-        "Type idempotency = Policy(required=True, …) in the class."
-    )
-
-
-class Entry:
-    """One request on its way through a view."""
-
-    def __init__(self, declared: AbstractSet[str]) -> None:
-        #: The databases that nothing is opened on, and what is opened.
-        self.declared = declared
-        self.opened = Opened()
-        self.exchange: Exchange | None = None
-        self.view: Any = None
-        #: How many transactions were open on each database before the view's dispatch.
-        self.depths: dict[str, int] = {}
-        #: Has the exchange ended already, inside a transaction around that dispatch?
-        self.ended = False
-
-    def answer(self, problem: Problem) -> HttpResponseBase:
-        """Answer a problem: through the project's exception handler, or with a problem document."""
-        view = self.view
-        if not problems.has_own_handler(view):
-            return problem_response(problem, view.request._request)
-        note_problem(view.request._request, problem)
-        answer = view.handle_exception(IdempotencyException(problem))
-        answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
-        render(_headed(answer, problem))
-        return cast("HttpResponseBase", answer)
 
 
 def enter(request: HttpRequest, terms: Terms, run: Run, *, declared: AbstractSet[str]) -> HttpResponseBase:
@@ -137,8 +81,6 @@ def _committed(entry: Entry, response: HttpResponseBase | None) -> HttpResponseB
 def dispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request carries a key. `run` is the dispatch of the view's class."""
     if getattr(view, "view_is_async", False) and hasattr(view, "async_dispatch"):  # adrf's
-        from .asynchronous import adispatch
-
         return cast(
             "HttpResponseBase", adispatch(view, request, terms, cast("Any", run))
         )  # a coroutine, as adrf returns one
@@ -184,7 +126,7 @@ def _with_guard(view: Any, name: str, guard: _Guard, run: Run) -> HttpResponseBa
             guard.inside.leave()
         if of_instance:  # the response is not rendered: renderers ask the view for it
             setattr(view, name, guard.handler)
-    return response if guard.problem is None else _headed(response, guard.problem)
+    return response if guard.problem is None else headed(response, guard.problem)
 
 
 def asynchronous(cls: type[Any]) -> str:
@@ -201,18 +143,6 @@ def _refuse_async(view: Any, request: HttpRequest, terms: Terms, begun: Any = No
         if begun is not None:
             begun.close()
         raise ConfigurationError(asynchronous(type(view)))
-
-
-def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
-    """Find out what became of a keyed request that the view has answered before its handler was called."""
-    if not reached and carries_key(request) and not is_guarded(request):
-        pass_by(request, response)
-
-
-def _headed(response: HttpResponseBase, problem: Problem) -> HttpResponseBase:
-    for name, value in headers(problem).items():
-        response.headers.setdefault(name, value)
-    return response
 
 
 def _leave(request: HttpRequest, *, exempt: bool) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from ..http.exchange import Exchange
-    from .guarding import Entry
+    from .entry import Entry
 
 #: Where DRF's dispatch ends: by a response, or by an exception.
 _ENDS = ("finalize_response", "handle_exception")

@@ -19,11 +19,11 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
-from ..decorators import _next as next_method
-from ..marks import POLICY, handler_of, is_unawaited
+from ..marks import POLICY, handler_of, is_unawaited, next_method
 from ..transactions import declared_non_atomic
 from .callbacks import guarded_view
-from .guarding import Terms, asynchronous, dispatch, enter
+from .entry import Terms
+from .guarding import asynchronous, dispatch, enter
 from .mixins import IdempotentViewMixin, terms_of
 
 

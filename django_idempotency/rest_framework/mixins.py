@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.policy import Policy
 from ..http.selection import compile_expressions
 from .callbacks import guarded_view
-from .guarding import Terms, dispatch
+from .entry import Terms
+from .guarding import dispatch
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

@@ -7,18 +7,18 @@ one short transaction, and a lock is never waited for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID, uuid4
 
-from django.db import connections
 from django.db.models.expressions import RawSQL
 
 from ..core import rules
 from ..core.records import Guarantee, Record, Status, Ticket
 from ..errors import LostRace
 from ..models import IdempotencyRecord, InstantField
-from .base import Audit, Intervention
+from .base import Audit, Hold, Intervention
 from .dialects import dialect
 from .purging import due
 from .statements import UNANSWERED
@@ -26,42 +26,51 @@ from .statements import UNANSWERED
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from .orm import ORMStore
+
+class Guard(Protocol):
+    """Holds a record under its row lock, as `BaseStore.guard` does."""
+
+    def __call__(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]: ...
 
 
-def release(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
+def release(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response, so that the next request runs the work again. Its fingerprint binds as before."""
 
     def change(record: Record) -> dict[str, Any] | None:
         return None if rules.released(record) is None else {"status": Status.FREE.value, **UNANSWERED}
 
-    return _intervene(store, record_id, change, audit)
+    return _intervene(guard, connection, record_id, change, audit)
 
 
-def expire(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
+def expire(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """End the retention now, so that the next request begins anew, whatever its body."""
-    now = clock(connections[store.using])
+    now = clock(connection)
     return _intervene(
-        store, record_id, lambda record: None if rules.expired_now(record) is None else {"expires_at": now}, audit
+        guard,
+        connection,
+        record_id,
+        lambda record: None if rules.expired_now(record) is None else {"expires_at": now},
+        audit,
     )
 
 
-def erase(store: ORMStore, record_id: UUID, audit: Audit) -> Intervention:
+def erase(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Delete the row."""
-    return _intervene(store, record_id, lambda _: {}, audit, deletes=True)
+    return _intervene(guard, connection, record_id, lambda _: {}, audit, deletes=True)
 
 
 def _intervene(
-    store: ORMStore,
+    guard: Guard,
+    connection: BaseDatabaseWrapper,
     record_id: UUID,
     change: Callable[[Record], dict[str, Any] | None],
     audit: Audit,
     *,
     deletes: bool = False,
 ) -> Intervention:
-    records = IdempotencyRecord.objects.using(store.using).filter(pk=record_id)
+    records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
-        with store.guard(_ticket(record_id), takeover=True) as hold:
+        with guard(_ticket(record_id), takeover=True) as hold:
             record = hold.record
             if record is None:
                 return Intervention.HELD if records.exists() else Intervention.GONE

@@ -265,21 +265,21 @@ class ORMStore(BaseStore):
         from .operating import release  # not above: loads the model
 
         with self._translated():
-            return release(self, record_id, audit)
+            return release(self.guard, self._connection, record_id, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """Take a record as expired from now on, if nobody holds it. `audit` is called in the same transaction."""
         from .operating import expire  # not above: loads the model
 
         with self._translated():
-            return expire(self, record_id, audit)
+            return expire(self.guard, self._connection, record_id, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """Delete a record by hand, if nobody holds it. `audit` is called in the same transaction."""
         from .operating import erase  # not above: loads the model
 
         with self._translated():
-            return erase(self, record_id, audit)
+            return erase(self.guard, self._connection, record_id, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""

@@ -12,19 +12,18 @@ from django.conf import settings
 from ..core import payload
 from ..core.records import Record
 from ..errors import RecordUnreadable
-from ..secret_key import secret_key
 
 _SALT = b"django_idempotency.stores.sealing"
 
 
 def seal(message: bytes) -> bytes:
     """Sign with SECRET_KEY: HMAC-SHA256, 32 bytes."""
-    return _signature(message, secret_key())
+    return _signature(message, settings.SECRET_KEY)
 
 
 def holds(message: bytes, signature: bytes) -> bool:
     """Was this signed with SECRET_KEY, or one of SECRET_KEY_FALLBACKS?"""
-    if hmac.compare_digest(_signature(message, secret_key()), signature):
+    if hmac.compare_digest(_signature(message, settings.SECRET_KEY), signature):
         return True
     return any(
         hmac.compare_digest(_signature(message, secret), signature)

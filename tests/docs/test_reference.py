@@ -10,7 +10,7 @@ from django.dispatch import Signal
 
 from django_idempotency import observing, signals
 from django_idempotency.engine import EVENTS
-from django_idempotency.http.exchange import RequestIdempotency
+from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.status import Status
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.models import IdempotencyRecord

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
 from django_idempotency import idempotent, switch
-from django_idempotency.http.exchange import RequestIdempotency
+from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import KEY, Connect, Sender, effects

@@ -1,4 +1,4 @@
-"""Realms: the tenant that qualifies every scope, so that keys of two never meet."""
+"""In which realm a request or a call is: the tenant that qualifies every scope, so that keys of two never meet."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
-
-from .core.policy import Policy
-from .errors import ConfigurationError
+from ..core.policy import Policy
+from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -48,34 +46,3 @@ def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
         return named
     found = "an empty one" if named == "" else type(named).__name__
     raise ConfigurationError(f"Policy.realm must return text or None, not {found}.")
-
-
-# ------------------------------------------------------------------------------------------------------------ for REALM
-
-
-def schema(_request: HttpRequest | None) -> str:
-    """Name the schema that the database connection looks into, as django-tenants has set it."""
-    from django.db import connections  # not above: importing the package asks for no database
-
-    alias = tenants_alias()
-    found = getattr(connections[alias], "schema_name", None)
-    if not isinstance(found, str):
-        raise ConfigurationError(
-            f'realms.schema needs the database backend of django-tenants: type DATABASES["{alias}"]["ENGINE"] = '
-            '"django_tenants.postgresql_backend".'
-        )
-    return found
-
-
-def tenants_alias() -> str:
-    """Return the database whose schemas are the tenants, as django-tenants finds it."""
-    return str(getattr(settings, "TENANT_DB_DATABASE", "default"))
-
-
-def host(request: HttpRequest | None) -> str:
-    """Name the host that a request was sent to, in small letters. A call has none: see realm()."""
-    if request is None:
-        raise ConfigurationError(
-            "realms.host has no request to ask here. Call the function inside: with django_idempotency.realm(…)."
-        )
-    return request.get_host().lower()

@@ -1,4 +1,4 @@
-"""A request that would be guarded, were idempotency not switched off: its view must not know the difference."""
+"""`request.idempotency`, of a guarded view and while idempotency is switched off: the view must not know the difference."""
 
 from __future__ import annotations
 
@@ -10,16 +10,31 @@ from django.http import HttpRequest
 
 from .. import conf, switch
 from ..core.policy import Policy
+from ..core.rules import Ending
 from ..core.scopes import qualified
 from ..errors import KeyMalformed
-from ..handles import SwitchedOff
+from ..handles import Handle, SwitchedOff
 from ..realms import realm_of
-from .exchange import RequestIdempotency, terms_of
 from .keys import carries_key, read_key
 from .status import Status, note
+from .terms import terms_of
 
 #: Whose the derived keys are. Nobody was asked who sends this request, and a guarded run derives other keys.
 _SCOPE = "unguarded"
+
+
+class RequestIdempotency(Handle):
+    """`request.idempotency` in a guarded view."""
+
+    _ending: Ending | None = None
+
+    def keep(self) -> None:
+        """Remember this response, whatever its status. What a 5xx wrote is rolled back all the same."""
+        self._ending = Ending.KEPT
+
+    def drop(self) -> None:
+        """Do not remember this response: the key is free again, for another body too."""
+        self._ending = Ending.DROPPED
 
 
 def switch_off(request: HttpRequest, policy: Policy) -> None:

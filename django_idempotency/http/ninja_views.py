@@ -1,0 +1,29 @@
+"""Which views are made by django-ninja, and of which operations. Imports no ninja."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Where ninja's views come from.
+MODULE = "ninja.operation"
+
+
+def is_ninja(callback: Any) -> bool:
+    """Is a callback of the URLconf one of ninja's?"""
+    return getattr(callback, "__module__", None) == MODULE
+
+
+def operation_of(callback: Any, method: str) -> Any:
+    """Return the operation that ninja answers a method with behind a callback of the URLconf, or `None`."""
+    return next((each for each in operations_of(callback) if method.upper() in each.methods), None)
+
+
+def operations_of(callback: Any) -> list[Any]:
+    """Return the operations of the path that one of ninja's callbacks answers for. Its closure knows the path."""
+    while callback is not None:
+        code = getattr(callback, "__code__", None)
+        if is_ninja(callback) and code is not None and "self" in code.co_freevars:
+            path = callback.__closure__[code.co_freevars.index("self")].cell_contents
+            return list(getattr(path, "operations", ()))
+        callback = getattr(callback, "__wrapped__", None)
+    return []

@@ -1,0 +1,15 @@
+"""What a policy and the settings say together."""
+
+from __future__ import annotations
+
+from .. import conf
+from ..core.policy import Policy, Resolved
+from ..errors import ConfigurationError
+
+
+def terms_of(policy: Policy) -> Resolved:
+    """Return a policy with all its fields. Raises `ConfigurationError` when they and the settings contradict."""
+    try:
+        return conf.resolve(policy)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error

@@ -1,0 +1,92 @@
+"""One request on its way through a DRF view, and the terms of that view."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..core.policy import SAFE_METHODS, Policy
+from ..errors import ConfigurationError, Problem
+from ..http.exchange import Exchange, is_guarded, may_have_key
+from ..http.keys import carries_key
+from ..http.problems import headers, problem_response
+from ..http.responses import render
+from ..http.status import note_problem
+from ..http.unguarded import pass_by
+from ..transactions import Opened
+from . import problems
+from .problems import IdempotencyException
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a view is guarded."""
+
+    #: The policy, where it does not depend on the request.
+    fixed: Policy | None
+    #: Is the view asked for it when its handler is called? Its `action`, `request` and `kwargs` are set then.
+    asks: bool = False
+    #: Is a key without a principal refused? The middleware lets such a request through.
+    strict: bool = True
+
+    def policy_of(self, view: Any) -> Policy:
+        """Return the policy of a view that is about to call its handler."""
+        return checked(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
+
+    def may_select(self, request: HttpRequest) -> bool:
+        """May a request have a key? Asked before the view exists."""
+        if request.method in SAFE_METHODS:
+            return False
+        return self.fixed is None or may_have_key(request, self.fixed)
+
+
+def checked(view: Any, policy: Any) -> Policy:
+    """Return a view's policy. Raises `ConfigurationError` for what is not one."""
+    if isinstance(policy, Policy):
+        return policy
+    raise ConfigurationError(
+        f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
+        "Type idempotency = Policy(required=True, …) in the class."
+    )
+
+
+class Entry:
+    """One request on its way through a view."""
+
+    def __init__(self, declared: AbstractSet[str]) -> None:
+        #: The databases that nothing is opened on, and what is opened.
+        self.declared = declared
+        self.opened = Opened()
+        self.exchange: Exchange | None = None
+        self.view: Any = None
+        #: How many transactions were open on each database before the view's dispatch.
+        self.depths: dict[str, int] = {}
+        #: Has the exchange ended already, inside a transaction around that dispatch?
+        self.ended = False
+
+    def answer(self, problem: Problem) -> HttpResponseBase:
+        """Answer a problem: through the project's exception handler, or with a problem document."""
+        view = self.view
+        if not problems.has_own_handler(view):
+            return problem_response(problem, view.request._request)
+        note_problem(view.request._request, problem)
+        answer = view.handle_exception(IdempotencyException(problem))
+        answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
+        render(headed(answer, problem))
+        return cast("HttpResponseBase", answer)
+
+
+def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
+    """Find out what became of a keyed request that the view has answered before its handler was called."""
+    if not reached and carries_key(request) and not is_guarded(request):
+        pass_by(request, response)
+
+
+def headed(response: HttpResponseBase, problem: Problem) -> HttpResponseBase:
+    for name, value in headers(problem).items():
+        response.headers.setdefault(name, value)
+    return response
