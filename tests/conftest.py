@@ -1,17 +1,28 @@
-"""Fixtures that every folder may ask for: two people, and clients that speak for the first."""
+"""Which tests run where, and fixtures for every folder: two people, and clients that speak for the first."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 
 import pytest
+from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import User
+from django.contrib.contenttypes.management import create_contenttypes
+from django.contrib.contenttypes.models import ContentType
+from django.core.management.color import Style
+from django.db import connection
+from django.db.models.signals import post_migrate
 from django.test import Client
 from rest_framework.test import APIClient
 
 from django_idempotency.deferring import Deferring
 
 from .factories import TokenFactory, UserFactory
+from .services import missing
+
+#: Fixtures of pytest-django: a test that asks for one, or has the mark `django_db`, needs a database.
+DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_setup", "live_server"})
 
 
 def not_about_speed(record: logging.LogRecord) -> bool:
@@ -20,6 +31,52 @@ def not_about_speed(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("asyncio").addFilter(not_about_speed)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs no database `unit`, and skip what needs a service that is not here."""
+    for item in items:
+        fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+        if item.get_closest_marker("django_db") is None and DATABASE_FIXTURES.isdisjoint(fixtures):
+            item.add_marker("unit")
+        for needed in item.iter_markers("needs"):
+            if reason := missing(*needed.args):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """Set the database up, then keep the flush short that ends each test with transaction=True.
+
+    It does not create content types and permissions again, which took ten times as long as the rest of it: a test that
+    gives a permission makes its row (`factories.grant`). On PostgreSQL it deletes the rows: TRUNCATE writes new files
+    for all tables, which takes fifty times as long.
+    """
+    permissions = "django.contrib.auth.management.create_permissions"
+    post_migrate.disconnect(create_permissions, dispatch_uid=permissions)
+    post_migrate.disconnect(create_contenttypes)
+    with pytest.MonkeyPatch.context() as patch:
+        if connection.vendor == "postgresql":
+            patch.setattr(connection.ops, "sql_flush", deletions)
+        yield
+    post_migrate.connect(create_contenttypes)
+    post_migrate.connect(create_permissions, dispatch_uid=permissions)
+
+
+def deletions(style: Style, tables: Sequence[str], **options: bool) -> list[str]:
+    """Return a statement for each table that has rows. Foreign keys are checked at the commit, when all are empty."""
+    if not tables:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(f"(SELECT '{table}' FROM \"{table}\" LIMIT 1)" for table in tables))
+        return [f'DELETE FROM "{table}"' for (table,) in cursor.fetchall()]
+
+
+@pytest.fixture(autouse=True)
+def content_types() -> Iterator[None]:
+    """Forget the rows that a test made: they are rolled back or flushed with it."""
+    yield
+    ContentType.objects.clear_cache()
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ from functools import cache
 
 import factory
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model
 from rest_framework.authtoken.models import Token
 
 PASSWORD = "correct horse battery staple"
@@ -38,3 +40,10 @@ class TokenFactory(factory.django.DjangoModelFactory[Token]):
         model = Token
 
     user = factory.SubFactory(UserFactory)
+
+
+def grant(user: User, model: type[Model], *codenames: str) -> None:
+    """Give permissions on a model. Their rows are made here: conftest.py keeps a flush from making all of them."""
+    about = ContentType.objects.get_for_model(model)
+    for codename in codenames:
+        user.user_permissions.add(Permission.objects.get_or_create(codename=codename, content_type=about)[0])

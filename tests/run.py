@@ -2,7 +2,7 @@
 
     python tests/run.py [sqlite] [postgresql] [mariadb] [-- pytest arguments]
 
-With REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
+Each test runs where it can say something new: see `selection`. An -m among the arguments replaces that choice. With REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,17 +24,8 @@ DATABASES = ("sqlite", "postgresql", "mariadb")
 #: Elsewhere a new order each time, which finds tests that lean on each other; CI's red run can be had again, but for
 #: which of the two processes took what.
 ORDER = ("--randomly-seed=2026",) if os.environ.get("CI") == "true" else ()
-#: A second process takes a fifth off the time (measured, on the two cores that CI has): tests that start servers use both.
-PARALLEL = ("--numprocesses=2",)
-#: What touches no database, or asks none but Redis and DynamoDB: once is enough.
-APART = (
-    "tests/core",
-    "tests/docs",
-    "tests/neighbours/test_apart.py",
-    "tests/stores/test_dynamodb.py",
-    "tests/stores/test_redis.py",
-    "tests/stores/test_redis_cluster.py",
-)
+#: For the two cores that CI has.
+PARALLEL = ("--numprocesses=2", "--dist=worksteal")
 UNREACHABLE = 3
 #: Says what the database is; ends with UNREACHABLE and the driver's reason when it does not answer.
 PROBE = f"""
@@ -101,6 +92,18 @@ def probe_redis() -> tuple[bool, str]:
     return answer == "+PONG", f"answers {answer}"
 
 
+def selection(database: str, before: Collection[str]) -> str:
+    """Return which tests, by their marks, a database runs after others have run theirs."""
+    conditions = []
+    if before:
+        conditions.append("not unit")
+    if database == "sqlite":
+        conditions.append("(unit or not faults or sqlite)")
+    elif not {"sqlite"}.issuperset(before):
+        conditions.append("not elsewhere")
+    return " and ".join(conditions)
+
+
 def run(database: str, arguments: list[str]) -> Counts:
     """Run pytest once. A run that dies, or runs nothing, counts as a failure."""
     print(f"\n=== {database} {'=' * (100 - len(database))}", flush=True)
@@ -128,12 +131,11 @@ def main(arguments: list[str]) -> int:
         print(f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(DATABASES)}.", file=sys.stderr)
         return 2
 
-    total, summary, ran = Counts(), [], False
+    total, summary, ran = Counts(), [], list[str]()
     for database in chosen:
         reached, word = probe_database(database)
-        once = [f"--ignore={path}" for path in APART] if ran else []
-        counts = run(database, [*once, *for_pytest]) if reached else UNREACHED
-        ran = ran or reached
+        counts = run(database, ["-m", selection(database, ran), *for_pytest]) if reached else UNREACHED
+        ran += [database] if reached else []
         summary.append((database, str(counts) if reached else "NOT REACHED", word))
         total += counts
     if len(chosen) > 1:

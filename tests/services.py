@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+from functools import cache
 
 import pytest
 
 REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/9")
 
 #: Where servers' programs are.
-MARIADBD_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin"
+SERVERS_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin"
 
 
 def answers(port: int) -> bool:
@@ -22,19 +23,29 @@ def answers(port: int) -> bool:
     return True
 
 
-needs_redis = pytest.mark.skipif(
-    os.environ.get("REQUIRE_SERVICES") != "1" and not answers(6379), reason="Redis does not answer on port 6379."
-)
-
+#: Marks of tests: `needs(service)`. conftest.py skips what cannot run here.
+needs_redis = pytest.mark.needs("redis")
 #: Only its program: the tests start a node of their own.
-needs_rabbitmq = pytest.mark.skipif(
-    os.environ.get("REQUIRE_SERVICES") != "1"
-    and shutil.which("rabbitmq-server", path=f"{os.defpath}:/usr/sbin") is None,
-    reason="RabbitMQ is not installed.",
-)
-
+needs_rabbitmq = pytest.mark.needs("rabbitmq")
 #: Only its program: a test starts a server of its own, with a setting that cannot be changed on one that runs.
-needs_mariadb_server = pytest.mark.skipif(
-    os.environ.get("REQUIRE_SERVICES") != "1" and shutil.which("mariadbd", path=MARIADBD_PATH) is None,
-    reason="MariaDB's server is not installed.",
-)
+needs_mariadb_server = pytest.mark.needs("mariadb-server")
+
+
+@cache
+def missing(service: str) -> str:
+    """Return why a service cannot be used, or "". With REQUIRE_SERVICES=1 each is taken to be there: its tests fail."""
+    if os.environ.get("REQUIRE_SERVICES") == "1":
+        return ""
+    match service:
+        case "redis":
+            return "" if answers(6379) else "Redis does not answer on port 6379."
+        case "rabbitmq":
+            return "" if program("rabbitmq-server") else "RabbitMQ is not installed."
+        case "mariadb-server":
+            return "" if program("mariadbd") else "MariaDB's server is not installed."
+        case _:
+            raise ValueError(f"There is no service {service!r}.")
+
+
+def program(name: str) -> str | None:
+    return shutil.which(name, path=SERVERS_PATH)

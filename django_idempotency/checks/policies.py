@@ -1,4 +1,4 @@
-"""Checks of one policy against the settings."""
+"""Can a policy have what it asks for, with the settings as they are?"""
 
 from __future__ import annotations
 

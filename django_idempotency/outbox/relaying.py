@@ -38,7 +38,7 @@ _USERINFO = re.compile(r"//[^/@\s]+@")
 class Batch:
     """What became of the messages that a relay took."""
 
-    published: list[Message] = field(default_factory=list)
+    published: list[int] = field(default_factory=list)
     failed: list[Message] = field(default_factory=list)
     #: Why the batch ended early: the broker was away.
     away: Exception | None = None
@@ -50,7 +50,7 @@ class Batch:
     @property
     def positions(self) -> list[int]:
         """Those of all that was tried."""
-        return [message.pk for message in (*self.published, *self.failed)]
+        return [*self.published, *(message.pk for message in self.failed)]
 
 
 class Relay:
@@ -82,8 +82,7 @@ class Relay:
 
         Five statements at most, however large; one more for each message that failed, and for each 1,000 that wait or
         that others hold. Raises what the database raises; what was published then is published again. Raises
-        `ConfigurationError` on a connection that is not in autocommit, where nothing would be forgotten, and on one that a
-        publisher has left in another schema.
+        `ConfigurationError` on a connection that is not in autocommit, where nothing would be forgotten.
         """
         connection = connections[self._using]
         if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would leave COMMIT to others
@@ -97,14 +96,10 @@ class Relay:
         rather_new = began < self._rather_new_until
         with transaction.atomic(using=self._using, durable=True):
             batch = self._published(self._taker.take(rather_new=rather_new))
-            stayed = not batch.published or self._taker.forget(batch.published)
+            if batch.published:
+                self._taker.forget(batch.published)
             for message in batch.failed:  # each by its position: see forget()
-                stayed = self._taker.note(message) and stayed
-            if not stayed:
-                raise ConfigurationError(
-                    f"The publisher has left the connection {self._using!r} in another schema, or has deleted messages. "
-                    "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
-                )
+                message.save(using=self._using, update_fields=["attempts", "last_error", "not_before"])
         if batch.failed and not (rather_new or self._once):
             self._rather_new_until = 2 * time.monotonic() - began
         return batch
@@ -127,7 +122,7 @@ class Relay:
                 if message.key:
                     waiting.add(message.key)
             else:
-                batch.published.append(message)
+                batch.published.append(message.pk)
         return batch
 
     def _publish_apart(self, message: Message) -> None:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
@@ -15,7 +14,7 @@ from django_idempotency.core.records import Outcome, Ticket
 from django_idempotency.core.rules import Ending
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
-from tests.factories import UserFactory
+from tests.factories import UserFactory, grant
 from tests.stores.acting import Call, atomic_ticket
 
 LIST = "/admin/django_idempotency/idempotencyrecord/"
@@ -59,8 +58,7 @@ def held(ticket: Ticket) -> Iterator[None]:
 
 def staff(*permissions: str) -> Client:
     client, user = Client(), UserFactory(is_staff=True)
-    codenames = ("view_idempotencyrecord", *permissions)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    grant(user, IdempotencyRecord, "view_idempotencyrecord", *permissions)
     client.force_login(user)
     return client
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission
 from django.test import Client
 
 from django_idempotency.core.records import MISSING, Status
@@ -24,7 +23,7 @@ from tests.admin.acting import (
     staff,
     text_of,
 )
-from tests.factories import AdminFactory, UserFactory
+from tests.factories import AdminFactory, UserFactory, grant
 from tests.stores.acting import row
 
 
@@ -129,7 +128,7 @@ class TestPermissions:
 
     def test_an_intervention_without_the_right_to_view(self) -> None:
         client, user = Client(), UserFactory(is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename="release_record"))
+        grant(user, IdempotencyRecord, "release_record")
         client.force_login(user)
         assert client.post(page_of(completed(), "release")).status_code == 403
 

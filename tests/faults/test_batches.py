@@ -34,7 +34,10 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("point", ["claimed", "guarded", "writing", "settled", "committing", "committed"])
+@pytest.mark.parametrize(
+    "point",
+    ["claimed", "guarded", pytest.param("writing", marks=pytest.mark.sqlite), "settled", "committing", "committed"],
+)
 def test_killed_in_a_batch(faults: Faults, tmp_path: Path, point: str) -> None:
     """Those before it are replayed, it and those behind it run: every record has its effect once."""
     keys = [charge.idempotency.key_for(each) for each in RECORDS]

@@ -77,7 +77,7 @@ def test_the_client_of_a_sync_view_hangs_up(
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
-@pytest.mark.parametrize(("at", "door"), LEASED)
+@pytest.mark.parametrize(("at", "door"), [pytest.param(*LEASED[0], marks=pytest.mark.sqlite), *LEASED[1:]])
 def test_the_client_of_a_sync_view_in_lease_hangs_up(
     server: Server, stranger: Customer, faults: Faults, door: str
 ) -> None:
@@ -94,7 +94,7 @@ def test_the_client_of_a_sync_view_in_lease_hangs_up(
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
-@pytest.mark.parametrize(("at", "door"), ASYNC)
+@pytest.mark.parametrize(("at", "door"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]])
 def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, door: str) -> None:
     """The coroutine is cancelled, its work may go on: busy until the lease ends, also when it has ended long before."""
     fault = faults(new_key(), "viewing", "pause")

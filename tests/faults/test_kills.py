@@ -101,7 +101,7 @@ def test_killed_in_a_new_life(fleet: Server, stranger: Customer, faults: Faults)
     assert (effects(key), record(key).attempt) == (2, 1)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", [pytest.param(DOORS[0], marks=pytest.mark.sqlite), *DOORS[1:]])
 def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
     """The client never heard of it; its retry gets the answer, and nothing runs again."""
     fault = faults(new_key(), "committed", "kill")
@@ -126,7 +126,9 @@ def test_killed_in_the_release(fleet: Server, customer: Customer, faults: Faults
     assert (effects(fault.key), record(fault.key).status, record(fault.key).attempt) == (0, Status.FREE.value, 2)
 
 
-@pytest.mark.parametrize("point", ["claimed", "written", "settled", "committing"])
+@pytest.mark.parametrize(
+    "point", ["claimed", pytest.param("written", marks=pytest.mark.sqlite), "settled", "committing"]
+)
 def test_a_crowd_retries_after_a_kill(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
     """30 retries at once for a dead worker's key: one of them runs, none fails."""
     fault = faults(new_key(), point, "kill")

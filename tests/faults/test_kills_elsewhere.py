@@ -17,7 +17,7 @@ from .database import effects, sent
 from .plans import SHORT_LEASE, Faults
 from .servers import Server, gunicorn
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.faults, pytest.mark.elsewhere, pytest.mark.django_db(transaction=True)]
 
 DOOR = "/lease/sent/"
 #: Where it is not about time, a busy machine is not a frozen server.

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 DOOR = "/lease/decorator/"
 
 
-@pytest.mark.parametrize("point", ["claimed", "viewing"])
+@pytest.mark.parametrize("point", ["claimed", pytest.param("viewing", marks=pytest.mark.sqlite)])
 def test_a_dead_owner_is_taken_over_after_its_lease(
     fleet: Server, stranger: Customer, faults: Faults, point: str
 ) -> None:
@@ -63,6 +63,7 @@ def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faul
     assert effects(fault.key) == 1
 
 
+@pytest.mark.sqlite
 def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, faults: Faults) -> None:
     """It wakes after another has finished: the other's answer stays, and `lost` is signalled and logged."""
     fault = faults(new_key(), "viewing", "stop")

@@ -66,6 +66,7 @@ def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Custom
     assert (effects(key), record(key).attempt) == (1, 1)
 
 
+@pytest.mark.sqlite
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the others have a server to lose")
 def test_no_file_before_the_view(stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The same where the database is a file whose disk is not mounted."""

@@ -89,7 +89,7 @@ def test_uvicorn_is_killed_in_an_async_view(asgi: Server, stranger: Customer, fa
     assert (effects(fault.key), answer.json()["attempt"]) == (2, 2)
 
 
-@pytest.mark.parametrize("point", ["viewing", "settled"])
+@pytest.mark.parametrize("point", [pytest.param("viewing", marks=pytest.mark.sqlite), "settled"])
 def test_gunicorn_waits_no_longer(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, point: str
 ) -> None:

@@ -46,7 +46,9 @@ def test_woken_while_the_other_works(fleet: Server, customer: Customer, faults: 
     assert (effects(key), charges()) == (1, 1)
 
 
-@pytest.mark.parametrize("point", ["guarded", "written", "settled", "committing"])
+@pytest.mark.parametrize(
+    "point", ["guarded", pytest.param("written", marks=pytest.mark.sqlite), "settled", "committing"]
+)
 def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
     """The row lock says that the owner lives: 409 beyond any lease, in under a second; then its own answer stands."""
     fault = faults(new_key(), point, "stop")

@@ -14,7 +14,7 @@ import strawberry
 import strawberry.django.views
 from asgiref.sync import async_to_sync
 from django.contrib.auth.mixins import PermissionRequiredMixin
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import IntegrityError, connection, connections, transaction
 from django.http import HttpResponse
@@ -34,6 +34,7 @@ from django_idempotency.graphql.operations import Asked, asked
 from django_idempotency.graphql.results import refusal
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
+from tests.factories import grant
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -229,7 +230,7 @@ def body(how: str | None = None, query: str = CHARGE, **more: Any) -> dict[str, 
 def staff(user: User) -> User:
     user.is_staff = True
     user.save()
-    user.user_permissions.add(Permission.objects.get(codename="view_user"))
+    grant(user, User, "view_user")
     return user
 
 

@@ -152,6 +152,7 @@ def test_stopped(start: Start, file: Path, number: signal.Signals) -> None:
     assert published == list(range(len(published)))
 
 
+@pytest.mark.sqlite
 def test_killed(start: Start, file: Path) -> None:
     """What it had published since its last COMMIT is published again by the next, under the same ids; nothing is lost."""
     ids = [str(message_id) for message_id in sent(*["a"] * 30)]

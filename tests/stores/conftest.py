@@ -34,8 +34,10 @@ def dynamodb() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def closed(db: None) -> Iterator[None]:
+def closed(request: pytest.FixtureRequest) -> Iterator[None]:
     """End the guards that a failing test holds: they would fail all that follow."""
+    if request.node.get_closest_marker("django_db") is not None:
+        request.getfixturevalue("db")  # first, so that it ends last
     CALLS.clear()
     yield
     for call in reversed(CALLS):

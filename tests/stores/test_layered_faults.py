@@ -22,6 +22,7 @@ from .acting import Call, atomic_ticket, effects
 pytestmark = [
     needs_redis,
     pytest.mark.faults,
+    pytest.mark.elsewhere,
     pytest.mark.django_db(transaction=True),
 ]
 

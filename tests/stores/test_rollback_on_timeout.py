@@ -20,7 +20,7 @@ from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.errors import TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.services import MARIADBD_PATH, needs_mariadb_server
+from tests.services import SERVERS_PATH, needs_mariadb_server
 
 from .acting import OUTCOME, Call, effects, row
 
@@ -34,7 +34,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def strict_server() -> Iterator[str]:
     """Start a server, which reads the setting once, and return its socket."""
-    program = shutil.which("mariadbd", path=MARIADBD_PATH)
+    program = shutil.which("mariadbd", path=SERVERS_PATH)
     assert program is not None
     with tempfile.TemporaryDirectory() as folder:  # not pytest's own, whose path is too long for a socket
         socket, log = Path(folder, "socket"), Path(folder, "log")

@@ -32,7 +32,13 @@ from ..services import needs_redis
 from ..store_servers import DynamoDBServer, RedisServer, Server, running
 from .dynamodb import make_store, make_table, session
 
-pytestmark = [needs_redis, pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    needs_redis,
+    pytest.mark.faults,
+    pytest.mark.elsewhere,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 TERMS: dict[str, Any] = {"guarantee": "lease", "store": "remote", "lease": 2}
 #: What the view does to the server, while it runs.
