@@ -79,7 +79,7 @@ def declared() -> Mapping[str, Any]:
 
 
 def get(name: str) -> Any:
-    """Return one setting, or its default. Raises `KeyError` for a name that is no setting."""
+    """Return one setting, or its default. Raises `KeyError` for a name that is not a setting."""
     return declared().get(name, DEFAULTS[name])
 
 

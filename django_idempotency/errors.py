@@ -16,9 +16,9 @@ from uuid import UUID
 class IdempotencyError(Exception):
     """Something about idempotency went wrong."""
 
-    #: Of a store's renew() that some had no answer to: the owner tokens whose leases were renewed all the same.
+    #: From a store's renew() that failed in part: the owner tokens whose leases were renewed.
     renewed: AbstractSet[UUID] = frozenset()
-    #: Of a guarded function's call that met a record: whose, for `lookup()` and `manage.py idempotency_record`.
+    #: The record that a guarded function's call met, for `lookup()` and `manage.py idempotency_record`.
     scope: str | None = None
     key: str | None = None
 
@@ -27,21 +27,21 @@ class IdempotencyError(Exception):
 
 
 def is_answer(error: BaseException | None, answers: tuple[type[Exception], ...]) -> bool:
-    """Is an exception one of those that are as good as a result?
+    """Does an exception count as a result?
 
-    One of ours only where such a class is named: under `Exception` alone, "it still runs" would be an answer for good.
+    Ours only if their class is named: under `Exception` alone, "it is still running" would become the final result.
     """
     ours = isinstance(error, IdempotencyError)
     return isinstance(error, tuple(cls for cls in answers if not ours or issubclass(cls, IdempotencyError)))
 
 
 class Problem(IdempotencyError):
-    """An error with an answer of its own over HTTP."""
+    """An error with an HTTP response of its own."""
 
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
-    #: Sent with the answer where nothing more precise is known.
+    #: Sent with the response where nothing more precise is known.
     retry_after: ClassVar[str | None] = None
 
     def __init__(
@@ -52,14 +52,14 @@ class Problem(IdempotencyError):
         extensions: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(message)
-        #: Sent with the answer, such as Retry-After.
+        #: Sent with the response, such as Retry-After.
         self.headers = {**({"Retry-After": self.retry_after} if self.retry_after else {}), **(headers or {})}
         #: Further members of the problem document (RFC 9457 section 3.2).
         self.extensions = dict(extensions or {})
 
     @property
     def retry_in(self) -> int | None:
-        """The seconds after which asking again makes sense; `None`: as it is, never."""
+        """Seconds after which a retry makes sense; `None` if the same request never will succeed."""
         return int(self.headers["Retry-After"]) if "Retry-After" in self.headers else None
 
 
@@ -67,7 +67,7 @@ class Problem(IdempotencyError):
 
 
 class KeyMissing(Problem):
-    """This request needs an idempotency key. Send one, made anew for each operation and kept for its retries."""
+    """This request needs an idempotency key. Generate a new key for each operation, and reuse it for retries."""
 
     status, code, title = 400, "key-missing", "Idempotency key is missing"
 
@@ -79,27 +79,27 @@ class KeyMalformed(Problem):
 
 
 class KeyTooShort(KeyMalformed):
-    """Without authentication a key is shared by everybody, so it must be hard to guess: send 20 characters or more."""
+    """Without authentication all clients share their keys, so make yours hard to guess: 20 characters or more."""
 
     code, title = "key-too-short", "Idempotency key is too short"
 
 
 class ScopeRequired(Problem):
-    """An idempotency key belongs to somebody. Authenticate, or send the request without a key."""
+    """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
 
     status, code, title = 400, "scope-required", "Idempotency key without a principal"
 
 
 class RequestTooLarge(Problem):
-    """This request is too large to be compared with its retries. Send less at once; nothing was carried out."""
+    """This request is too large to compare with its retries. It was not carried out; send less at once."""
 
     status, code, title = 413, "request-too-large", "The request is too large"
 
 
 class RequestMismatch(Problem):
-    """This idempotency key was used for another request. Send that request again, or use a new key."""
+    """This idempotency key was used for a different request. Repeat that request unchanged, or use a new key."""
 
-    status, code, title = 422, "request-mismatch", "Idempotency key is used for another request"
+    status, code, title = 422, "request-mismatch", "Idempotency key was used for a different request"
 
 
 class InProgress(Problem):
@@ -110,39 +110,39 @@ class InProgress(Problem):
 
 
 class ResponseNotStored(Problem):
-    """The request was carried out, but its answer was not stored. It is not carried out again: look up its result."""
+    """The request was carried out, but its response was not stored. It is not carried out again: look up its result."""
 
-    status, code, title = 409, "response-not-stored", "The answer was not stored"
-    #: Did a guarded function meet it in a call of its own? Then that call is done, and the function is not.
+    status, code, title = 409, "response-not-stored", "The response was not stored"
+    #: Was it raised by a call inside a guarded function? Then that inner call is done, and the function is not.
     inside: bool = False
 
 
 class ReplayRefused(Problem):
-    """You may not see the answer to this request any more."""
+    """You are no longer allowed to see the response to this request."""
 
     status, code, title = 403, "replay-refused", "Replay is refused"
 
 
 class ReplayUnchecked(ReplayRefused):
-    """The request was carried out, and whether you may still see its response cannot be checked. Look up its result."""
+    """The request was carried out, but your permission to see its response cannot be checked. Look up its result."""
 
     code, title = "replay-unchecked", "Replay cannot be checked"
 
 
 class NotDigestible(IdempotencyError, TypeError):
-    """What should identify this call has no meaning that could be hashed. Select what does with key=…"""
+    """The values that identify this call cannot be hashed. Select values that can with key=…"""
 
 
 class NotSelectable(IdempotencyError, ValueError):
-    """The expression that selects a part of this payload cannot be applied to it."""
+    """The selecting expression cannot be applied to this payload."""
 
 
 class DeadlinePassed(IdempotencyError):
-    """This host's deadline has passed before the call began: nothing has run. Call it again elsewhere."""
+    """This host's deadline passed before the call began, so nothing ran. Call it again elsewhere."""
 
 
 class BatchFailed(IdempotencyError):
-    """Some records of this batch are not done: `report` says which. Run the batch again: what is done is replayed."""
+    """Some records of this batch did not complete; see `report`. Run the batch again: those that did are replayed."""
 
     def __init__(self, message: str = "", *, report: Any = None) -> None:
         super().__init__(message)
@@ -154,17 +154,17 @@ class BatchFailed(IdempotencyError):
 
 
 class HeldForPerson(IdempotencyError):
-    """An earlier run of this call crashed, and nobody could tell what it did: it waits for a person.
+    """An earlier run of this call crashed, and its effect is unknown: a person must decide.
 
-    Look at the provider and release the record (in the admin, or by `manage.py idempotency_record --release`): then the
-    next call runs.
+    Check with the provider, then release the record (in the admin, or by `manage.py idempotency_record --release`), and
+    the next call runs.
     """
 
 
 class RecordUnreadable(Problem):
     """The record of this idempotency key cannot be read, so the request was not carried out again. Look up its result.
 
-    It is damaged, or a later version has written it.
+    It is damaged, or was written by a later version.
     """
 
     status, code, title = 500, "record-unreadable", "The record cannot be read"
@@ -178,31 +178,31 @@ class StoreUnavailable(Problem):
 
 
 class StoreRefused(StoreUnavailable):
-    """The idempotency store answers with an error. The request was not carried out; send it again."""
+    """The idempotency store returned an error. The request was not carried out; send it again."""
 
 
 class TransactionLost(StoreUnavailable):
-    """The transaction of this request was ended before its result could be remembered. Send it again with the same key."""
+    """The transaction of this request ended before its result could be stored. Send it again with the same key."""
 
     code, title = "transaction-lost", "The transaction was lost"
 
 
 class OperationUnknown(StoreUnavailable):
-    """derive() cannot tell which operation this is, since the store does not answer: another key could pay twice.
+    """derive() cannot identify this operation because the store is not responding: another key could pay twice.
 
-    The effect has not been asked for. Send the request again.
+    The effect has not been requested. Send the request again.
     """
 
 
 class OutcomeUnknown(Problem):
-    """The connection broke while the result was committed. Send the request again with the same key to find out."""
+    """The connection broke while the result was being committed. Send the request again with the same key to find out."""
 
     status, code, title = 503, "outcome-unknown", "The outcome is unknown"
     retry_after = "1"
 
 
 class ConfigurationError(IdempotencyError):
-    """The project asks django-idempotency for something that it cannot have."""
+    """The project asks django-idempotency for something it cannot do."""
 
 
 class DurableInsideGuard(ConfigurationError):
@@ -210,14 +210,14 @@ class DurableInsideGuard(ConfigurationError):
 
 
 class CalledItself(ConfigurationError):
-    """A guarded call met its own key inside itself: it would wait for its own end.
+    """A guarded call ran into its own key, and would wait for itself to finish.
 
-    Give the inner call another key, or call a function there that is not guarded.
+    Give the inner call another key, or call an unguarded function there.
     """
 
 
 class LeaseInTransaction(ConfigurationError):
-    """A call with guarantee="lease" inside an open transaction would be remembered although that may be rolled back.
+    """A call with guarantee="lease" inside an open transaction would stay recorded after that is rolled back.
 
     Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic".
     """
@@ -231,37 +231,37 @@ class ImplicitCommit(ConfigurationError):
 
 
 class SecretUnknown(ConfigurationError):
-    """The secret of this operation's first attempt is gone.
+    """The secret that this operation's first attempt used is no longer configured.
 
-    Put it back among IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"] (or SECRET_KEY_FALLBACKS): another downstream key could
-    repeat an effect that has happened.
+    Add it back to IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"] (or SECRET_KEY_FALLBACKS): another downstream key could
+    repeat an effect that has already happened.
     """
 
 
 class OutsideTransaction(ConfigurationError):
-    """outbox.send() outside a transaction: the message could leave although the effect fails, or the reverse.
+    """outbox.send() outside a transaction: the message could be sent although the effect fails, or the reverse.
 
-    Call it inside the transaction.atomic() that writes the effect, on the same database, or say which by using=….
+    Call it inside the transaction.atomic() that writes the effect, on the same database, or name that with using=….
     """
 
 
 class BrokerUnavailable(IdempotencyError):
-    """The broker cannot be reached. Its messages stay in the outbox, and the relay connects anew."""
+    """The broker cannot be reached. Its messages stay in the outbox, and the relay reconnects."""
 
 
 # ---------------------------------------------------------------------------------------------------- a lost race
 
 
 class LostRace(IdempotencyError):
-    """Another transaction was faster; nothing of ours was written."""
+    """Another transaction won the race; nothing was written."""
 
 
 class LeaseLost(LostRace):
-    """The lease of this operation ended before it did: another may run the work by now. Nothing more is remembered."""
+    """The lease ended before its operation: another may be running the work by now. This result is not stored."""
 
 
 class OwnershipLost(LostRace, InProgress):
-    """This request was overtaken by another with the same idempotency key, and changed nothing. Ask again."""
+    """Another request with the same idempotency key took over, and this one changed nothing. Ask again."""
 
 
 def clarified(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""System checks: what people get wrong, and what to type instead. `manage.py check --tag idempotency` runs only these."""
+"""System checks: common mistakes, and what to type instead. `manage.py check --tag idempotency` runs only these."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAG = "idempotency"
 
 
 def register() -> None:
-    """Add the checks to Django's. Those of `--deploy` ask the environment and the servers."""
+    """Register the checks with Django. Those of `--deploy` read the environment and query the servers."""
     for check in (
         check_settings,
         check_memory,

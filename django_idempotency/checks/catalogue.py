@@ -1,6 +1,6 @@
-"""Every check: its code, what it says, and what to type. `docs/reference/checks.md` is this table.
+"""Every check: its code, its message, and what to type. `docs/reference/checks.md` is this table.
 
-E: what is asked for cannot work. W: it works, and may surprise.
+E: the configuration cannot work. W: it works, but may surprise.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Type IDEMPOTENCY = {"TTL": 86400}, or leave it out: every setting has a default.',
     ),
     "E002": (
-        'IDEMPOTENCY["%(name)s"] is no setting.',
-        'Did you mean "%(close)s"? There are %(known)s.',
+        'IDEMPOTENCY["%(name)s"] is not a setting.',
+        'Did you mean "%(close)s"? The settings are %(known)s.',
     ),
     "E003": (
-        'IDEMPOTENCY["%(name)s"] = %(value)s makes no sense.',
+        'IDEMPOTENCY["%(name)s"] = %(value)s is not valid.',
         '%(expected)s. Type "%(name)s": %(default)s, or leave it out.',
     ),
     "E004": (
@@ -48,8 +48,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "E007": (
         'IDEMPOTENCY["%(name)s"] holds %(found)s.',
         (
-            'Type text or bytes that are not empty: "DERIVE_SECRET": os.environ["DERIVE_SECRET"], '
-            '"DERIVE_SECRET_FALLBACKS": [the earlier ones]; or leave both out, and SECRET_KEY serves.'
+            'Type non-empty text or bytes: "DERIVE_SECRET": os.environ["DERIVE_SECRET"], '
+            '"DERIVE_SECRET_FALLBACKS": [the earlier ones]; or leave both out to use SECRET_KEY.'
         ),
     ),
     "E043": (
@@ -57,7 +57,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "Type %(fix)s.",
     ),
     "E063": (
-        'IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot tell the tenant: %(problem)s.',
+        'IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot determine the tenant: %(problem)s.',
         (
             'Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a '
             "function of your own."
@@ -68,16 +68,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Type %(fix)s, or "SCOPE": the dotted path of a function of your own.',
     ),
     "W068": (
-        "%(found)s, and no realm is set: a key of one tenant meets the same key of another, and gets its response.",
+        "%(found)s, and no realm is set: a tenant that sends the same key as another gets the other's response.",
         (
             'Type "REALM": "django_idempotency.realms.%(realm)s", or the dotted path of a function that names the tenant. '
-            "If there is one tenant only, or all requests and calls run inside django_idempotency.realm(…), "
+            "If there is only one tenant, or all requests and calls run inside django_idempotency.realm(…), "
             f"type {_SILENCE}."
         ),
     ),
     "E044": (
-        "The environment has IDEMPOTENCY_DISABLED=%(value)s, which says neither yes nor no: what is guarded raises.",
-        "Type IDEMPOTENCY_DISABLED=1 to run without idempotency, IDEMPOTENCY_DISABLED=0 or nothing to have it.",
+        "The environment has IDEMPOTENCY_DISABLED=%(value)s, which means neither yes nor no: guarded code raises.",
+        "Type IDEMPOTENCY_DISABLED=1 to disable idempotency, IDEMPOTENCY_DISABLED=0 or nothing to enable it.",
     ),
     "E068": (
         'IDEMPOTENCY["EXEMPT"] cannot be read: %(problem)s.',
@@ -116,8 +116,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Type "GUARANTEE": "lease", or "STORE": the alias of an ORMStore.',
     ),
     "E017": (
-        'DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: nobody else would see a claim.',
-        'Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions by atomic().',
+        'DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: no other connection would see a claim.',
+        'Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions with atomic().',
     ),
     "E018": (
         'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.',
@@ -129,7 +129,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "E019": (
         (
             'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], '
-            "which is no cache of django-redis: %(problem)s."
+            "which is not a django-redis cache: %(problem)s."
         ),
         (
             'Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", '
@@ -141,13 +141,13 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Type python -m pip install "django-idempotency[%(extra)s]".',
     ),
     "E041": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which cannot be: %(problem)s.',
+        'IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which is not possible: %(problem)s.',
         'Type "%(name)s": "%(close)s"%(added)s.',
     ),
     "E042": (
         (
             'IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front, %(front)s, '
-            "where the copies of one would answer for the other."
+            "so copies of one's records would be replayed for the other."
         ),
         (
             'Type "front": "front-%(other)s" in "%(other)s", and add "front-%(other)s": '
@@ -163,38 +163,38 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         ),
     ),
     "E046": (
-        'IDEMPOTENCY["OUTBOX_PUBLISHER"] is set, and the outbox is not installed: there is no table.',
+        'IDEMPOTENCY["OUTBOX_PUBLISHER"] is set, but the outbox is not installed: there is no table.',
         'Add "django_idempotency.outbox" to INSTALLED_APPS, and type python manage.py migrate.',
     ),
     "W003": (
         (
-            'IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes know nothing of its records, '
-            "and a restart forgets them."
+            'IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes do not see its records, '
+            "and a restart loses them."
         ),
         (
             'Type "BACKEND": "django_idempotency.stores.orm.ORMStore". '
-            f"For tests, or where one process is all there is, {_SILENCE}."
+            f"For tests, or if there is only one process, {_SILENCE}."
         ),
     ),
     # ---- Middleware
     "W072": (
         (
-            "IdempotencyMiddleware stands before %(other)s, whose process_view may refuse a request: "
-            "a record would be replayed before that."
+            "IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: "
+            "a record would be replayed without asking it."
         ),
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
     "E021": (
-        "MIDDLEWARE has IdempotencyMiddleware %(count)s times.",
+        "MIDDLEWARE lists IdempotencyMiddleware %(count)s times.",
         f"Keep {_OURS} once, as the last line.",
     ),
     "E022": (
-        "IdempotencyMiddleware stands before %(other)s, which says whose a key is.",
+        "IdempotencyMiddleware comes before %(other)s, which identifies the owner of a key.",
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
     "W073": (
         (
-            "IdempotencyMiddleware stands before %(other)s, whose process_exception may answer for a view that raised: "
+            "IdempotencyMiddleware comes before %(other)s, whose process_exception may respond for a view that raised: "
             "its writes would be kept as if it had succeeded."
         ),
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
@@ -205,16 +205,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',
     ),
     "E031": (
-        "%(view)s has IdempotentViewMixin behind %(other)s in its bases, where it guards nothing.",
+        "%(view)s has IdempotentViewMixin after %(other)s in its bases, where it guards nothing.",
         "Put it first: class %(name)s(IdempotentViewMixin, …).",
     ),
     "E032": (
-        "%(view)s has IdempotentViewMixin, and is no view of Django REST framework.",
-        "Take the mixin out, and put @idempotent() on the class.",
+        "%(view)s has IdempotentViewMixin, but is not a Django REST framework view.",
+        "Take the mixin out and put @idempotent() on the class.",
     ),
     "E033": (
         (
-            "The as_view() of %(view)s stands inside another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
+            "The as_view() of %(view)s is wrapped in another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
             "A request with a key raises."
         ),
         "Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it.",
@@ -225,22 +225,22 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "E072": (
         (
-            "%(view)s stands inside another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. "
-            "Its lease would be settled inside of that, so a request with a key raises LeaseInTransaction."
+            "%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. "
+            "Its lease would be settled inside that transaction, so a request with a key raises LeaseInTransaction."
         ),
         (
             'Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above '
-            "the decorator if it asks for no right; or put @transaction.non_atomic_requests above all of them."
+            "the decorator if it does not check access; or put @transaction.non_atomic_requests above all of them."
         ),
     ),
     "W076": (
         (
-            "%(view)s stands inside another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. The "
-            "claim of a request with a key joins it: duplicates wait for its end, and a crash leaves no trace of an attempt."
+            "%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. The "
+            "claim of a request with a key joins it: duplicates wait until it ends, and a crash leaves no trace of an attempt."
         ),
         (
             'Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above '
-            f"the decorator if it asks for no right; or {_SILENCE}."
+            f"the decorator if it does not check access; or {_SILENCE}."
         ),
     ),
     "E035": (
@@ -261,7 +261,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W077": (
         (
-            "IdempotencyMiddleware refuses the replays of %(view)s%(others)s: before the view stands %(layer)s, which cannot be "
+            "IdempotencyMiddleware refuses to replay %(view)s%(others)s: %(layer)s comes before the view, and cannot be "
             "asked again."
         ),
         (
@@ -271,7 +271,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "E067": (
         "%(view)s has async handlers, which Django REST framework does not await: a request with a key raises.",
-        'Take the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.',
+        'Use the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.',
     ),
     "E069": (
         "%(view)s cannot be guarded, and a request to it raises: %(problem)s",
@@ -279,14 +279,14 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "E070": (
         (
-            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard operations of django-ninja: %(count)s, '
-            "%(view)s for one. A request to one of them raises."
+            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja operations: %(count)s, '
+            "such as %(view)s. A request to one of them raises."
         ),
-        "Put @idempotent() on each function, directly below the line that makes an operation of it, or @idempotency_exempt.",
+        "Put @idempotent() on each function, directly below the decorator that makes it an operation, or @idempotency_exempt.",
     ),
     "E071": (
         (
-            '%(view)s is an async view of REST framework: no transaction can cover it, so it cannot be "atomic", and '
+            '%(view)s is an async REST framework view: no transaction can cover it, so it cannot be "atomic", and '
             "IdempotencyMiddleware cannot guard it. A request with a key raises."
         ),
         (
@@ -297,40 +297,40 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "E082": (
         (
             'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would skip '
-            "what its resolvers ask for. A POST to it raises."
+            "the checks of its resolvers. A POST to it raises."
         ),
         "Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.",
     ),
     "W084": (
         (
-            "IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip what its resolvers ask for. "
+            "IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks of its resolvers. "
             "A mutation with a key runs unguarded."
         ),
         f"Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or {_SILENCE}.",
     ),
     "W085": (
         (
-            "%(other)s has a process_exception that may answer for a view that raised, outside the guard of "
-            "%(view)s%(others)s: a replay has Django's own response, and what a view wrote before it raised "
+            "%(other)s has a process_exception that may respond for a view that raised, outside the guard of "
+            "%(view)s%(others)s: a replay gets Django's own response, and what a view wrote before it raised "
             "an exception of the project's own is rolled back."
         ),
         (
-            "Put what it answers into a decorator below @idempotent(), or for REST framework into EXCEPTION_HANDLER: there "
-            f"the guard sees the response. If it never answers for these views, {_SILENCE}."
+            "Put its responses into a decorator below @idempotent(), or for REST framework into EXCEPTION_HANDLER: there "
+            f"the guard sees them. If it never responds for these views, {_SILENCE}."
         ),
     ),
     "W071": (
-        'IDEMPOTENCY["EXEMPT"] has %(entry)s, and no route of the URLconf is like that.',
+        'IDEMPOTENCY["EXEMPT"] has %(entry)s, which matches no route of the URLconf.',
         'Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.',
     ),
     "W074": (
         (
-            "IdempotencyMiddleware does not guard operations of django-ninja, whose authentication stands behind it: "
-            "%(count)s run unguarded, %(view)s for one."
+            "IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes after it: "
+            "%(count)s run unguarded, such as %(view)s."
         ),
         (
-            "Put @idempotent() on each function that must not run twice, directly below the line that makes an operation "
-            f"of it, and @idempotency_exempt on the others; or {_SILENCE}."
+            "Put @idempotent() on each function that must not run twice, directly below the decorator that makes it "
+            f"an operation, and @idempotency_exempt on the others; or {_SILENCE}."
         ),
     ),
     "E047": (
@@ -338,24 +338,24 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'Type @idempotent_function(guarantee="lease", …).',
     ),
     "W064": (
-        "%(count)s guarded functions are named %(name)s in the store: a call of one may be answered with another's result.",
+        "%(count)s guarded functions are named %(name)s in the store: a call of one may return another's result.",
         (
-            'Type key_prefix="…", another for each. If they are twins of one function, such as an async one, '
+            'Type a different key_prefix="…" for each. If they are variants of one function, such as an async one, '
             f"{_SILENCE}."
         ),
     ),
     "W066": (
         (
-            "%(name)s is a method of the model %(model)s, keyed by all its arguments, and self is none of them: "
-            "a call on one row is answered with the result of another row's."
+            "%(name)s is a method of the model %(model)s, keyed by all its arguments, but not by self: "
+            "a call on one row may return the result of a call on another."
         ),
-        'Pass what tells the rows apart as an argument, such as the primary key, and type key="…" with its name.',
+        'Pass what distinguishes the rows as an argument, such as the primary key, and type key="…" with its name.',
     ),
     # ---- Databases
     "W001": (
         (
             'The database "%(other)s" is not covered by "atomic", whose records are in "%(using)s": '
-            "what a view writes there is not undone with it."
+            "what a view writes there is not rolled back with it."
         ),
         (
             'If it is a replica, type DATABASES["%(other)s"]["TEST"] = {"MIRROR": "%(using)s"}. Where a view writes there, '
@@ -363,7 +363,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         ),
     ),
     "W002": (
-        'DATABASE_ROUTERS keep the table of django_idempotency out of the database "%(using)s", where a store looks for it.',
+        'DATABASE_ROUTERS keep the table of django_idempotency out of the database "%(using)s", where a store needs it.',
         (
             'Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type '
             '"OPTIONS": {"using": …} with a database where it does.'
@@ -382,17 +382,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "W079": (
         (
             'DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the heartbeat of "lease" '
-            "cannot leave: while requests hold all of it, the leases of living owners end, and their work runs again."
+            "cannot bypass: while requests hold all of it, the leases of live owners expire, and their work runs again."
         ),
         (
-            'Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it leaves; or let the pool '
-            f"have two connections more than a process has threads, and {_SILENCE}."
+            'Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it bypasses; or give the '
+            f"pool two connections more than a process has threads, and {_SILENCE}."
         ),
     ),
     "W065": (
         (
-            'The outbox is in the database "%(using)s", whose transactions are "%(level)s": a relay does not see there what '
-            "is committed while it looks, so messages of one key may change places."
+            'The outbox is in the database "%(using)s", whose isolation level is "%(level)s": a relay does not see what is '
+            "committed while it scans, so messages with the same key may be sent out of order."
         ),
         'Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django\'s own default is READ COMMITTED.',
     ),
@@ -402,24 +402,24 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "Type python manage.py migrate django_idempotency --database=%(using)s",
     ),
     "E051": (
-        'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, and the store needs 5 or later.',
-        "Type redis-cli INFO server to see which one answers, and move the records to Redis 5 or later.",
+        'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, but the store needs 5 or later.',
+        "Type redis-cli INFO server to see which server responds, and move the records to Redis 5 or later.",
     ),
     "E052": (
         'The table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"] is missing in DynamoDB.',
         "Type python manage.py create_idempotency_table --store=%(alias)s",
     ),
     "E053": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] and its table in DynamoDB do not fit: %(error)s',
+        'IDEMPOTENCY["STORES"]["%(alias)s"] does not match its table in DynamoDB: %(error)s',
         'Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or another "table".',
     ),
     "W050": (
-        'The database "%(using)s" does not answer, so its settings were not checked: %(error)s.',
+        'The database "%(using)s" is not responding, so its settings were not checked: %(error)s.',
         "Start it, then type python manage.py check --deploy again.",
     ),
     "W051": (
         (
-            'PostgreSQL ("%(using)s") does not look whether a client is still there while a statement runs: '
+            'PostgreSQL ("%(using)s") does not check whether a client is still there while a statement runs: '
             "the key of a dead worker stays locked until its statement ends."
         ),
         (
@@ -428,7 +428,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         ),
     ),
     "W052": (
-        'PostgreSQL ("%(using)s") lets a transaction be idle for ever: a worker that hangs in its view holds its key.',
+        'PostgreSQL ("%(using)s") lets a transaction stay idle forever: a worker that hangs in its view holds its key.',
         (
             'Add "-c idle_in_transaction_session_timeout=60s" to DATABASES["%(using)s"]["OPTIONS"]["options"] '
             "(longer than your slowest call to a provider), "
@@ -437,8 +437,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W053": (
         (
-            'PostgreSQL ("%(using)s") gives a silent client up only after %(idle)s s: '
-            "so long the key of a vanished host stays locked."
+            'PostgreSQL ("%(using)s") drops a silent client only after %(idle)s s: '
+            "the key of a vanished host stays locked that long."
         ),
         (
             'Add "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3" to '
@@ -448,8 +448,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W054": (
         (
-            'DATABASES["%(using)s"]["OPTIONS"] does not say when a silent PostgreSQL server is given up: '
-            "a worker waits for it until TCP does, which may take hours."
+            'DATABASES["%(using)s"]["OPTIONS"] sets no limit for a silent PostgreSQL server: '
+            "a worker waits for it until TCP gives up, which may take hours."
         ),
         (
             'Type DATABASES["%(using)s"]["OPTIONS"].update(keepalives_idle=30, keepalives_interval=10, '
@@ -458,18 +458,18 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W078": (
         (
-            'A process may open %(needed)s connections to DATABASES["%(using)s"] (%(pool)s, and two outside of it: '
-            'for the heartbeat, and for settles that are tried again), and PostgreSQL grants "%(user)s" %(limit)s.'
+            'A process may open %(needed)s connections to DATABASES["%(using)s"] (%(pool)s, and two outside it: '
+            'for the heartbeat, and for settles that are retried), but PostgreSQL grants "%(user)s" only %(limit)s.'
         ),
         (
             'Type DATABASES["%(using)s"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": %(fits)s} or less, since all your '
-            "processes share what is granted; or raise max_connections, or the limit in ALTER ROLE %(user)s CONNECTION LIMIT."
+            "processes share that limit; or raise max_connections, or the limit in ALTER ROLE %(user)s CONNECTION LIMIT."
         ),
     ),
     "W055": (
         (
-            '%(server)s ("%(using)s") lets a transaction be idle for %(limit)s: '
-            "so long a worker that hangs, or whose host vanished, holds its key."
+            '%(server)s ("%(using)s") lets a transaction stay idle for %(limit)s: '
+            "a worker that hangs, or whose host vanished, holds its key that long."
         ),
         (
             'Type DATABASES["%(using)s"]["OPTIONS"]["init_command"] = "SET SESSION %(variable)s=60" '
@@ -478,8 +478,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W056": (
         (
-            '%(server)s ("%(using)s") has innodb_rollback_on_timeout=ON: a lock timeout that a view swallows undoes half '
-            'of its transaction, the lock on its key included, and "atomic" cannot see it.'
+            '%(server)s ("%(using)s") has innodb_rollback_on_timeout=ON: a lock timeout that a view catches rolls back '
+            'half of its transaction, including the lock on its key, and "atomic" cannot detect it.'
         ),
         "Type innodb_rollback_on_timeout=OFF under [mysqld] in my.cnf, and restart the server.",
     ),
@@ -502,12 +502,12 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "W059": (
         "The environment has IDEMPOTENCY_DISABLED=%(value)s: every retry runs again.",
-        "Type IDEMPOTENCY_DISABLED=0, or take it out of the environment of whatever serves people.",
+        "Type IDEMPOTENCY_DISABLED=0, or take it out of the environment of every production service.",
     ),
     "W060": (
-        'The store "%(alias)s" (%(backend)s) does not answer, so its server was not checked: %(error)s.',
+        'The store "%(alias)s" (%(backend)s) is not responding, so its server was not checked: %(error)s.',
         (
-            "Start it, or let this host and its credentials ask for the server's settings; "
+            "Start it, or allow this host and its credentials to read the server's settings; "
             "then type python manage.py check --deploy again."
         ),
     ),
@@ -524,17 +524,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "W062": (
         (
             'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is "no"): '
-            "a restart forgets records, and their work runs again."
+            "a restart loses records, and their work runs again."
         ),
         (
             "Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. "
-            f"If the service keeps them in another way, {_SILENCE}."
+            f"If the service persists them in another way, {_SILENCE}."
         ),
     ),
     "W063": (
         (
-            'DynamoDB deletes nothing from the table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"], '
-            "so it grows for ever: its TTL is off."
+            'TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: '
+            "nothing is deleted, and it grows forever."
         ),
         "Type python manage.py create_idempotency_table --store=%(alias)s",
     ),
@@ -542,7 +542,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
 
 
 def finding(code: str, **facts: Any) -> CheckMessage:
-    """Make the check message of a code."""
+    """Build the check message of a code."""
     message, hint = CATALOGUE[code]
     kind = Error if code.startswith("E") else Caution
     facts["code"] = code
@@ -550,7 +550,7 @@ def finding(code: str, **facts: Any) -> CheckMessage:
 
 
 def closest(name: str, known: Iterable[Any]) -> str:
-    """Return what may have been meant."""
+    """Return the known name that is most like `name`."""
     return next(iter(get_close_matches(name, map(str, known), n=1, cutoff=0)), "default")
 
 
@@ -558,21 +558,21 @@ def shown(value: Any) -> str:
     """Return a value's repr, shortened, on one line."""
     try:
         return " ".join(_SHORT.repr(value).split())
-    except Exception:  # noqa: BLE001 - a repr of somebody else's
+    except Exception:  # noqa: BLE001 - a foreign repr
         return a(value)
 
 
 def told(error: BaseException) -> str:
-    """Return what an error says, shortened, on one line: ours say what to type."""
+    """Return an error's type and message, shortened, on one line: our messages say what to type."""
     try:
         text = " ".join(str(error).split()).rstrip(".")
-    except Exception:  # noqa: BLE001 - a repr of somebody else's
+    except Exception:  # noqa: BLE001 - a foreign repr
         text = ""
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
 def a(value: Any) -> str:
-    """Name the kind of a value, which may be a secret."""
+    """Name the type of a value without showing it: it may be a secret."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 

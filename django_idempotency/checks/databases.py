@@ -1,4 +1,4 @@
-"""What the databases under the stores do. Only `check --deploy` connects to them."""
+"""Checks of the databases under the stores. Only `check --deploy` connects to them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def check_databases(**_: Any) -> list[CheckMessage]:
-    """Check DATABASES and their routers. Nothing is asked of a server."""
+    """Check DATABASES and their routers without connecting."""
     return [] if check_settings() else [*_manual(), *_uncovered(), *_kept_out(), *_pooled()]
 
 
 def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Ask the databases of the ORM stores whether a worker that dies or hangs gives its keys back in time."""
+    """Check that the databases of the ORM stores free the keys of a dead or hanging worker in time."""
     if check_settings():
         return []
     found: list[CheckMessage] = []
@@ -85,7 +85,7 @@ def _kept_out() -> Iterator[CheckMessage]:
 
 
 def _pooled() -> Iterator[CheckMessage]:
-    """Find backends that pool by themselves, as django-db-connection-pool and django-db-geventpool do."""
+    """Find backends with a pool of their own, such as django-db-connection-pool and django-db-geventpool."""
     for using in _aliases():
         settings = connections.settings[using]
         if "POOL_OPTIONS" in settings or "pool" in settings["ENGINE"]:

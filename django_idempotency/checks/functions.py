@@ -1,4 +1,4 @@
-"""Can each guarded function have what it asks for, and a name of its own? Those of imported modules are known."""
+"""Checks of guarded functions: can the policy work, and is the name unique? Only imported modules are seen."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def check_functions(**_: Any) -> list[CheckMessage]:
 
 
 def _rowless() -> Iterator[CheckMessage]:
-    """Yield the methods of models whose calls do not say which row they are of."""
+    """Yield the model methods whose calls do not identify their row."""
     for terms in declared():
         if terms.key is None and (model := _model_of(inspect.unwrap(terms.function))) is not None:
             yield finding("W066", name=terms.name, model=model._meta.label)
 
 
 def _model_of(function: Callable[..., Any]) -> type[Model] | None:
-    """Return the model that a function is a method of, by their names; `None`: it is none's, or takes no `self`."""
+    """Return the model that a function is a method of, by qualified name; `None` without one, or without `self`."""
     if next(iter(inspect.signature(function).parameters), "") != "self":
         return None
     place: Any = sys.modules.get(function.__module__)

@@ -1,4 +1,4 @@
-"""What guards each route of the project: the questions that the entry points ask, asked without a request."""
+"""What guards each route of the project, decided without a request by the rules of the entry points."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ from .urlconf import Route, name_of, open_handlers, overrides_policy, routes
 
 
 class Guard(Enum):
-    """What stands around a handler."""
+    """What guards a handler."""
 
     MIXIN = "mixin"
     DECORATOR = "decorator"
     MIDDLEWARE = "middleware"
-    EXEMPT = "exempt"  # the project wants it so
-    NOTHING = "nothing"  # a keyed request runs, and is said to be unguarded
+    EXEMPT = "exempt"  # by choice of the project
+    NOTHING = "nothing"  # a keyed request runs, and is reported as unguarded
     ERROR = "error"  # a keyed request raises
-    SAFE = "safe"  # it answers no unsafe method
-    SHADOWED = "shadowed"  # an earlier route has this very path, so it is never reached
+    SAFE = "safe"  # it has no unsafe method
+    SHADOWED = "shadowed"  # an earlier route has the same path, so it is never reached
 
 
 _NO_METHOD = "the method is not among its policy's methods"
-#: A request with a key runs without a guard, or cannot run at all, and nobody has said that it should.
+#: A request with a key runs without a guard, or cannot run at all, and the project has not asked for that.
 OPEN = frozenset({Guard.NOTHING, Guard.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One route, and those of its unsafe methods that have the same guard."""
+    """One route, with those of its unsafe methods that share a guard."""
 
     methods: tuple[str, ...] = ()
     path: str
     name: str | None
     view: str
     guard: Guard = Guard.SAFE
-    #: Guarantee, store and required; and what else differs from the settings.
+    #: Guarantee, store and required, and every other field that differs from the settings.
     terms: dict[str, Any] = field(default_factory=dict)
-    #: Why it is exempt, is not guarded or cannot be; or what else there is to know.
+    #: Why it is exempt, is not guarded or cannot be; or another remark.
     why: str = ""
 
 
@@ -96,7 +96,7 @@ def _merged(found: list[Row]) -> list[Row]:
 
 
 def methods_of(callback: Any) -> list[str]:
-    """Return the unsafe methods that a view may answer."""
+    """Return the unsafe methods that a view may handle."""
     if is_ninja(callback):
         every = [method for operation in operations_of(callback) for method in operation.methods]
         return [method for method in dict.fromkeys(every) if method not in SAFE_METHODS]
@@ -117,7 +117,7 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
         row = _by_middleware(about, route, method)
         problems = chain(refusals(callback, about.view), middleware_problems(callback, about.view))
     else:
-        row = replace(about, guard=Guard.NOTHING, why="no entry point of ours is around it")
+        row = replace(about, guard=Guard.NOTHING, why="no entry point of django-idempotency is around it")
         problems = refusals(callback, about.view)
     error = next((problem.msg for problem in problems if problem.level >= ERROR), None)
     if error is not None and row.guard is not Guard.EXEMPT and row.why != _NO_METHOD:
@@ -126,7 +126,7 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
 
 
 def _own(about: Row, callback: Any, method: str, operation: Any) -> Row:
-    """Say what guard a view has of its own, by the marks that the middleware goes by."""
+    """Return the row of a view that guards itself, by the marks that the middleware reads."""
     handler, cls = handler_of(callback, method), view_class(callback)
     mixed = hasattr(cls, "get_idempotency_policy")
     if mixed and hasattr(handler, EXEMPT):
@@ -135,7 +135,7 @@ def _own(about: Row, callback: Any, method: str, operation: Any) -> Row:
     policy = next((found for each in carriers if (found := mark_of(each, POLICY)) is not None), None)
     guard = Guard.MIXIN if mixed and policy is None else Guard.DECORATOR
     if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
-        return replace(about, guard=guard, why="the view says the terms of each request")
+        return replace(about, guard=guard, why="the view chooses a policy for each request")
     return _under(about, guard, policy or cls.idempotency)
 
 
@@ -164,14 +164,14 @@ def _under(about: Row, guard: Guard, policy: Policy) -> Row:
 
 
 def terms(policy: Policy) -> dict[str, Any]:
-    """Return guarantee, store and required of a policy, and what else it says otherwise than the settings."""
+    """Return guarantee, store and required of a policy, and every other field that differs from the settings."""
     always = {name: conf.field(policy, name) for name in ("guarantee", "store", "required")}
     given = {name: value for name, value in policy.given().items() if value != conf.get(name.upper())}
     return {name: _plain(value) for name, value in {**always, **given}.items()}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: a function by its name."""
+    """Return a value that JSON can express: a function by its name."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, timedelta):

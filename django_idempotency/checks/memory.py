@@ -25,6 +25,6 @@ def check_memory(**_: Any) -> list[CheckMessage]:
 def _found() -> Iterator[CheckMessage]:
     for alias in conf.get("STORES"):
         store = built(alias)
-        # What a store is made of is found under its own alias.
+        # A nested store is reported under its own alias.
         if store is not None and isinstance(innermost(store), MemoryStore) and not nested_in(alias):
             yield finding("W003", alias=alias)

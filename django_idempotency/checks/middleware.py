@@ -1,4 +1,4 @@
-"""Does the middleware stand where it should? Classes are looked at, none is built."""
+"""Check of the middleware's position. Classes are inspected, never instantiated."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
 
 
 def _may_answer(middleware: Any, hook: str) -> bool:
-    """May a hook of a middleware answer, or refuse by an exception? One that only observes, to count say, does neither.
+    """May a middleware's hook respond, or raise to refuse? One that only observes, such as a counter, does neither.
 
-    Told by its source: it returns nothing and raises nothing. What cannot be read may answer.
+    Judged by its source, which returns nothing and raises nothing. A hook without readable source may respond.
     """
     method = getattr(middleware, hook, None) if inspect.isclass(middleware) else None
     if method is None:
@@ -71,7 +71,7 @@ def _returns_something(node: ast.AST) -> bool:
 
 
 def _authenticates(middleware: Any) -> bool:
-    """Is it Django's AuthenticationMiddleware? Told by name: importing that wants django.contrib.auth installed."""
+    """Is it Django's AuthenticationMiddleware? Compared by name: importing it needs django.contrib.auth installed."""
     return inspect.isclass(middleware) and any(
         f"{base.__module__}.{base.__qualname__}" == "django.contrib.auth.middleware.AuthenticationMiddleware"
         for base in middleware.__mro__
@@ -85,7 +85,7 @@ def _installed() -> list[tuple[str, Any]]:
 def _imported(path: str) -> Any:
     try:
         return import_string(path)
-    except Exception:  # noqa: BLE001 - Django says so when it loads the middleware
+    except Exception:  # noqa: BLE001 - Django reports it when it loads the middleware
         return None
 
 

@@ -1,4 +1,4 @@
-"""Operations of django-ninja: is each guarded that should be? The middleware cannot guard one."""
+"""Checks of django-ninja operations, which the middleware cannot guard."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def own_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
 
 
 def _is_outside(callback: Any, operation: Any) -> bool:
-    """Does it answer an unsafe method, and has neither a guard nor an exemption?"""
+    """Does it handle an unsafe method with neither a guard nor an exemption?"""
     methods = [method for method in operation.methods if operation_of(callback, method) is operation]
     unsafe = [method for method in methods if method not in SAFE_METHODS]
     return bool(unsafe) and not hasattr(operation, POLICY) and not is_exempt(callback, unsafe[0])

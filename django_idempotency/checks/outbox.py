@@ -1,4 +1,4 @@
-"""Can the outbox publish? Nothing here connects to anything: a class is imported and not made."""
+"""Checks of the outbox. Nothing here connects: a publisher class is imported, not instantiated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .catalogue import a, finding, shown, told
 from .settings import check_settings
 from .stores import vendor_of
 
-#: Django's own default, in the words that it has for MySQL.
+#: Django's own default, as spelled in its options for MySQL.
 READ_COMMITTED = "read committed"
 
 
@@ -27,11 +27,11 @@ def check_outbox(**_: Any) -> list[CheckMessage]:
 def _publisher() -> Iterator[CheckMessage]:
     path = conf.get("OUTBOX_PUBLISHER")
     if path is None:
-        return  # relay_outbox takes it as an option, too
+        return  # relay_outbox also takes it as an option
     if not apps.is_installed("django_idempotency.outbox"):
         yield finding("E046")
     elif not isinstance(path, str):
-        yield finding("E045", value=a(path), problem="it is no dotted path")
+        yield finding("E045", value=a(path), problem="it is not a dotted path")
     else:
         try:
             publisher_at(path)
@@ -51,15 +51,15 @@ def _isolation() -> Iterator[CheckMessage]:
 
 
 def _level(using: str, options: Mapping[str, Any]) -> str:
-    """Return in words at which isolation transactions of a database are; SQLite's have the write lock anyway."""
+    """Return the name of a database's isolation level. It does not matter for SQLite, where writers are serialized."""
     if (vendor := vendor_of(using)) not in ("mysql", "postgresql") or "isolation_level" not in options:
         return READ_COMMITTED
     level = options["isolation_level"]
     if vendor == "mysql":
-        return "as the server says" if level is None else str(level).lower()
+        return "the server's default" if level is None else str(level).lower()
     from django.db.backends.postgresql.psycopg_any import IsolationLevel  # not above: loads the driver
 
     try:
         return str(IsolationLevel(level).name).replace("_", " ").lower()
-    except ValueError:  # as Django will say
+    except ValueError:  # Django will report it
         return READ_COMMITTED

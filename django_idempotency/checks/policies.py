@@ -1,4 +1,4 @@
-"""Can a policy have what it asks for, with the settings as they are?"""
+"""Checks of one policy against the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the servers under Redis and DynamoDB stores are set to. Only `check --deploy` asks them."""
+"""Checks of the servers under Redis and DynamoDB stores. Only `check --deploy` queries them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REDIS = 5
 
 
 def check_servers(**_: Any) -> list[CheckMessage]:
-    """Ask the servers of Redis and DynamoDB stores whether they keep what they are given, and let go of it in time."""
+    """Check that the servers of Redis and DynamoDB stores keep records, and delete them once expired."""
     if check_settings():
         return []
     found: list[CheckMessage] = []
@@ -34,7 +34,7 @@ def check_servers(**_: Any) -> list[CheckMessage]:
     for alias in sorted(conf.get("STORES"), key=_holds_copies_only):  # of one server, the alias that needs more
         store = built(alias)
         if store is None or nested_in(alias):
-            continue  # what a store is made of is checked under its own alias
+            continue  # a nested store is checked under its own alias
         if (where := records_of(store)) not in asked:
             asked.add(where)
             found += _asked(alias, innermost(store))
@@ -62,7 +62,7 @@ def _redis(alias: str, store: RedisStore) -> Iterator[CheckMessage]:
     if major.isdigit() and int(major) < REDIS:
         yield finding("E051", alias=alias, version=version)
     if _holds_copies_only(alias):
-        return  # which may go at any time
+        return  # copies may be evicted at any time
     policy, limit = server.get("maxmemory_policy", "noeviction"), int(server.get("maxmemory", 0))
     if limit and policy != "noeviction":
         yield finding("W061", alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes")
@@ -71,7 +71,7 @@ def _redis(alias: str, store: RedisStore) -> Iterator[CheckMessage]:
 
 
 def _holds_copies_only(alias: str) -> bool:
-    """Is a store the front of others, and nothing else?"""
+    """Is a store only used as the front of others?"""
     inside = [nested_in(name) for name in conf.get("STORES")]
     fronts = {names["front"] for names in inside if "front" in names}
     others = {value for names in inside for name, value in names.items() if name != "front"}

@@ -1,4 +1,4 @@
-"""Will the middleware give the replays of each view? Only of those before which everything can be asked again."""
+"""Check for views that the middleware cannot replay: a layer before them cannot be asked again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .urlconf import are_exempt, class_of, name_of, open_handlers, views
 
 
 def check_replays(**_: Any) -> list[CheckMessage]:
-    """Find the views whose replays are refused, by what stands before them."""
+    """Find the views whose replays are refused, grouped by the layer that causes it."""
     if check_settings() or not guards_every_view() or conf.get("AUTHORIZE_REPLAY") is not None:
         return []
     before: defaultdict[str, list[str]] = defaultdict(list)
@@ -38,7 +38,7 @@ def _unfollowed(callback: Any) -> str | None:
     if is_exempt(callback) or is_ninja(callback) or library_view(class_of(callback)) is not None:
         return None  # the middleware leaves them alone
     if hasattr(class_of(callback), "initialize_request"):
-        return None  # DRF asks for its views
+        return None  # DRF checks access itself
     for name in open_handlers(callback):
         if not has_own_door(callback, name) and not is_exempt(callback, name):
             layer = unfollowed(callback, name)

@@ -1,4 +1,4 @@
-"""Can each route of the URLconf have what it asks for? Only what can be proven is an error."""
+"""Checks of each route of the URLconf. Only what can be proven wrong is an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_routes(**_: Any) -> list[CheckMessage]:
         if under_middleware and not is_exempt(callback) and not are_exempt(leading):
             messages += middleware_problems(callback, view)
         for message in messages:
-            found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # a class is said once
+            found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # report a class once
     if under_middleware:
         for message in _exemptions():
             found[message.msg] = message
@@ -47,7 +47,7 @@ def check_routes(**_: Any) -> list[CheckMessage]:
 
 
 def _exemptions() -> Iterator[CheckMessage]:
-    """Find entries of EXEMPT that no route is like."""
+    """Find entries of EXEMPT that match no route."""
     every = list(routes())
     close = next((f"namespace:{route.namespaces[0]}" for route in every if route.namespaces), "path:/webhooks/")
     for exemption in exemptions():
@@ -56,7 +56,7 @@ def _exemptions() -> Iterator[CheckMessage]:
 
 
 def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
-    """Find what is wrong with the entry points that a view has of its own."""
+    """Find problems of a view's own guards."""
     if class_of(callback) is not None:
         yield from _class(callback, view)
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
@@ -66,7 +66,7 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
-    """Find a decorator of ours that is hidden from its class: a request to the handler raises."""
+    """Find a decorator of ours that its class does not see: a request to the handler raises."""
     for refusal in {refusal for each in carriers(callback) if (refusal := mark_of(each, REFUSAL))}:
         yield finding("E069", view=view, problem=refusal)
 
@@ -90,8 +90,8 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
-    """Find a DRF view with a guard of its own whose transaction Django opens, since something stands around it."""
-    from ..rest_framework.callbacks import GuardedView  # not above: wants DRF, which such a class has loaded
+    """Find a guarded DRF view whose transaction is opened by Django, because the view is wrapped."""
+    from ..rest_framework.callbacks import GuardedView  # not above: needs DRF, which such a class has loaded
 
     guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
     if not guarded or isinstance(callback, GuardedView):
@@ -109,7 +109,7 @@ def _guards_inside(callback: Any) -> bool:
 
 
 def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
-    from ..rest_framework import IdempotentViewMixin  # not above: wants DRF, which a class with the mixin has loaded
+    from ..rest_framework import IdempotentViewMixin  # not above: needs DRF, which a class with the mixin has loaded
 
     if not issubclass(cls, IdempotentViewMixin):
         return
@@ -139,7 +139,7 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
         if iscoroutinefunction(callback):
             yield finding("E071", view=view)
             return
-        from ..rest_framework.lending import is_bare  # not above: wants DRF, which such a class has loaded
+        from ..rest_framework.lending import is_bare  # not above: needs DRF, which such a class has loaded
 
         if not is_bare(callback):
             yield finding("E033", view=view, name=cls.__name__)

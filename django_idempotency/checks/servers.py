@@ -1,4 +1,4 @@
-"""What a server is set to, where it decides how long the key of a dead worker stays locked."""
+"""Checks of server settings that decide how long the key of a dead worker stays locked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMes
 
 
 def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
-    # The values of this session: whatever sets them, OPTIONS, the role, the database or the server.
+    # The values of this session, whether set by OPTIONS, the role, the database or the server.
     cursor.execute("SELECT name, setting FROM pg_settings WHERE name LIKE 'tcp_keep%%' OR name IN (%s, %s)", _SESSION)
     values = {name: int(setting) for name, setting in cursor.fetchall()}
     facts = {"using": connection.alias, "user": connection.settings_dict["USER"] or "…"}
@@ -38,7 +38,7 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
         yield finding("W051", **facts)
     if values.get(_SESSION[1]) == 0:
         yield finding("W052", **facts)
-    # 0: a Unix socket, whose other end cannot vanish. What a compatible server does not say counts as that, too.
+    # 0: a Unix socket, whose other end cannot vanish. A compatible server without these settings is treated the same.
     idle, interval, count = (values.get(f"tcp_keepalives_{name}", 0) for name in ("idle", "interval", "count"))
     silence = idle + interval * count
     if idle and silence > PATIENCE:
@@ -75,7 +75,7 @@ def _claims_beside(using: str) -> bool:
     )
 
 
-#: Connections that our own threads open: the heartbeat's, and that of the settles that are tried again.
+#: Connections that our own threads open: the heartbeat's, and that of retried settles.
 APART = 2
 _GRANTED = """
     SELECT name, setting FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')

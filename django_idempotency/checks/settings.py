@@ -1,4 +1,4 @@
-"""Are IDEMPOTENCY, its stores and IDEMPOTENCY_DISABLED what they should be? Nothing here connects to anything."""
+"""Checks of IDEMPOTENCY, its stores and IDEMPOTENCY_DISABLED. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .catalogue import a, closest, finding, shown
 from .stores import check_stores
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
-#: Headers that mean something else, and those that WSGI does not hand on as HTTP_…
+#: Headers with another meaning, and those that WSGI does not pass on as HTTP_…
 _TAKEN = frozenset({"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"})
 #: An http(s) URL, or a path from the root. A fragment follows it, and it stands in a header: no `"`, `#`, `<` or `>`.
 _PAGE = re.compile(r"(https?:/)?/[!$-;=?-~]+")
@@ -52,8 +52,8 @@ def _environment() -> Iterator[CheckMessage]:
 
 
 def check_environment(**_: Any) -> list[CheckMessage]:
-    """Check that idempotency is not off where it is needed; for --deploy."""
-    with suppress(ConfigurationError):  # E044 has said it
+    """Check that idempotency is not disabled in production; for --deploy."""
+    with suppress(ConfigurationError):  # reported as E044
         if not switch.of_environment():
             return [finding("W059", value=shown(os.environ[switch.VARIABLE]))]
     return []
@@ -83,8 +83,8 @@ def _fields() -> Iterator[CheckMessage]:
         elif isinstance(value, (str, Selector)) and field in ("key", "fingerprint") and value not in FINGERPRINTS:
             yield from _expression(name, value)
     if conf.get("KEY") is not None and conf.get("ANONYMOUS") == "shared":
-        problem = '"ANONYMOUS" is "shared", and whoever sends the same payload would get the answer'
-        fix = '"ANONYMOUS": "refuse", and "SCOPE": the dotted path of a function that says who sends a request'
+        problem = '"ANONYMOUS" is "shared", so equal payloads of two clients would get one response'
+        fix = '"ANONYMOUS": "refuse", and "SCOPE": the dotted path of a function that identifies the client'
         yield finding("E043", name="KEY", value=shown(conf.get("KEY")), problem=problem, fix=fix)
 
 
@@ -97,7 +97,7 @@ def _expression(name: str, value: str | Selector) -> Iterator[CheckMessage]:
 
 
 def complaint(field: str, value: Any) -> str | None:
-    """Return what `Policy` says a field should be, if the value is not that."""
+    """Return what `Policy` expects of a field if the value is invalid, else `None`."""
     try:
         Policy(**{field: value})
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Can every store be built, on a database that it knows? Nothing here connects to anything."""
+"""Checks that every store can be built, on a supported database. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUPPORTED = ("postgresql", "mysql", "sqlite")
 
 
 def check_stores() -> Iterator[CheckMessage]:
-    """Check STORES, and the STORE that is chosen."""
+    """Check STORES and STORE."""
     configured = conf.get("STORES")
     if not isinstance(configured, dict):
         yield finding("E010", problem=f"it is {a(configured)}")
@@ -39,7 +39,7 @@ def check_stores() -> Iterator[CheckMessage]:
         yield from check_shared_fronts(built)
     chosen = conf.get("STORE")
     if not isinstance(chosen, str) or not chosen:
-        return  # said of the field
+        return  # reported by the check of the field
     if chosen not in configured:
         yield finding("E013", value=shown(chosen), close=closest(chosen, configured))
     elif conf.get("GUARANTEE") == Guarantee.ATOMIC and (store := built(chosen)) and not store.supports_atomic:
@@ -48,27 +48,27 @@ def check_stores() -> Iterator[CheckMessage]:
 
 def _malformed(alias: Any, entry: Any) -> str | None:
     if not isinstance(alias, str) or not alias:
-        return f"the alias {shown(alias)} is no name"
+        return f"the alias {shown(alias)} is not a name"
     if not isinstance(entry, dict):
         return f'"{alias}" is {a(entry)}, not a dict'
     if unknown := [key for key in entry if key not in ("BACKEND", "OPTIONS")]:
-        return f'"{alias}" has {shown(unknown[0])}, and only BACKEND and OPTIONS mean something'
+        return f'"{alias}" has {shown(unknown[0])}, but only BACKEND and OPTIONS are allowed'
     if not isinstance(entry.get("BACKEND"), str):
         return f'"{alias}" has no BACKEND, the dotted path of a class'
     options = entry.get("OPTIONS", {})
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        return f'the OPTIONS of "{alias}" are no dict of names and values'
+        return f'the OPTIONS of "{alias}" are not a dict of names and values'
     return None
 
 
 def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     try:
         backend = import_string(entry["BACKEND"])
-    except Exception as error:  # noqa: BLE001 - importing runs somebody else's code
+    except Exception as error:  # noqa: BLE001 - importing runs the project's code
         yield finding("E011", alias=alias, error=shown(error))
         return
     if not (inspect.isclass(backend) and issubclass(backend, BaseStore)):
-        yield finding("E011", alias=alias, error=f"{entry['BACKEND']} is no subclass of BaseStore")
+        yield finding("E011", alias=alias, error=f"{entry['BACKEND']} is not a subclass of BaseStore")
         return
     options = entry.get("OPTIONS", {})
     if wrong := [*missing_driver(alias, backend, options), *check_nested(alias, backend, options, built)]:
@@ -77,13 +77,13 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     try:
         store = stores[alias]
     except Exception as error:  # noqa: BLE001 - the same
-        if not any(built(name) is None for name in nested_in(alias).values()):  # said under its own alias
+        if not any(built(name) is None for name in nested_in(alias).values()):  # reported under its own alias
             takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
             cause = error.__cause__ or error
             yield finding("E012", alias=alias, error=told(cause), backend=backend.__name__, takes=takes)
         return
     if backend.nested:
-        return  # what it is made of is checked under its own alias
+        return  # nested stores are checked under their own aliases
     last = innermost(store)
     if isinstance(last, ORMStore) or getattr(store, "using", None) is not None:
         yield from _database(alias, getattr(store, "using", None))
@@ -99,16 +99,16 @@ def _database(alias: str, using: Any) -> Iterator[CheckMessage]:
 
 
 def vendor_of(using: str) -> str | None:
-    """Return the kind of a database, without connecting; `None` when its driver is missing, as Django will say."""
+    """Return the vendor of a database without connecting; `None` when its driver is missing, which Django reports."""
     try:
         return connections[using].vendor
-    except Exception:  # noqa: BLE001 - a backend of somebody else's
+    except Exception:  # noqa: BLE001 - a third-party backend
         return None
 
 
 def built(alias: str) -> BaseStore | None:
-    """Return a store, or `None` when it cannot be built, which is said elsewhere."""
+    """Return a store, or `None` when it cannot be built, which another check reports."""
     try:
         return stores[alias]
-    except Exception:  # noqa: BLE001 - a backend of somebody else's
+    except Exception:  # noqa: BLE001 - a third-party backend
         return None

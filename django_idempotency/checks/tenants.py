@@ -1,4 +1,4 @@
-"""Where there are tenants, do their keys meet? And what REALM and SCOPE that are ready to use need. Nothing is asked."""
+"""Checks that tenants do not share keys, and that the ready-made REALM and SCOPE can work. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
 
 
 def check_hosts(**_: Any) -> list[CheckMessage]:
-    """Check that a wildcard domain has a realm; for --deploy. "*" says nothing of tenants: it is every proxy's."""
+    """Check that a wildcard domain has a realm; for --deploy. "*" is no sign of tenants: it is common behind proxies."""
     if check_settings() or conf.get("REALM") is not None or any(map(apps.is_installed, SCHEMA_PER_TENANT)):
         return []
     domains = [domain for domain in settings.ALLOWED_HOSTS if domain.startswith(".")]

@@ -1,4 +1,4 @@
-"""Every route of the URLconf as Django resolves it, and what can be proven about its view."""
+"""Every route of the URLconf as Django resolves it, and what is known about its view."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Route:
 
     @property
     def view_name(self) -> str:
-        """The name by which reverse() finds it, with its namespaces."""
+        """The name for reverse(), with its namespaces."""
         return ":".join([*self.namespaces, self.name or ""])
 
     def exempt_by(self, exemption: Exemption) -> bool | None:
-        """Does an entry of EXEMPT cover every request to this route? `None`: some, or who knows."""
+        """Does an entry of EXEMPT cover every request to this route? `None`: some requests, or unknown."""
         match exemption.kind:
             case "namespace":
                 return exemption.has_namespace(self.namespaces)
@@ -54,14 +54,14 @@ class Route:
 
     @property
     def head(self) -> str:
-        """The beginning of the path that is the same for every request."""
+        """The constant beginning of the path."""
         return re.split(r"[<\\^$.|?*+()\[\]{}]", self.path, maxsplit=1)[0]
 
 
 def routes() -> Iterator[Route]:
     """Yield every route of ROOT_URLCONF, in the order in which Django tries them.
 
-    What cannot be imported is left out: Django says so. A URLconf that includes itself is entered once.
+    What cannot be imported is left out: Django reports it. A URLconf that includes itself is entered once.
     """
     if getattr(settings, "ROOT_URLCONF", None):
         yield from _below(get_resolver(), "/", (), ())
@@ -82,7 +82,7 @@ def _below(resolver: URLResolver, prefix: str, namespaces: tuple[str, ...], arou
 
 
 def _part(pattern: Any) -> str:
-    """Return a pattern's piece of the path. One of a regular expression is shown as it is, but for its anchors."""
+    """Return a pattern's part of the path. A regular expression is shown as it is, without its anchors."""
     piece = str(getattr(pattern, "pattern", ""))
     regex = isinstance(getattr(pattern, "pattern", None), RegexPattern)
     return piece.removeprefix("^").removesuffix("$").removesuffix(r"\Z") if regex else piece
@@ -130,7 +130,7 @@ def name_of(callback: Any) -> str:
 
 
 def open_handlers(callback: Any) -> list[str]:
-    """Return the unsafe methods that a view may answer: all, if nothing says otherwise."""
+    """Return the unsafe methods that a view may handle: all, unless restricted."""
     if library_view(class_of(callback)) is not None:
         return ["post"]  # GraphQL's, without a handler
     if class_of(callback) is not None:
@@ -140,7 +140,7 @@ def open_handlers(callback: Any) -> list[str]:
 
 
 def _required_methods(callback: Any) -> set[str] | None:
-    """Return what `require_http_methods` and its like allow, from the closure that remembers it."""
+    """Return the methods that `require_http_methods` and similar decorators allow, read from their closure."""
     while callback is not None:
         code = getattr(callback, "__code__", None)
         if code is not None and "request_method_list" in code.co_freevars:
@@ -150,7 +150,7 @@ def _required_methods(callback: Any) -> set[str] | None:
 
 
 def policies(callback: Any) -> list[Policy]:
-    """Return the policies of a view's own doors. What `get_idempotency_policy()` decides for each request is unknown."""
+    """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
     cls = class_of(callback)
     found = [getattr(view, POLICY, None) for view in carriers(callback)]
     if not overrides_policy(cls):

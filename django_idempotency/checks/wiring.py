@@ -1,4 +1,4 @@
-"""What a store is made of: drivers, a cache of CACHES, other stores. Nothing here connects to anything."""
+"""Checks of what a store needs: drivers, a cache of CACHES, other stores. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..stores.redis import RedisStore
 from ..stores.wrapping import innermost
 from .catalogue import closest, finding, shown
 
-#: Store → its driver, and the extra of ours that brings it.
+#: Store → its driver, and our extra that installs it.
 _DRIVERS = {RedisStore: ("django_redis", "redis"), DynamoDBStore: ("boto3", "dynamodb")}
 
 Built = Callable[[str], BaseStore | None]
@@ -37,7 +37,7 @@ def missing_driver(alias: str, backend: type[BaseStore], options: Mapping[str, A
 
 
 def check_cache(alias: str, store: RedisStore) -> Iterator[CheckMessage]:
-    """Find a Redis store whose cache is not there, or is not django-redis's."""
+    """Find a Redis store whose cache is missing, or is not a django-redis cache."""
     cache = store.cache
     if cache not in caches.settings:
         usable = [name for name in caches.settings if cache_problem(name) is None]
@@ -47,12 +47,12 @@ def check_cache(alias: str, store: RedisStore) -> Iterator[CheckMessage]:
 
 
 def cache_problem(name: str) -> str | None:
-    """Say why a cache cannot hold the records of a Redis store."""
+    """Return why a cache cannot hold the records of a Redis store, or `None` if it can."""
     try:
         cache = caches[name]
         if hasattr(getattr(cache, "client", None), "connection_factory"):
             return None
-    except Exception as error:  # noqa: BLE001 - a backend of somebody else's
+    except Exception as error:  # noqa: BLE001 - a third-party backend
         return shown(error)
     return f"it is {type(cache).__module__}.{type(cache).__qualname__}"
 
@@ -61,7 +61,7 @@ def cache_problem(name: str) -> str | None:
 
 
 def check_nested(alias: str, backend: type[BaseStore], options: Mapping[str, Any], built: Built) -> list[CheckMessage]:
-    """Find the aliases that a store cannot be made of."""
+    """Find the aliases that a store cannot wrap."""
     found = []
     for name in backend.nested:
         value = options.get(name)
@@ -80,7 +80,7 @@ def check_nested(alias: str, backend: type[BaseStore], options: Mapping[str, Any
 
 
 def _sound(store: BaseStore | None) -> bool:
-    """Is a store worth proposing?"""
+    """Is a store worth suggesting?"""
     return store is not None and not (isinstance(last := innermost(store), RedisStore) and [*check_cache("", last)])
 
 
@@ -92,19 +92,19 @@ def _addition(name: str) -> dict[str, str]:
 
 
 def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str, built: Built) -> str | None:
-    """Say why an alias cannot stand there. That it cannot be built itself is said elsewhere."""
+    """Return why an alias cannot be used there. Another check reports one that cannot be built."""
     if value not in conf.get("STORES"):
         return '"STORES" has no such alias'
     if alias in _reached(value):
-        return f'"{alias}" would be made of itself'
+        return f'"{alias}" would contain itself'
     store = built(value)
     if store is not None and name == "front" and issubclass(backend, LayeredStore) and not isinstance(store, Front):
-        return f"{type(store).__name__} keeps no copies: it has no peek(), put() and drop()"
+        return f"{type(store).__name__} keeps no copies: it has no peek(), put() or drop()"
     return None
 
 
 def _reached(alias: str) -> set[str]:
-    """Return the aliases that a store is made of, itself among them, by what OPTIONS say."""
+    """Return the aliases that a store consists of according to OPTIONS, including its own."""
     pending, reached = [alias], set[str]()
     while pending:
         if (name := pending.pop()) in reached:
@@ -115,7 +115,7 @@ def _reached(alias: str) -> set[str]:
 
 
 def nested_in(alias: str) -> dict[str, str]:
-    """Return which option of a store names which store."""
+    """Return the stores that a store's options name, by option."""
     from django.utils.module_loading import import_string
 
     entry = conf.get("STORES").get(alias)
@@ -123,7 +123,7 @@ def nested_in(alias: str) -> dict[str, str]:
         names = import_string(entry["BACKEND"]).nested
         options = entry.get("OPTIONS", {})
         return {name: options[name] for name in names if isinstance(options.get(name), str)}
-    except Exception:  # noqa: BLE001 - said elsewhere
+    except Exception:  # noqa: BLE001 - another check reports it
         return {}
 
 
@@ -131,7 +131,7 @@ def nested_in(alias: str) -> dict[str, str]:
 
 
 def check_shared_fronts(built: Built) -> Iterator[CheckMessage]:
-    """Find two stores of different records behind one front: a copy does not say whose it is."""
+    """Find two stores of different records behind one front: a copy does not name its store."""
     fronted = [
         (alias, name, store)
         for alias in conf.get("STORES")

@@ -38,7 +38,7 @@ _USERINFO = re.compile(r"//[^/@\s]+@")
 class Batch:
     """What became of the messages that a relay took."""
 
-    published: list[int] = field(default_factory=list)
+    published: list[Message] = field(default_factory=list)
     failed: list[Message] = field(default_factory=list)
     #: Why the batch ended early: the broker was away.
     away: Exception | None = None
@@ -50,7 +50,7 @@ class Batch:
     @property
     def positions(self) -> list[int]:
         """Those of all that was tried."""
-        return [*self.published, *(message.pk for message in self.failed)]
+        return [message.pk for message in (*self.published, *self.failed)]
 
 
 class Relay:
@@ -82,7 +82,8 @@ class Relay:
 
         Five statements at most, however large; one more for each message that failed, and for each 1,000 that wait or
         that others hold. Raises what the database raises; what was published then is published again. Raises
-        `ConfigurationError` on a connection that is not in autocommit, where nothing would be forgotten.
+        `ConfigurationError` on a connection that is not in autocommit, where nothing would be forgotten, and on one that a
+        publisher has left in another schema.
         """
         connection = connections[self._using]
         if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would leave COMMIT to others
@@ -96,10 +97,14 @@ class Relay:
         rather_new = began < self._rather_new_until
         with transaction.atomic(using=self._using, durable=True):
             batch = self._published(self._taker.take(rather_new=rather_new))
-            if batch.published:
-                self._taker.forget(batch.published)
+            stayed = not batch.published or self._taker.forget(batch.published)
             for message in batch.failed:  # each by its position: see forget()
-                message.save(using=self._using, update_fields=["attempts", "last_error", "not_before"])
+                stayed = self._taker.note(message) and stayed
+            if not stayed:
+                raise ConfigurationError(
+                    f"The publisher has left the connection {self._using!r} in another schema, or has deleted messages. "
+                    "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
+                )
         if batch.failed and not (rather_new or self._once):
             self._rather_new_until = 2 * time.monotonic() - began
         return batch
@@ -122,7 +127,7 @@ class Relay:
                 if message.key:
                     waiting.add(message.key)
             else:
-                batch.published.append(message.pk)
+                batch.published.append(message)
         return batch
 
     def _publish_apart(self, message: Message) -> None:

@@ -201,16 +201,19 @@ class Taker:
         self._swept, self._since = time.monotonic(), 0
         return True
 
-    def forget(self, positions: Sequence[int]) -> None:
-        """Delete what is locked here, looking at no other row.
+    def forget(self, messages: Sequence[Message]) -> bool:
+        """Delete what is locked here, looking at no other row. `False`: some are not where they were taken.
+
+        A publisher may have left the connection in another schema, where a position is another message's.
 
         For `id IN (…)` MariaDB reads all of a small table, and locks as it reads: two relays would wait for each other,
         and the one that the deadlock ends publishes again. No hint keeps it from that; the order of a join does.
         """
-        connection = connections[self._using]
+        connection, positions = connections[self._using], [message.pk for message in messages]
         if connection.vendor != "mysql" or not self._features.has_select_for_update_skip_locked:
-            self.messages.filter(pk__in=positions).delete()
-            return
+            ids = [message.message_id for message in messages]
+            deleted, _ = self.messages.filter(pk__in=positions, message_id__in=ids).delete()
+            return deleted == len(positions)
         table = connection.ops.quote_name(Message._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -218,6 +221,14 @@ class Taker:
                 f"STRAIGHT_JOIN {table} AS m FORCE INDEX (PRIMARY) ON m.id = mine.id",
                 [json.dumps(positions)],
             )
+            return int(cursor.rowcount) == len(positions)
+
+    def note(self, message: Message) -> bool:
+        """Write why a message that is locked here has failed. `False`: it is not where it was taken."""
+        here = self.messages.filter(pk=message.pk, message_id=message.message_id)
+        return bool(
+            here.update(attempts=message.attempts, last_error=message.last_error, not_before=message.not_before)
+        )
 
     # --------------------------------------------------------------------------------------------------------- locks
 

@@ -52,7 +52,7 @@ def test_none(configure: Configure) -> None:
         ("Publisher", "doesn't look like a module path"),
         (f"{HERE}.Silent", "neither a function publish(message)"),
         (f"{HERE}.nothing", "neither a function publish(message)"),
-        (Publisher, "it is no dotted path"),
+        (Publisher, "it is not a dotted path"),
         ("", "doesn't look like a module path"),
     ],
 )

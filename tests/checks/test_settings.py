@@ -27,8 +27,8 @@ MALFORMED = [
     ("ttl", 5, "E002", 'Did you mean "TTL"'),  # a field of Policy is written in capitals here
     ("GUARANTY", "atomic", "E002", 'Did you mean "GUARANTEE"'),
     ("STORAGE", {}, "E002", 'Did you mean "STORE'),
-    (7, 7, "E002", "There are STORES, HEADER"),
-    (None, 7, "E002", "There are STORES, HEADER"),
+    (7, 7, "E002", "The settings are STORES, HEADER"),
+    (None, 7, "E002", "The settings are STORES, HEADER"),
     # ---- exemptions
     ("EXEMPT", "namespace:admin", "E068", '"EXEMPT": ["namespace:admin"'),
     ("EXEMPT", ["admin"], "E068", '"module:shop.webhooks"'),

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import StringIO
+from threading import Thread
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, execute_from_command_line
-from django.db import connections
+from django.db import connections, transaction
 from django.test import Client, override_settings
 from django.utils import timezone
-from django_tenants.utils import schema_context
+from django_tenants.utils import schema_context, tenant_context
 
-from django_idempotency import idempotent_function
+from django_idempotency import idempotent_function, outbox
 from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.tenants import check_tenants
+from django_idempotency.core.records import Guarantee, Outcome
+from django_idempotency.core.rules import Ending, Execute
+from django_idempotency.engine import Operation
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.heartbeat import heartbeat
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.outbox.models import Message
+from django_idempotency.outbox.relaying import Relay
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
+from tests.fakes import Listener
 from tests.neighbours.django_tenants.models import Domain, Tenant
 from tests.neighbours.tenants import FRONTS, KEY, behind, send
 from tests.services import answers, needs_redis
@@ -41,6 +53,8 @@ PROJECT: Any = settings
 connection: Any = connections["default"]
 EACH = "django_idempotency" in PROJECT.TENANT_APPS
 REALM = "django_idempotency.realms.schema"
+#: Schema and payload, as they reached the broker.
+PUBLISHED: list[tuple[str, str]] = []
 fronts = pytest.mark.parametrize("front", [*FRONTS[:2], pytest.param(FRONTS[2], marks=needs_redis)])
 
 
@@ -55,7 +69,10 @@ def tenants(transactional_db: None) -> Iterator[None]:
             User.objects.get_or_create(pk=1, defaults={"username": name})
             Effect.objects.all().delete()
             IdempotencyRecord.objects.all().delete()
+            Message.objects.all().delete()
     IdempotencyRecord.objects.all().delete()
+    Message.objects.all().delete()
+    PUBLISHED.clear()
     yield
     connection.set_schema_to_public()
 
@@ -139,6 +156,184 @@ def test_functions(front: str) -> None:
     assert found[:2] == found[2:]
     assert [answer.split()[-1] for answer in found[:2]] == list(NAMES)
     assert in_schemas(Effect) == {"acme": 1, "umbrella": 1}
+
+
+# -------------------------------------------------------------------------------------------------------- the lease
+
+
+def lease_of(name: str) -> datetime:
+    with schema_context(name):
+        found: datetime | None = IdempotencyRecord.objects.get(scope__startswith=f"realm:{name}/").lease_until
+    assert found is not None
+    return found
+
+
+def beat(after: float) -> None:
+    """Beat as its thread does, whose connection has been in no tenant's schema, once so many seconds have passed."""
+    beating = Thread(target=heartbeat.beat, args=(time.monotonic() + after,))
+    beating.start()
+    beating.join(10)
+    assert not beating.is_alive()
+
+
+@idempotent_function(key="order", guarantee="lease")
+def ship(order: int) -> list[datetime]:
+    """Return when its lease ends, before and after a beat, and after one while the work looks into another schema."""
+    mine = connection.schema_name
+    found = [lease_of(mine)]
+    beat(15)
+    found.append(lease_of(mine))
+    connection.set_schema(next(name for name in NAMES if name != mine))
+    beat(40)
+    connection.set_schema(mine)
+    return [*found, lease_of(mine)]
+
+
+def test_a_lease_is_renewed_in_its_schema() -> None:
+    """While the work runs, whatever schema it looks into by then; and its result is remembered."""
+    with shop("no front", REALM=REALM):
+        for name in NAMES:
+            with schema_context(name):
+                first, second, third = ship(17)
+                assert first < second < third
+                assert ship(17) == [first, second, third]
+
+
+def opened(name: str) -> tuple[Operation, Listener]:
+    """Open a lease of a tenant: in a table of its own under the very same key, in one table under its realm."""
+    scope = "user:1" if EACH else f"realm:{name}/user:1"
+    ticket = make_ticket(scope=scope, key=KEY, guarantee=Guarantee.LEASE, lease=30.0)
+    operation = Operation(ORMStore(), ticket, listener := Listener())
+    with schema_context(name):
+        assert isinstance(operation.open(), Execute)
+    return operation, listener
+
+
+def settled(name: str, operation: Operation) -> None:
+    with schema_context(name):
+        operation.settle(Ending.KEPT, Outcome(status=201, body=name.encode()))
+
+
+def row(name: str, operation: Operation) -> Any:
+    with schema_context(name):
+        return IdempotencyRecord.objects.filter(pk=operation.ticket.id).values().get()
+
+
+def test_a_takeover_touches_no_other_tenant() -> None:
+    """The owner in acme is silent and overtaken; the one in umbrella, under the same key, goes on and completes."""
+    (silent, lost), (living, kept) = opened("acme"), opened("umbrella")
+    heartbeat.forget(silent)
+    with schema_context("acme"):
+        IdempotencyRecord.objects.filter(pk=silent.ticket.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    before = row("umbrella", living)
+    heir, took_over = opened("acme")
+    assert (heir.attempt, row("umbrella", living)) == (2, before)
+    beat(15)
+    assert row("umbrella", living)["lease_until"] > before["lease_until"]
+    for name, operation in (("acme", silent), ("umbrella", living), ("acme", heir)):
+        settled(name, operation)
+    assert (lost.events, kept.events) == (["claimed", "lost"], ["claimed", "completed"])
+    assert took_over.events == ["taken_over", "completed"]
+    for name, operation, attempt in (("acme", heir, 2), ("umbrella", living, 1)):
+        found = row(name, operation)
+        assert (bytes(found["response_body"]), found["attempt"]) == (name.encode(), attempt)
+
+
+# ------------------------------------------------------------------------------------------------------- the outbox
+
+
+def publish(message: Message) -> None:
+    payload = str(message.payload)
+    if payload.startswith("bad"):
+        raise ValueError(payload)
+    PUBLISHED.append((connection.schema_name, payload))
+
+
+def send_in(name: str, payload: str, *, position: int | None = None) -> None:
+    with schema_context(name):
+        with transaction.atomic():
+            message = Message.objects.filter(message_id=outbox.send("topic", payload))
+        if position is not None:
+            message.update(id=position)
+
+
+def relay(name: str) -> None:
+    """Type what the page says for the relay of a tenant."""
+    where = ["tenant_command", "relay_outbox", f"--schema={name}"] if EACH else ["relay_outbox"]
+    execute_from_command_line(["manage.py", *where, "--once", f"--publisher={__name__}.publish"])
+
+
+def test_the_outbox_is_relayed_per_schema() -> None:
+    """With a table in each, a relay publishes its own tenant's messages; one table needs one relay."""
+    for name in NAMES:
+        send_in(name, f"of {name}")
+    relay("acme")
+    expected = [("acme", "of acme")] if EACH else [("public", f"of {name}") for name in NAMES]
+    assert expected == PUBLISHED
+    assert in_schemas(Message) == {"acme": 0, "umbrella": int(EACH)}
+    relay("umbrella")
+    assert len(PUBLISHED) == len(NAMES)
+    assert in_schemas(Message) == dict.fromkeys(NAMES, 0)
+
+
+@pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
+def test_a_relay_that_reconnects_stays_in_its_schema() -> None:
+    """Its server was restarted; what it publishes then is still its tenant's."""
+    for name in NAMES:
+        send_in(name, f"of {name}")
+    with schema_context("acme"):
+        relaying = Relay(publish, using="default")
+        connection.close()
+        assert len(relaying.batch().published) == 1
+        assert not relaying.batch()
+    assert PUBLISHED == [("acme", "of acme")]
+
+
+@pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
+@pytest.mark.parametrize("payload", ["good", "bad"])
+def test_a_publisher_that_leaves_the_schema(payload: str) -> None:
+    """The message that has the same position in another schema is neither deleted nor put off; the relay says why it ends."""
+    for name in NAMES:
+        send_in(name, f"{payload} of {name}", position=10**6)
+
+    def leave(message: Message) -> None:
+        connection.set_schema("umbrella")
+        publish(message)
+
+    with schema_context("acme"), pytest.raises(ConfigurationError, match="another schema"):
+        Relay(leave, using="default").batch()
+    for name in NAMES:
+        with schema_context(name):
+            assert Message.objects.get().attempts == 0
+
+
+@pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
+def test_relaying_every_schema() -> None:
+    """The loop of the page goes on behind a tenant whose message fails, where all_tenants_command ends."""
+    path = f"--publisher={__name__}.publish"
+
+    def attempts() -> int:
+        found = 0
+        for name in NAMES:
+            with schema_context(name):
+                found += Message.objects.get().attempts
+                Message.objects.update(not_before=None)  # try again now
+        return found
+
+    for name in NAMES:
+        send_in(name, "bad")
+    with pytest.raises(CommandError):
+        call_command("all_tenants_command", "relay_outbox", "--", "--once", path)
+    assert attempts() == 1
+    failed = []
+    for tenant in Tenant.objects.all():
+        with tenant_context(tenant):
+            try:
+                call_command("relay_outbox", "--once", path)
+            except CommandError:
+                failed.append(tenant.schema_name)
+    assert sorted(failed) == sorted(NAMES)
+    assert attempts() == 3
 
 
 def test_a_record_is_shown_and_expired_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
