@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import replace
 from typing import NoReturn, Protocol
 
 from .core import rules
-from .core.records import Guarantee, Outcome, Record, Settlement, Ticket, changed
+from .core.records import Guarantee, Outcome, Record, Settlement, Ticket
 from .core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Unreadable, Verdict
 from .deferring import deferring
 from .errors import (
@@ -82,11 +83,12 @@ class Operation:
     #: The attempt that our execution has suspended, if it was found, and nobody else has woken it.
     resuming = 0
 
-    def __init__(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
+    def __init__(
         self,
         store: BaseStore,
         ticket: Ticket,
         observer: Observer,
+        *,
         hold_failures: bool = False,
         renews: bool = True,
         left: Callable[[], float | None] | None = None,
@@ -161,7 +163,7 @@ class Operation:
     def _shorten(self) -> None:
         """Let a lease end when the host stops, also where the claim had to wait."""
         if self._left is not None and not self._renews and (left := self._left()) is not None:
-            self.ticket = changed(self.ticket, lease=max(left, LEAST_LEASE))
+            self.ticket = replace(self.ticket, lease=max(left, LEAST_LEASE))
 
     def _try(self) -> Verdict:
         for _ in range(ROUNDS):
@@ -204,7 +206,7 @@ class Operation:
         """Remember where a claim has found the record: another connection, or this one later, may look elsewhere."""
         self.claimed_inside = record.joined
         if record.place is not None:
-            self.ticket = changed(self.ticket, place=record.place)
+            self.ticket = replace(self.ticket, place=record.place)
         return record
 
     def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
@@ -360,7 +362,7 @@ class Operation:
         settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
         assert settlement is not None
         try:
-            settled = self.store.settle(self.ticket, settlement if sign is None else changed(settlement, sign=sign))
+            settled = self.store.settle(self.ticket, settlement if sign is None else replace(settlement, sign=sign))
         except IdempotencyError as error:
             if not isinstance(error, LostRace) and sign is not None and self._hold.lost():
                 self._lose(error)
@@ -467,7 +469,7 @@ class Operation:
             return rules.handover(self.record, ticket)
         if ttl is None and now - self._opened_at >= ticket.ttl:
             ttl = ticket.ttl  # the work took longer than its answer was to be kept
-        return rules.settlement(leave, ticket, self.run, self.record, outcome, ttl)
+        return rules.settlement(leave, ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
 
     def tell(self, news: News) -> None:
         """Tell what became of a settle; of a loss not twice, where the heartbeat has."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from .core import rules
 from .core.digest import suspension_token
-from .core.records import Record, Settlement, Status, Ticket, changed
+from .core.records import Record, Settlement, Status, Ticket
 from .errors import StoreUnavailable
 from .stores.base import Audit, BaseStore, audited
 
@@ -42,7 +42,7 @@ class Execution:
         Its retention outlasts its lease: what is not woken in time counts as crashed, and is not forgotten.
         """
         lease = ticket.ttl if self.resumes_within is None else self.resumes_within
-        return changed(ticket, owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
+        return replace(ticket, owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
 
     def suspended(self, record: Record) -> bool:
         """Is a record asleep, and this execution's?"""
@@ -57,12 +57,12 @@ def passed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
 
     Who got no answer asks again, and is refused by what its own first try has written: then that is written once more.
     """
-    return store.settle(ticket, handover) or store.settle(ticket, changed(handover, fence=ticket.owner))
+    return store.settle(ticket, handover) or store.settle(ticket, replace(handover, fence=ticket.owner))
 
 
 async def apassed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
     """See passed_on()."""
-    return await store.asettle(ticket, handover) or await store.asettle(ticket, changed(handover, fence=ticket.owner))
+    return await store.asettle(ticket, handover) or await store.asettle(ticket, replace(handover, fence=ticket.owner))
 
 
 def woken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
@@ -73,7 +73,7 @@ def woken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
     except StoreUnavailable:
         time.sleep(PAUSE)
         ours = passed_on(store, ticket, handover)
-    return changed(record, owner=ticket.owner) if ours else record
+    return replace(record, owner=ticket.owner) if ours else record
 
 
 async def awoken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
@@ -84,7 +84,7 @@ async def awoken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
     except StoreUnavailable:
         await asyncio.sleep(PAUSE)
         ours = await apassed_on(store, ticket, handover)
-    return changed(record, owner=ticket.owner) if ours else record
+    return replace(record, owner=ticket.owner) if ours else record
 
 
 def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
@@ -95,5 +95,5 @@ def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Au
     record = store.look(record_id)
     if record is None or not execution.suspended(record) or (freed := rules.released(record)) is None:
         return False
-    nobody, settlement = record.ticket(owner=uuid4()), changed(freed, expires_in=0) if forgetting else freed
+    nobody, settlement = record.ticket(owner=uuid4()), replace(freed, expires_in=0) if forgetting else freed
     return audited(lambda: passed_on(store, nobody, settlement), record, audit)

@@ -12,22 +12,28 @@ from .core.policy import Resolved
 from .core.records import Ticket
 
 
-def issue(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
-    policy: Resolved, scope: str, key: str, digest: bytes, method: str, path: str, *, lease: float | None = None
+def issue(
+    policy: Resolved,
+    *,
+    scope: str,
+    key: str,
+    digest: bytes,
+    method: str,
+    path: str,
+    lease: float | None = None,
 ) -> Ticket:
     """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""
     return Ticket(
-        record_id(scope, key),
-        scope,
-        key,
-        digest,
-        uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
-        datetime.now(timezone.utc),
-        policy.claim_lease if lease is None else lease,
-        policy.ttl,
-        policy.guarantee,
-        secret_id(policy.derive_secret or settings.SECRET_KEY),
-        method,
-        path[:255],
-        None,  # place
+        id=record_id(scope, key),
+        scope=scope,
+        key=key,
+        digest=digest,
+        owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
+        now=datetime.now(timezone.utc),
+        lease=policy.claim_lease if lease is None else lease,
+        ttl=policy.ttl,
+        guarantee=policy.guarantee,
+        secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
+        method=method,
+        path=path[:255],
     )

@@ -29,7 +29,7 @@ def test_what_the_policy_says() -> None:
 
 
 def test_every_field_is_in_its_place() -> None:
-    """It is made by position, and many of its fields are text."""
+    """Many of them are text."""
     made = ticket()
     assert made == Ticket(
         id=record_id("user:1", "k"),

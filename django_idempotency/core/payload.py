@@ -151,27 +151,24 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
         secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(value, starts_at)
         text = value[starts_at + _STARTS.size : outcome_at].decode()
         return Record(
-            record_id,
-            text[scope_at:key_at],
-            text[key_at:],
-            padded[:length],
-            _STATUSES[status],
-            UUID(bytes=owner),
-            attempt,
-            _GUARANTEES[text[:secret_at]],
-            instant(lease_until),
-            instant(created_at),
-            instant(completed_at) if completed_at else None,
-            instant(expires_at),
-            read_at,
-            UUID(bytes=operation),
-            text[secret_at:method_at],
-            text[method_at:path_at],
-            text[path_at:scope_at],
-            unpack_outcome(value[outcome_at:]),
-            False,  # taken
-            False,  # joined
-            None,  # place
+            id=record_id,
+            scope=text[scope_at:key_at],
+            key=text[key_at:],
+            digest=padded[:length],
+            status=_STATUSES[status],
+            owner=UUID(bytes=owner),
+            attempt=attempt,
+            guarantee=_GUARANTEES[text[:secret_at]],
+            lease_until=instant(lease_until),
+            created_at=instant(created_at),
+            completed_at=instant(completed_at) if completed_at else None,
+            expires_at=instant(expires_at),
+            read_at=read_at,
+            operation=UUID(bytes=operation),
+            secret_id=text[secret_at:method_at],
+            method=text[method_at:path_at],
+            path=text[path_at:scope_at],
+            outcome=unpack_outcome(value[outcome_at:]),
         )
     except (struct.error, KeyError, ValueError, OverflowError, OSError, zlib.error) as error:
         raise Malformed(str(error)) from error

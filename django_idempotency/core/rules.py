@@ -49,18 +49,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from uuid import UUID
 
 from .digest import first_operation, next_operation
-from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket, fact
+from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 
 # ---------------------------------------------------------------------------------------------------------- verdicts
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Execute:
     """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it.
 
@@ -73,7 +74,7 @@ class Execute:
     resumed: bool = False
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
     """Answer with what is remembered; the work does not run."""
 
@@ -81,19 +82,19 @@ class Replay:
     attempt: int
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Busy:
     """The work runs elsewhere. Ask again in `retry_after` whole seconds, at least one."""
 
     retry_after: int
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Mismatch:
     """The key is known, with another request under it."""
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unreadable:
     """The work was done, and nobody can say how it ended: its record is damaged. It does not run again."""
 
@@ -149,27 +150,23 @@ def untouched(record: Record, seen: Record, ticket: Ticket) -> bool:
 def born(ticket: Ticket, now: datetime) -> Record:
     """Return the record that the first claim of a key makes, at the store's `now`."""
     return Record(
-        ticket.id,
-        ticket.scope,
-        ticket.key,
-        ticket.digest,
-        Status.RUNNING,
-        ticket.owner,
-        1,
-        ticket.guarantee,
-        now + _span(ticket.lease),
-        now,  # created
-        None,  # completed
-        now + _span(ticket.ttl),
-        now,  # read
-        operation_begun_by(ticket),
-        ticket.secret_id,
-        ticket.method,
-        ticket.path,
-        None,  # outcome
-        False,  # taken
-        False,  # joined
-        None,  # place
+        id=ticket.id,
+        scope=ticket.scope,
+        key=ticket.key,
+        digest=ticket.digest,
+        status=Status.RUNNING,
+        owner=ticket.owner,
+        attempt=1,
+        guarantee=ticket.guarantee,
+        lease_until=now + _span(ticket.lease),
+        created_at=now,
+        completed_at=None,
+        expires_at=now + _span(ticket.ttl),
+        read_at=now,
+        operation=operation_begun_by(ticket),
+        secret_id=ticket.secret_id,
+        method=ticket.method,
+        path=ticket.path,
     )
 
 
@@ -212,16 +209,15 @@ def read(
         return Mismatch()
     if owned(record, ticket):
         resumed = record.attempt == resuming
-        return Execute(
-            record.attempt, record.taken or (unanswered and record.attempt > 1 and not resumed), False, resumed
-        )
+        takeover = record.taken or (unanswered and record.attempt > 1 and not resumed)
+        return Execute(attempt=record.attempt, takeover=takeover, resumed=resumed)
     over = expired(record)
     if not over and binds(record, ticket.digest):
         return Mismatch()
     if over or _unheld(record, ticket):  # takeable
         return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
     if record.status is Status.COMPLETED:
-        return Unreadable() if record.outcome is None else Replay(record.outcome, record.attempt)
+        return Unreadable() if record.outcome is None else Replay(outcome=record.outcome, attempt=record.attempt)
     return busy(record)
 
 
@@ -268,7 +264,7 @@ def ending(status: int, kept: Collection[int] | None = None) -> Ending:
     return Ending.KEPT
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Raised:
     """How a call ends that raised."""
 
@@ -298,7 +294,7 @@ class Leave(Enum):
     __hash__ = object.__hash__
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Conclusion:
     """What to do with the record, and whether the work's writes are committed with it."""
 
@@ -329,8 +325,14 @@ def conclude(ended: Ending, doomed: bool, hold_failures: bool = False) -> Conclu
     return conclusion
 
 
-def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `records.fact`)
-    leave: Leave, ticket: Ticket, run: Execute, fence: Record | None, outcome: Outcome | None, ttl: float | None
+def settlement(
+    leave: Leave,
+    ticket: Ticket,
+    run: Execute,
+    *,
+    fence: Record | None,
+    outcome: Outcome | None,
+    ttl: float | None,
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 
@@ -343,15 +345,14 @@ def settlement(  # noqa: PLR0917 - by position, as every call makes one (see `re
     if ttl is None and owner.int != ticket.owner.int:
         ttl = ticket.ttl
     return Settlement(
-        Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
-        owner,
-        run.attempt,
-        b"" if leave is Leave.FREE else ticket.digest,
-        operation_begun_by(ticket) if fence is None else operation_of(fence, run),
-        outcome if leave is Leave.COMPLETED else None,
-        ttl,
-        run.new_life,
-        None,  # lease_in
+        status=Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
+        fence=owner,
+        attempt=run.attempt,
+        digest=b"" if leave is Leave.FREE else ticket.digest,
+        operation=operation_begun_by(ticket) if fence is None else operation_of(fence, run),
+        outcome=outcome if leave is Leave.COMPLETED else None,
+        expires_in=ttl,
+        new_life=run.new_life,
     )
 
 

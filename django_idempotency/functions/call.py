@@ -6,12 +6,13 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ..core import rules
 from ..core.kinds import METHOD, Kind, kind_of
-from ..core.records import Guarantee, Outcome, fact, shortened
+from ..core.records import Guarantee, Outcome, shortened
 from ..core.results import Unreadable, Unstorable, dump_error, load_error
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
 from ..engine import Operation
@@ -48,7 +49,7 @@ HELD_FOR = 3650 * 86400.0
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
-@fact
+@dataclass(frozen=True, kw_only=True, slots=True)
 class End:
     """How a call ends: what the store is told, and what the caller gets."""
 
@@ -82,11 +83,25 @@ class Call:
             raise DeadlinePassed
         until_then = left if leases else None
         digest = digest_of(terms, payload)
-        ticket = issue(policy, terms.scope_under(policy), key, digest, METHOD, terms.name, lease=until_then)
+        ticket = issue(
+            policy,
+            scope=terms.scope_under(policy),
+            key=key,
+            digest=digest,
+            method=METHOD,
+            path=terms.name,
+            lease=until_then,
+        )
         #: Has the host a deadline?
         self.hurries = left is not None
-        hold_failures = leases and policy.on_failure == "hold"
-        self.operation = Operation(store, ticket, self.observer, hold_failures, until_then is None, remaining)
+        self.operation = Operation(
+            store,
+            ticket,
+            self.observer,
+            hold_failures=leases and policy.on_failure == "hold",
+            renews=until_then is None,
+            left=remaining,
+        )
         self.execution = EXECUTION.get()
         if leases and self.execution is not None:
             self.operation.execution = self.execution
@@ -183,7 +198,7 @@ class Call:
             outcome = self._unstored(Kind.RESULT, error)
         if joins and not given_up and self.operation.doomed():  # not by the work: a statement of the serializer failed
             return End(ending=Ending.FAILED, raised=StoreUnavailable())
-        return End(Ending.KEPT, outcome, self.current.seconds, result, None)
+        return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 
     def failed(self, error: BaseException) -> End:
         """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""

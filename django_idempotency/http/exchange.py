@@ -130,7 +130,14 @@ class Exchange:
         store = store_of(policy)
         self._max_body = body_limit(policy, store)
         digest = fingerprint(document.source, policy, document)
-        ticket = issue(policy, scope, key, digest, request.method or "", escape_uri_path(request.path))
+        ticket = issue(
+            policy,
+            scope=scope,
+            key=key,
+            digest=digest,
+            method=request.method or "",
+            path=escape_uri_path(request.path),
+        )
         self.operation = Operation(
             store,
             ticket,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ..core import payload, rules
-from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
+from ..core.records import Guarantee, Record, Settlement, Status, Ticket
 from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from .base import BaseStore, Purged, utcnow
 from .dynamodb_client import FAILED, DynamoDBClient
@@ -105,13 +106,13 @@ class DynamoDBStore(BaseStore):
                 run = rules.succession(known)
                 taken, item = self.client.write("update_item", **self._takeover(born, known, run))
                 if taken:
-                    return changed(self._record(item, ticket.id, now), taken=run.takeover)
+                    return replace(self._record(item, ticket.id, now), taken=run.takeover)
             if item is None:
                 known = None  # deleted meanwhile
                 continue
             known = self._record(item, ticket.id, now)
             if run is not None and rules.owned(known, ticket):
-                return changed(known, taken=run.takeover)  # ours since a try whose answer was lost
+                return replace(known, taken=run.takeover)  # ours since a try whose answer was lost
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                 return known
         raise LostRace

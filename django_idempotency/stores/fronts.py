@@ -7,13 +7,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import MISSING, Record, Status, changed
+from ..core.records import MISSING, Record, Status
 from ..errors import StoreRefused
 from ..forking import new_lock
 
@@ -83,7 +83,7 @@ class LocalFront:
             if entry is None:
                 return None
             age = self._clock() - entry.at
-            record = changed(entry.record, read_at=entry.record.read_at + timedelta(seconds=age))
+            record = replace(entry.record, read_at=entry.record.read_at + timedelta(seconds=age))
             if age >= entry.seconds or rules.expired(record):
                 del self._entries[record_id]
                 return None

@@ -6,14 +6,14 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Record, Settlement, Status, Ticket, changed
+from ..core.records import Record, Settlement, Status, Ticket
 from ..forking import new_lock
 from ..threads import in_thread
 from .base import Audit, BaseStore, Intervention
@@ -113,11 +113,11 @@ class LayeredStore(WrappedStore):
         if not (rules.owned(record, ticket) or rules.takeable(record, ticket)):
             return None  # nobody settles what does not run
         with self._lock:
-            self._under_way[ticket.owner] = _Copy(changed(record, outcome=None), asked, self._seconds)
+            self._under_way[ticket.owner] = _Copy(replace(record, outcome=None), asked, self._seconds)
             if len(self._under_way) > UNDER_WAY:
                 self._under_way.popitem(last=False)
         if not self.front.local and rules.owned(record, ticket) and not record.joined:
-            return _Copy(changed(record, taken=False), asked, min(MARKER, self.claim_lease()))
+            return _Copy(replace(record, taken=False), asked, min(MARKER, self.claim_lease()))
         return None
 
     # ------------------------------------------------------------------------------------------------------- settle
@@ -159,7 +159,7 @@ class LayeredStore(WrappedStore):
             return
         # The authority's clock, from its answer to the claim and our stopwatch: a little ahead, so deadlines come early.
         now = claimed.record.read_at + timedelta(seconds=began - claimed.asked)
-        record = settled_record(ticket, changed(claimed.record, read_at=now, taken=False), settlement, now)
+        record = settled_record(ticket, replace(claimed.record, read_at=now, taken=False), settlement, now)
         self._put(_Copy(record, began, self._seconds))
 
     def _put(self, copy: _Copy) -> None:
@@ -168,7 +168,7 @@ class LayeredStore(WrappedStore):
         deadline = copy.record.lease_until if copy.record.status is Status.RUNNING else copy.record.expires_at
         seconds = min(copy.longest - age, (deadline - now).total_seconds())
         if age <= FRESH and seconds > 0:
-            self.front.put(changed(copy.record, read_at=now), seconds=seconds)
+            self.front.put(replace(copy.record, read_at=now), seconds=seconds)
 
     # ----------------------------------------------------------------------------------------------- for an operator
 

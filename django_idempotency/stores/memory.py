@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Guarantee, Record, Settlement, Ticket, changed
+from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..forking import new_lock
 from .base import BaseStore, Purged, utcnow
 
@@ -30,11 +31,11 @@ class MemoryStore(BaseStore):
             now = self._clock()
             known = self._records.get(ticket.id.int)
             if known is not None:
-                known = changed(known, read_at=now)
+                known = replace(known, read_at=now)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                     return known
             record = rules.born(ticket, now) if known is None else claimed(ticket, known, now)
-            self._records[ticket.id.int] = changed(record, taken=False) if record.taken else record
+            self._records[ticket.id.int] = replace(record, taken=False) if record.taken else record
             return record
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -72,7 +73,7 @@ class MemoryStore(BaseStore):
     def look(self, record_id: UUID) -> Record | None:
         with self._lock:
             known = self._records.get(record_id.int)
-            return None if known is None else changed(known, read_at=self._clock())
+            return None if known is None else replace(known, read_at=self._clock())
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:
@@ -80,7 +81,7 @@ class MemoryStore(BaseStore):
             dead = sorted(
                 (record.expires_at, name)
                 for name, record in self._records.items()
-                if rules.expired(changed(record, read_at=now)) and (since is None or record.expires_at >= since)
+                if rules.expired(replace(record, read_at=now)) and (since is None or record.expires_at >= since)
             )[:limit]
             for _, name in dead:
                 del self._records[name]
@@ -94,9 +95,9 @@ def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
         return born
     run = rules.succession(known)
     if run.new_life:
-        return changed(born, operation=rules.operation_of(known, run))
+        return replace(born, operation=rules.operation_of(known, run))
     kept = ("operation", "created_at", "guarantee", "secret_id", "method", "path")
-    return changed(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
+    return replace(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
 
 
 def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
@@ -105,30 +106,29 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     earlier = None if settlement.new_life else known.completed_at
     expires_in, lease_in = settlement.expires_in, settlement.lease_in
     return Record(
-        known.id,
-        known.scope,
-        known.key,
-        settlement.digest,
-        settlement.status,
-        ticket.owner,
-        settlement.attempt,
-        born.guarantee,
-        known.lease_until if lease_in is None else now + timedelta(seconds=lease_in),
-        now if settlement.new_life else known.created_at,
-        None if settlement.outcome is None else (earlier or now),
-        known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
-        known.read_at,
-        settlement.operation if settlement.new_life else known.operation,
-        born.secret_id,
-        born.method,
-        born.path,
-        settlement.outcome,
-        False,  # taken
-        known.joined,
-        known.place,
+        id=known.id,
+        scope=known.scope,
+        key=known.key,
+        digest=settlement.digest,
+        status=settlement.status,
+        owner=ticket.owner,
+        attempt=settlement.attempt,
+        guarantee=born.guarantee,
+        lease_until=known.lease_until if lease_in is None else now + timedelta(seconds=lease_in),
+        created_at=now if settlement.new_life else known.created_at,
+        completed_at=None if settlement.outcome is None else (earlier or now),
+        expires_at=known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
+        read_at=known.read_at,
+        operation=settlement.operation if settlement.new_life else known.operation,
+        secret_id=born.secret_id,
+        method=born.method,
+        path=born.path,
+        outcome=settlement.outcome,
+        joined=known.joined,
+        place=known.place,
     )
 
 
 def renewed(ticket: Ticket, known: Record, now: datetime) -> Record:
     """Return what a renewal makes of the record that the ticket owns, at the store's `now`."""
-    return changed(known, lease_until=now + timedelta(seconds=ticket.lease))
+    return replace(known, lease_until=now + timedelta(seconds=ticket.lease))

@@ -7,6 +7,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from uuid import UUID
 from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
 from ..core import rules
-from ..core.records import Guarantee, Record, Settlement, Ticket, changed
+from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..errors import (
     ConfigurationError,
     IdempotencyError,
@@ -72,9 +73,9 @@ class ORMStore(BaseStore):
                 if record is None:
                     continue  # purged between two statements: ask again
                 if run is not None and rules.owned(record, ticket):
-                    return changed(record, taken=run.takeover, joined=joined)
+                    return replace(record, taken=run.takeover, joined=joined)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
-                    return changed(record, joined=True) if joined else record
+                    return replace(record, joined=True) if joined else record
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
                 run = rules.succession(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 from django.core.cache import caches
 
 from ..core import payload, rules
-from ..core.records import Guarantee, Record, Settlement, Status, Ticket, changed
+from ..core.records import Guarantee, Record, Settlement, Status, Ticket
 from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from . import sealing
 from .base import BaseStore, Purged
@@ -306,7 +307,7 @@ def _changed(answer: Any) -> bool:
 
 def _taken(record: Record, run: rules.Execute | None) -> Record:
     """Return a record that is ours since a try whose answer was lost; `run` is what that tried."""
-    return record if run is None else changed(record, taken=run.takeover)
+    return record if run is None else replace(record, taken=run.takeover)
 
 
 def _sealed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:

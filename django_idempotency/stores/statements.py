@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import MISSING, Guarantee, Outcome, Record, Settlement, Status, Ticket, changed
+from ..core.records import MISSING, Guarantee, Outcome, Record, Settlement, Status, Ticket
 from ..errors import RecordUnreadable
 from ..models import IdempotencyRecord, InstantField, instant
 from .dialects import dialect
@@ -149,7 +150,7 @@ class Statements:
         """Read what `insert` returns where it returns anything: when the row was made, and where."""
         now, place = row
         record = rules.born(ticket, instant(now, connection))
-        return record if place is None else changed(record, place=place)
+        return record if place is None else replace(record, place=place)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, if nobody has been faster."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from ..core import rules
-from ..core.records import Guarantee, Record, Settlement, Ticket, changed
+from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..errors import LostRace
 from .base import BaseStore, utcnow
 from .memory import claimed, renewed, settled
@@ -46,7 +47,7 @@ class SwapStore(BaseStore):
         for _ in range(TRIES):
             now, known, version = self._read(ticket.id)
             if tried is not None and known is not None and rules.owned(known, ticket):
-                return changed(known, taken=tried.taken)  # ours since a swap whose answer a driver has lost
+                return replace(known, taken=tried.taken)  # ours since a swap whose answer a driver has lost
             if known is not None and (ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket)):
                 return known
             tried = claimed(ticket, known, now)

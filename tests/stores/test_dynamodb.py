@@ -485,7 +485,9 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
     ticket = make_ticket()
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
-    settlement = rules.settlement(rules.Leave.COMPLETED, ticket, run, None, Outcome(status=201, body=b"{}"), None)
+    settlement = rules.settlement(
+        rules.Leave.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
+    )
     assert settlement is not None
     assert store.settle(ticket, settlement)
     for damaged in (b"\x03", b"\x01" * 40):

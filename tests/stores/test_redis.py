@@ -611,7 +611,7 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as later:
         later.setattr(payload, "VERSION", payload.VERSION + 1)
         settled = rules.settlement(
-            rules.Leave.COMPLETED, ticket, rules.Execute(attempt=1), record, Outcome(status=201), None
+            rules.Leave.COMPLETED, ticket, rules.Execute(attempt=1), fence=record, outcome=Outcome(status=201), ttl=None
         )
         assert settled is not None
         assert store.settle(ticket, settled)

@@ -1,10 +1,11 @@
-"""Facts are frozen. At run time nobody asks (see `core.records.fact`)."""
+"""Facts are frozen, and made by keyword."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_type
 
-from django_idempotency.core.records import Record, Ticket, changed
+from django_idempotency.core.records import Record, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, Unreadable, read
 
 
@@ -16,8 +17,12 @@ def test_complete() -> None:
     Busy()  # type: ignore[call-arg]
 
 
+def test_by_keyword() -> None:
+    Busy(1)  # type: ignore[call-arg]
+
+
 def test_changed(ticket: Ticket) -> None:
-    assert_type(changed(ticket, lease=1.0), Ticket)
+    assert_type(replace(ticket, lease=1.0), Ticket)
 
 
 def test_a_verdict_is_one_of_five(record: Record, ticket: Ticket) -> None:
