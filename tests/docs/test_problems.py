@@ -60,6 +60,12 @@ def test_the_example() -> None:
     assert shown == {**headers(problem), "Content-Type": "application/problem+json"}
 
 
+def test_what_the_tutorial_prints() -> None:
+    """Each problem document is the one that a reader will see."""
+    shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
+    assert shown == [document(error()) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)]
+
+
 @override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})
 def test_the_example_of_a_page() -> None:
     """With the setting that the page shows, the type is the one that it says."""
