@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb_table import create
+from django_idempotency.stores.dynamodb.table import create
 
 from . import acts
 from .measuring import Case, Effort, interleaved

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import connection
 
-from django_idempotency.stores.fronts import LocalFront
 from django_idempotency.stores.layered import LayeredStore
+from django_idempotency.stores.layered.fronts import LocalFront
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
-from . import notifying
+from .engine import notifying
 
 
 class IdempotencyConfig(AppConfig):

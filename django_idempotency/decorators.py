@@ -19,12 +19,12 @@ from .core.policy import Policy
 from .core.records import MISSING, Guarantee
 from .errors import ConfigurationError
 from .graphql.hook import library_view
+from .http.atomic_requests import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
+from .http.markers import EXEMPT, POLICY, REFUSAL, UNSAFE_HANDLERS, next_method, rest_class, view_class
 from .http.running import arun, run
 from .http.selection import compile_expressions
 from .http.unguarded import watched
-from .marks import EXEMPT, POLICY, REFUSAL, UNSAFE_HANDLERS, next_method, rest_class, view_class
 from .ninja import hook
-from .transactions import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

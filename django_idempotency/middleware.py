@@ -16,15 +16,17 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from . import conf
-from .access import ask_again
+from .concurrency.cancellation import to_the_end
 from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
 from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, clarified
-from .finishing import to_the_end
 from .graphql.hook import library_view
+from .http.access import ask_again
+from .http.atomic_requests import LEAVES, declared_non_atomic, leave_while_held
 from .http.exchange import Exchange, key_of, may_have_key
 from .http.exemptions import exempted_by
 from .http.keys import carries_key, user_of
+from .http.markers import has_own_door, is_exempt, rest_class, view_class
 from .http.ninja_views import is_ninja, operation_of
 from .http.problems import problem_response
 from .http.status import note, noted, stamp
@@ -41,8 +43,6 @@ from .http.unguarded import (
     pass_by,
     say_unguarded,
 )
-from .marks import has_own_door, is_exempt, rest_class, view_class
-from .transactions import LEAVES, declared_non_atomic, leave_while_held
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not one of a door further in.

@@ -16,7 +16,7 @@ from django.db.models.signals import post_migrate
 from django.test import Client
 from rest_framework.test import APIClient
 
-from django_idempotency.deferring import Deferring
+from django_idempotency.engine.deferring import Deferring
 
 from .factories import TokenFactory, UserFactory
 from .services import missing
@@ -84,7 +84,7 @@ def deferring(monkeypatch: pytest.MonkeyPatch) -> Deferring:
     """Return a queue of settles without a thread, in place of the process's own: a test calls attempt()."""
     queue = Deferring()
     monkeypatch.setattr(queue, "_start", lambda: None)
-    monkeypatch.setattr("django_idempotency.engine.deferring", queue)
+    monkeypatch.setattr("django_idempotency.engine.operation.deferring", queue)
     return queue
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_idempotency.core.records import Record, Settlement, Status, Ticket
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.stores.base import BaseStore, Hold, Purged
 from django_idempotency.testing.tickets import NOW
 

@@ -12,12 +12,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from .. import redaction
 from ..core.kinds import METHOD, Kind
 from ..core.records import Status
 from ..errors import RecordUnreadable
+from ..inspection import redaction
+from ..inspection.status import next_answer, standing
 from ..models import IdempotencyRecord
-from ..showing.standing import next_answer, standing
 from .listing import ModelAdmin
 from .rows import facts, whole
 

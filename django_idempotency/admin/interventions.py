@@ -17,11 +17,11 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from .. import redaction
 from ..core.records import Record
 from ..errors import IdempotencyError
+from ..inspection import redaction
+from ..inspection.ticked import TickedAdmin
 from ..models import IdempotencyRecord
-from ..showing.ticked import TickedAdmin
 from ..stores.base import Audit, BaseStore, Intervention
 from .listing import Records
 

@@ -21,9 +21,9 @@ from django.utils import timezone as django_timezone
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
-from ..core.digest import record_id
+from ..core.hashing import record_id
 from ..core.kinds import METHOD
-from ..core.scopes import spellings
+from ..core.scope_names import spellings
 from ..models import IdempotencyRecord
 
 #: Rows that a filter or a search looks at: some 30 ms when they are in memory.

@@ -13,13 +13,13 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
+from ..inspection.responses import shown
 from ..models import IdempotencyRecord
-from ..registry import stores
-from ..showing.responses import shown
+from ..runtime.registry import stores
 from ..stores.base import BaseStore
-from ..stores.operating import clock
 from ..stores.orm import ORMStore
-from ..stores.wrapping import innermost
+from ..stores.orm.interventions import clock
+from ..stores.wrapper import innermost
 from .columns import Columns
 from .interventions import VERBS, Interventions
 from .listing import ExpiryFilter, MethodFilter, RecordChangeList, Records, ResponseFilter

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.records import MISSING, Guarantee, Outcome, Record, Status
 from ..errors import RecordUnreadable
 from ..models import IdempotencyRecord
-from ..stores.statements import outcome_of as read
+from ..stores.orm.statements import outcome_of as read
 
 
 def facts(row: IdempotencyRecord, **more: Any) -> Record:

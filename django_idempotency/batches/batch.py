@@ -16,7 +16,7 @@ from ..errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavail
 from ..functions.deadlines import remaining
 from ..functions.executions import EXECUTION, suspends
 from ..functions.handle import Answer, Handle, is_bare
-from ..selecting import Selector
+from ..selectors import Selector
 from .report import OUTCOMES, BatchItem, BatchReport
 
 logger = logging.getLogger("django_idempotency")

@@ -12,7 +12,7 @@ from .. import conf
 from ..core.records import Guarantee
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
-from ..stores.wrapping import innermost
+from ..stores.wrapper import innermost
 from .catalogue import finding, shown
 from .servers import on_server
 from .settings import check_settings

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
+from ..http.markers import has_own_door, is_exempt
 from ..http.ninja_views import is_ninja
-from ..marks import has_own_door, is_exempt
 from .catalogue import finding
 from .middleware import answering_exceptions
 from .settings import check_settings

@@ -15,8 +15,7 @@ from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import exemptions
-from ..http.ninja_views import is_ninja, operation_of, operations_of
-from ..marks import (
+from ..http.markers import (
     EXEMPT,
     POLICY,
     below_api_view,
@@ -27,6 +26,7 @@ from ..marks import (
     mark_of,
     view_class,
 )
+from ..http.ninja_views import is_ninja, operation_of, operations_of
 from . import operations
 from .middleware import guards_every_view
 from .routes import middleware_problems, own_problems, refusals

@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..stores.memory import MemoryStore
-from ..stores.wrapping import innermost
+from ..stores.wrapper import innermost
 from .catalogue import finding
 from .settings import check_settings
 from .stores import built

@@ -9,8 +9,8 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
+from ..http.markers import POLICY, is_exempt
 from ..http.ninja_views import operation_of, operations_of
-from ..marks import POLICY, is_exempt
 from .catalogue import finding
 from .middleware import guards_every_view
 from .policies import misfits

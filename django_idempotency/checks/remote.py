@@ -9,12 +9,12 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..errors import ConfigurationError, StoreUnavailable
-from ..registry import records_of
-from ..showing.failures import reason
+from ..inspection.failures import reason
+from ..runtime.registry import records_of
 from ..stores.dynamodb import DynamoDBStore
-from ..stores.dynamodb_table import missing
+from ..stores.dynamodb.table import missing
 from ..stores.redis import RedisStore
-from ..stores.wrapping import innermost
+from ..stores.wrapper import innermost
 from .catalogue import finding, shown
 from .settings import check_settings
 from .stores import built

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..following import unfollowed
 from ..graphql.hook import library_view
+from ..http.following import unfollowed
+from ..http.markers import has_own_door, is_exempt
 from ..http.ninja_views import is_ninja
-from ..marks import has_own_door, is_exempt
 from .catalogue import finding
 from .middleware import guards_every_view
 from .settings import check_settings

@@ -13,10 +13,10 @@ from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..graphql.hook import library_view
+from ..http.atomic_requests import can_be_left, cannot_leave, declared_non_atomic
 from ..http.exemptions import exemptions
+from ..http.markers import POLICY, REFUSAL, below_api_view, carriers, has_own_door, is_exempt, is_unawaited, mark_of
 from ..http.ninja_views import is_ninja
-from ..marks import POLICY, REFUSAL, below_api_view, carriers, has_own_door, is_exempt, is_unawaited, mark_of
-from ..transactions import can_be_left, cannot_leave, declared_non_atomic
 from .catalogue import a, finding, shown
 from .middleware import guards_every_view
 from .policies import misfits

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 
+from ..http.atomic_requests import asks_for_transaction, declared_non_atomic
 from ..http.ninja_views import is_ninja
-from ..transactions import asks_for_transaction, declared_non_atomic
 from .catalogue import finding
 from .urlconf import is_rest, views
 

@@ -11,12 +11,13 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
 
-from .. import conf, switch
+from .. import conf
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import compiled
-from ..selecting import Selector
+from ..runtime import switch
+from ..selectors import Selector
 from .catalogue import a, closest, finding, shown
 from .stores import check_stores
 

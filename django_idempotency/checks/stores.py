@@ -12,11 +12,11 @@ from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.records import Guarantee
-from ..registry import stores
+from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.redis import RedisStore
-from ..stores.wrapping import innermost
+from ..stores.wrapper import innermost
 from .catalogue import a, closest, finding, shown, told
 from .wiring import check_cache, check_nested, check_shared_fronts, missing_driver, nested_in
 

@@ -15,7 +15,7 @@ from django.urls.resolvers import RegexPattern
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
-from ..marks import POLICY, UNSAFE_HANDLERS, carriers, handler_of, view_class
+from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, view_class
 from .catalogue import shown
 
 

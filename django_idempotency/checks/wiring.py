@@ -11,13 +11,13 @@ from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..registry import records_of
+from ..runtime.registry import records_of
 from ..stores.base import BaseStore
 from ..stores.dynamodb import DynamoDBStore
-from ..stores.fronts import Front
 from ..stores.layered import LayeredStore
+from ..stores.layered.fronts import Front
 from ..stores.redis import RedisStore
-from ..stores.wrapping import innermost
+from ..stores.wrapper import innermost
 from .catalogue import closest, finding, shown
 
 #: Store → its driver, and our extra that installs it.

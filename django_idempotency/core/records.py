@@ -8,6 +8,9 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, final
 from uuid import UUID
 
+#: The most that is inflated of what is packed, in a record or in a payload (bytes).
+INFLATE_LIMIT = 64 * 1024 * 1024
+
 
 @final
 class Missing(Enum):

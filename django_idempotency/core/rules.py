@@ -18,7 +18,7 @@ A record is born RUNNING, with its owner's token, a lease and an expiry. The wor
                        v   |
                        FREE
 
-A durable execution leaves its record RUNNING when it goes to sleep, under a token that it knows again (see `suspension`).
+A durable execution leaves its record RUNNING when it goes to sleep, under a token that it knows again (see `engine.durable`).
 
 A claim that meets a record reads it in this order:
 
@@ -55,7 +55,7 @@ from enum import Enum
 from functools import lru_cache
 from uuid import UUID
 
-from .digest import first_operation, next_operation
+from .hashing import first_operation, next_operation
 from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 
 # ---------------------------------------------------------------------------------------------------------- verdicts

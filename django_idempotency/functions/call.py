@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ..concurrency.cancellation import to_the_end
 from ..core import rules
 from ..core.kinds import METHOD, Kind, kind_of
 from ..core.records import Guarantee, Outcome, shortened
-from ..core.results import Unreadable, Unstorable, dump_error, load_error
 from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
-from ..engine import Operation
+from ..engine.operation import Operation
 from ..errors import (
     CalledItself,
     ConfigurationError,
@@ -30,11 +30,11 @@ from ..errors import (
     clarified,
     is_answer,
 )
-from ..finishing import to_the_end
-from ..observing import Observer
-from ..open_transactions import refuse_open_transactions
-from ..registry import body_limit, store_of
-from ..ticketing import issue
+from ..instrumentation.observer import Observer
+from ..runtime.registry import body_limit, store_of
+from ..runtime.tickets import issue
+from ..runtime.transactions import refuse_open_transactions
+from ..serialization.results import Unreadable, Unstorable, dump_error, load_error
 from .current import CURRENT, CurrentOperation, Found, Hold, Run, Takeover, living
 from .deadlines import remaining
 from .executions import EXECUTION, suspends

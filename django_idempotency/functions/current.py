@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.records import Record
-from ..engine import Operation
+from ..engine.operation import Operation
 from ..errors import ResponseNotStored
-from ..handles import Handle, SwitchedOff
+from ..runtime.handle import Handle, SwitchedOff
 from .deadlines import remaining
 
 

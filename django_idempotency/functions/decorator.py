@@ -11,11 +11,11 @@ from django.utils.decorators import method_decorator
 from jmespath import Options
 from jmespath.functions import Functions
 
-from ..core.meaning import hasher
+from ..core.canonical import hasher
 from ..core.policy import Duration
 from ..core.records import MISSING, Guarantee
-from ..core.results import results_for
-from ..selecting import Selector
+from ..selectors import Selector
+from ..serialization.results import results_for
 from .arguments import Arguments
 from .handle import Handle
 from .keys import explicit

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core.policy import Duration, seconds
-from ..suspension import Execution
+from ..engine.durable import Execution
 from .deadlines import LONGEST
 
 #: The durable execution that runs here; `None`: none does.

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from asgiref.sync import sync_to_async
 
 from ..core import rules
-from ..core.digest import record_id
+from ..core.hashing import record_id
 from ..core.kinds import Kind, kind_of
 from ..core.records import Record, Status, shortened
+from ..engine.durable import let_go
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
-from ..registry import store_of, stores
+from ..runtime.registry import store_of, stores
 from ..stores.base import Intervention
-from ..suspension import let_go
 from .call import remembered
 from .executions import EXECUTION
 from .keys import explicit, key_of

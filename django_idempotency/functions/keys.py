@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from ..core.digest import request_digest
-from ..core.meaning import Undigestible, digest, is_missing, meaning
+from ..core.canonical import Undigestible, digest, is_missing, meaning
+from ..core.hashing import request_digest
 from ..errors import IdempotencyError, KeyMalformed, KeyMissing, NotDigestible
 from .terms import Terms
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from .. import switch
+from ..concurrency.cancellation import to_the_end
 from ..core.records import Guarantee
 from ..core.rules import Execute
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
-from ..finishing import to_the_end
-from ..open_transactions import arefuse_open_transactions
+from ..runtime import switch
+from ..runtime.transactions import arefuse_open_transactions
 from .call import Call, End
 from .current import SwitchedOffOperation, Unguarded
 from .keys import go_without_key, key_of, unjudged

@@ -15,11 +15,11 @@ from django.core.exceptions import ImproperlyConfigured
 from .. import conf
 from ..core.policy import Policy, Resolved
 from ..core.records import MISSING, Guarantee, Record
-from ..core.results import FunctionResults
-from ..core.scopes import qualified
+from ..core.scope_names import qualified
 from ..errors import ConfigurationError
 from ..realms import realm_of
-from ..selecting import Selector
+from ..selectors import Selector
+from ..serialization.results import FunctionResults
 from .arguments import Arguments
 from .current import Decision, Takeover
 

@@ -17,19 +17,19 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from .. import conf
+from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import Problem
 from ..http import bodies
+from ..http.atomic_requests import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
 from ..http.exchange import exchange_of, is_guarded
 from ..http.keys import carries_key
+from ..http.markers import POLICY
 from ..http.problems import problem_response
 from ..http.running import arun, run
 from ..http.status import stamp
 from ..http.unguarded import READS, asay_unguarded, leave_unguarded, say_unguarded, watched
-from ..marks import POLICY
-from ..threads import in_thread
-from ..transactions import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
 from . import operations
 from .operations import Asked
 from .results import refusal

@@ -18,11 +18,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.encoding import escape_uri_path
 
-from .. import conf, switch
+from .. import conf
+from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import Guarantee, Outcome
 from ..core.rules import RAISED, Busy, Ending, Execute, Mismatch, Replay, Unreadable, Verdict
-from ..engine import Operation
+from ..engine.operation import Operation
 from ..errors import (
     InProgress,
     KeyMissing,
@@ -36,12 +37,12 @@ from ..errors import (
     TransactionLost,
     clarified,
 )
-from ..observing import Observer
-from ..open_transactions import arefuse_open_transactions, refuse_open_transactions
-from ..registry import body_limit, store_of
-from ..threads import in_thread
-from ..ticketing import issue
-from ..transactions import Opened, asks_for_transaction
+from ..instrumentation.observer import Observer
+from ..runtime import switch
+from ..runtime.registry import body_limit, store_of
+from ..runtime.tickets import issue
+from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
+from .atomic_requests import Opened, asks_for_transaction
 from .fingerprint import fingerprint
 from .handle import RequestIdempotency, switch_off
 from .keys import carries_key, read_key, scope_of

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from .. import conf
 from ..errors import ConfigurationError
-from ..marks import view_class
+from .markers import view_class
 from .ninja_views import operations_of
 
 #: What an entry may begin with, and what stands behind the colon.

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from ..core.digest import canonical_json, framed, request_digest
+from ..core.hashing import canonical_json, framed, request_digest
 from ..core.policy import FINGERPRINTS, Policy
 from ..errors import ConfigurationError
 from . import bodies

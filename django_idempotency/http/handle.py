@@ -8,13 +8,14 @@ from uuid import uuid4
 
 from django.http import HttpRequest
 
-from .. import conf, switch
+from .. import conf
 from ..core.policy import Policy
 from ..core.rules import Ending
-from ..core.scopes import qualified
+from ..core.scope_names import qualified
 from ..errors import KeyMalformed
-from ..handles import Handle, SwitchedOff
 from ..realms import realm_of
+from ..runtime import switch
+from ..runtime.handle import Handle, SwitchedOff
 from .keys import carries_key, read_key
 from .status import Status, note
 from .terms import terms_of

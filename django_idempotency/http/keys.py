@@ -11,7 +11,7 @@ from django.utils.functional import SimpleLazyObject
 
 from .. import conf
 from ..core.policy import Policy
-from ..core.scopes import hashed, qualified
+from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
 from ..realms import realm_of
 from ..scopes import Public

@@ -11,12 +11,12 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..concurrency.cancellation import to_the_end
+from ..concurrency.threads import in_thread
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
-from ..finishing import to_the_end
-from ..threads import in_thread
-from ..transactions import Opened, atomic_requests
+from .atomic_requests import Opened, atomic_requests
 from .exchange import Exchange, key_of
 from .keys import user_of
 from .problems import problem_response

@@ -15,11 +15,11 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from ..core.meaning import TooDeep, Undigestible, digest, meaning
+from ..core.canonical import TooDeep, Undigestible, digest, meaning
 from ..core.policy import DOCUMENT, FINGERPRINTS, Policy
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
-from ..selecting import Selector
-from ..selecting.functions import Unpackable, from_json
+from ..selectors import Selector
+from ..selectors.functions import Unpackable, from_json
 from . import bodies
 from .unguarded import NO_KEY, leave_unguarded
 

@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 from .. import conf
 from ..core.policy import SAFE_METHODS
 from ..errors import KeyMalformed
-from ..observing import atell_unguarded, tell_unguarded
+from ..instrumentation.observer import atell_unguarded, tell_unguarded
 from .keys import carries_key, read_key
 from .status import Status, note, noted, stamp
 

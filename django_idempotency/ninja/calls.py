@@ -16,19 +16,19 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..concurrency.cancellation import to_the_end
+from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
-from ..finishing import to_the_end
 from ..http import problems
+from ..http.atomic_requests import EVERYTHING, EveryAlias, Opened, atomic_requests, declared_for
 from ..http.exchange import Exchange, Key, is_guarded, key_of, may_have_key
 from ..http.keys import carries_key, user_of
 from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import terms_of
 from ..http.unguarded import asay_unguarded, pass_by, say_unguarded
-from ..threads import in_thread
-from ..transactions import EVERYTHING, EveryAlias, Opened, atomic_requests, declared_for
 from .callers import caller_of
 
 if TYPE_CHECKING:

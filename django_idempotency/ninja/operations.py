@@ -13,9 +13,9 @@ from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
 from ..core.policy import Policy
+from ..http.atomic_requests import LEAVES, atomic_requests, declared_non_atomic, leave_atomic_requests
+from ..http.markers import POLICY
 from ..http.ninja_views import operation_of
-from ..marks import POLICY
-from ..transactions import LEAVES, atomic_requests, declared_non_atomic, leave_atomic_requests
 from .calls import Call, Transactions
 
 

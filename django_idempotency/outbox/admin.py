@@ -20,8 +20,8 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from .. import redaction
-from ..showing.ticked import TickedAdmin
+from ..inspection import redaction
+from ..inspection.ticked import TickedAdmin
 from ..stores.base import utcnow
 from .models import Message
 

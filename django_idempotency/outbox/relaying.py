@@ -16,8 +16,8 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from .. import redaction
 from ..errors import ConfigurationError
+from ..inspection import redaction
 from ..stores.base import utcnow
 from .models import Message
 from .publishing import AWAY, Publish, refuse_promise

@@ -14,21 +14,21 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..concurrency.cancellation import to_the_end
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
-from ..finishing import to_the_end
+from ..http.atomic_requests import declared_for
 from ..http.bodies import keep
 from ..http.exchange import Exchange, key_of
 from ..http.keys import carries_key
+from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import Status, note, note_problem, stamp
 from ..http.terms import terms_of
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import asay_unguarded, leave_unguarded
-from ..marks import EXEMPT
-from ..transactions import declared_for
 from . import problems
 from .entry import Terms, judge
 from .problems import Answered, IdempotencyException

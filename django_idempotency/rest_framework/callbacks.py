@@ -10,7 +10,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..transactions import EVERYTHING, EveryAlias, declared_non_atomic
+from ..http.atomic_requests import EVERYTHING, EveryAlias, declared_non_atomic
 from .entry import Terms
 from .guarding import enter
 

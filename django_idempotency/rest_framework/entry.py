@@ -11,13 +11,13 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, Problem
+from ..http.atomic_requests import Opened
 from ..http.exchange import Exchange, is_guarded, may_have_key
 from ..http.keys import carries_key
 from ..http.problems import headers, problem_response
 from ..http.responses import render
 from ..http.status import note_problem
 from ..http.unguarded import pass_by
-from ..transactions import Opened
 from . import problems
 from .problems import IdempotencyException
 

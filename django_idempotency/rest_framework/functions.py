@@ -12,9 +12,9 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
+from ..http.atomic_requests import EVERYTHING
 from ..http.exchange import may_have_key
 from ..http.running import run
-from ..transactions import EVERYTHING
 from . import problems
 from .problems import IdempotencyException
 

@@ -21,17 +21,17 @@ from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.rules import Leave
 from ..errors import ConfigurationError, OperationUnknown, Problem
+from ..http.atomic_requests import EVERYTHING, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange, key_of
 from ..http.keys import carries_key
+from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import Status, note, note_problem, stamp
 from ..http.terms import terms_of
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, say_unguarded
-from ..marks import EXEMPT
-from ..transactions import EVERYTHING, atomic_requests
 from . import problems
 from .asynchronous import adispatch
 from .entry import Entry, Terms, headed, judge

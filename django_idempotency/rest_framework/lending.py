@@ -19,8 +19,8 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
-from ..marks import POLICY, handler_of, is_unawaited, next_method
-from ..transactions import declared_non_atomic
+from ..http.atomic_requests import declared_non_atomic
+from ..http.markers import POLICY, handler_of, is_unawaited, next_method
 from .callbacks import guarded_view
 from .entry import Terms
 from .guarding import asynchronous, dispatch, enter

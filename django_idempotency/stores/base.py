@@ -11,10 +11,10 @@ from enum import Enum
 from typing import ClassVar
 from uuid import UUID, uuid4
 
+from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
-from ..threads import in_thread
 
 
 class Hold:

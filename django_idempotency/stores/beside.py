@@ -9,7 +9,7 @@ from django.core import mail
 from django.core.signals import request_finished, request_started
 from django.db import connections
 
-from ..forking import begins_anew
+from ..concurrency.forking import begins_anew
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

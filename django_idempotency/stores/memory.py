@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from ..concurrency.forking import new_lock
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..forking import new_lock
 from .base import BaseStore, Purged, utcnow
 
 

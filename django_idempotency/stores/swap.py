@@ -14,7 +14,7 @@ from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..errors import LostRace
 from .base import BaseStore, utcnow
 from .memory import claimed, renewed, settled
-from .sealing import opened, sealed
+from .signing import opened, sealed
 
 #: A swap that fails lets somebody else go ahead; nobody is overtaken so often.
 TRIES = 10

@@ -12,9 +12,10 @@ from asgiref.sync import iscoroutinefunction
 from django.db import connections
 from django.http import HttpRequest
 
-from .. import conf, switch
+from .. import conf
 from ..core.records import Guarantee
-from ..registry import stores
+from ..runtime import switch
+from ..runtime.registry import stores
 from .calling import EVENTS, Answer, Call, gathered, listening, one_by_one, together
 from .carrying import carried
 

@@ -19,7 +19,7 @@ from django.dispatch import Signal
 
 from .. import signals
 from ..core.records import MISSING, Guarantee
-from ..engine import Operation
+from ..engine.operation import Operation
 from ..errors import InProgress
 from ..http.responses import REPLAYED
 

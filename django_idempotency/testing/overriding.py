@@ -12,7 +12,7 @@ from unittest import TestCase
 
 from asgiref.sync import iscoroutinefunction
 
-from .. import switch
+from ..runtime import switch
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -41,7 +41,7 @@ def assert_idempotent() -> Callable[..., Any]:
 def recording_store(request: pytest.FixtureRequest) -> Iterator[RecordingStore]:
     """Return the default store, which tells in `verbs` what was asked of it; for another, parametrize with its alias."""
     from .. import conf
-    from ..registry import stores
+    from ..runtime.registry import stores
     from .recording import RecordingStore
 
     alias = getattr(request, "param", None) or conf.get("STORE")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
 from ..stores.base import BaseStore, Hold, Purged
-from ..stores.wrapping import WrappedStore
+from ..stores.wrapper import WrappedStore
 
 
 class RecordingStore(WrappedStore):

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
 
-from ..core import digest
+from ..core import hashing
 from ..core.records import Guarantee, Ticket
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -16,10 +16,10 @@ NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 def make_ticket(*, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}", **fields: Any) -> Ticket:
     """Make a ticket of a new owner. The same key, scope and body are the same request."""
     ticket = Ticket(
-        id=digest.record_id(scope, key),
+        id=hashing.record_id(scope, key),
         scope=scope,
         key=key,
-        digest=digest.request_digest(body),
+        digest=hashing.request_digest(body),
         owner=uuid4(),
         now=NOW,
         lease=30,

@@ -6,7 +6,7 @@ import pytest
 from django.utils.html import escape
 
 from django_idempotency import idempotent_function
-from django_idempotency.core.digest import record_id
+from django_idempotency.core.hashing import record_id
 from django_idempotency.core.kinds import Kind
 from django_idempotency.core.rules import Ending
 from django_idempotency.functions import Handle

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.admin import listing
-from django_idempotency.core.scopes import hashed, qualified
+from django_idempotency.core.scope_names import hashed, qualified
 from tests.admin.acting import (
     LIST,
     admin_of,

@@ -12,7 +12,7 @@ from django.test import Client
 from django_idempotency.core.records import MISSING, Status
 from django_idempotency.core.rules import Ending
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.registry import stores
+from django_idempotency.runtime.registry import stores
 from django_idempotency.testing.tickets import make_ticket
 from tests.admin.acting import (
     LIST,

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 
 from django_idempotency import aprocess_batch, deadline, idempotent_function
-from django_idempotency.registry import stores
+from django_idempotency.runtime.registry import stores
 from tests.functions.acting import NetworkDown
 
 from .acting import outcomes

@@ -27,7 +27,7 @@ from django_idempotency.errors import (
     StoreUnavailable,
 )
 from django_idempotency.functions import deadlines
-from django_idempotency.registry import stores
+from django_idempotency.runtime.registry import stores
 from tests.functions.acting import CardDeclined, NetworkDown, Runs
 
 from .acting import both_doors, guarded, outcomes, process

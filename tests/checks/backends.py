@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_idempotency.selecting import Selector
+from django_idempotency.selectors import Selector
 from tests.fakes import FakeStore
 
 #: Of a request it asks what that does not have.

@@ -15,10 +15,10 @@ from redis import Redis
 
 from django_idempotency.checks.remote import check_servers
 from django_idempotency.decorators import idempotent
-from django_idempotency.registry import stores
-from django_idempotency.stores.dynamodb_table import create
+from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.dynamodb.table import create
 from django_idempotency.stores.redis import RedisStore
-from django_idempotency.stores.wrapping import innermost
+from django_idempotency.stores.wrapper import innermost
 from tests.services import needs_redis
 from tests.store_servers import RedisServer, running
 from tests.stores.conftest import dynamodb  # noqa: F401 - a fixture

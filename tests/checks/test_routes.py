@@ -28,7 +28,7 @@ from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelV
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import routes
-from django_idempotency.marks import has_own_door, is_exempt, view_class
+from django_idempotency.http.markers import has_own_door, is_exempt, view_class
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Configure, hints

@@ -12,8 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from pytest_django import Settings
 
-from django_idempotency import conf, switch
+from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_settings
+from django_idempotency.runtime import switch
 
 from .conftest import Configure, hints
 

@@ -13,7 +13,7 @@ from pytest_django import Settings
 from django_idempotency.checks import wiring
 from django_idempotency.checks.memory import check_memory
 from django_idempotency.checks.settings import check_settings
-from django_idempotency.stores import dynamodb_client
+from django_idempotency.stores.dynamodb import client
 
 from .conftest import hints
 
@@ -122,7 +122,7 @@ def test_a_driver_that_is_not_installed(
     found: Any, monkeypatch: pytest.MonkeyPatch, backend: str, extra: str, driver: str
 ) -> None:
     """E040 says what to install, and nothing else is said of that store."""
-    for module in (wiring, dynamodb_client):
+    for module in (wiring, client):
         monkeypatch.setattr(module, "find_spec", lambda name: None if name == driver else find_spec(name))
     (message,) = found(other={"BACKEND": f"{STORE}.{backend}"})
     assert f'pip install "django-idempotency[{extra}]"' in hints([message])["E040"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from django_idempotency.core import rules
-from django_idempotency.core.digest import next_operation
+from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.records import Record, Settlement, Status
 from django_idempotency.core.rules import Conclusion, Ending, Execute, Leave
 from django_idempotency.testing.tickets import make_ticket

@@ -11,8 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core import payload
-from django_idempotency.core.digest import next_operation
+from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.records import (
     MISSING,
     Guarantee,
@@ -25,6 +24,7 @@ from django_idempotency.core.records import (
 )
 from django_idempotency.core.rules import Execute, Leave, born, operation_begun_by
 from django_idempotency.core.rules import settlement as rules_settlement
+from django_idempotency.stores import packing
 from django_idempotency.stores.memory import settled
 from django_idempotency.testing.tickets import make_ticket
 
@@ -181,8 +181,8 @@ def test_a_record_is_settled(new_life: bool) -> None:
 
 def test_a_record_is_unpacked() -> None:
     """As it was packed."""
-    packed = payload.pack(KNOWN, b"s" * payload.SEAL)
-    assert payload.unpack(packed, KNOWN.id, KNOWN.read_at) == KNOWN
+    packed = packing.pack(KNOWN, b"s" * packing.SEAL)
+    assert packing.unpack(packed, KNOWN.id, KNOWN.read_at) == KNOWN
 
 
 @pytest.mark.parametrize(

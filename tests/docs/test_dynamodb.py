@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from django_idempotency.stores import dynamodb, dynamodb_client
-from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb_table import create
+from django_idempotency.stores.dynamodb import DynamoDBStore, client
+from django_idempotency.stores.dynamodb import store as dynamodb
+from django_idempotency.stores.dynamodb.table import create
 
 from .pages import DOCS, blocks, text
 
@@ -120,7 +120,7 @@ def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:
 
 def test_the_rights_of_the_application() -> None:
     """One for each operation in the store's code. A transaction of updates needs that of an update."""
-    operations = re.findall(r'"(\w+_item)s?"', getsource(dynamodb) + getsource(dynamodb_client))
+    operations = re.findall(r'"(\w+_item)s?"', getsource(dynamodb) + getsource(client))
     (statement,) = json.loads(only("json"))["Statement"]
     assert set(statement["Action"]) == rights({*operations} - {"transact_write_item"})
     assert statement["Resource"].endswith(f":table/{DynamoDBStore().schema.table}")

@@ -12,7 +12,7 @@ import pytest
 
 from django_idempotency import conf
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb_items import Schema
+from django_idempotency.stores.dynamodb.items import Schema
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing import override_idempotency
 

@@ -8,11 +8,12 @@ import logging
 from django.core.management import load_command_class
 from django.dispatch import Signal
 
-from django_idempotency import observing, signals
-from django_idempotency.engine import EVENTS
+from django_idempotency import signals
+from django_idempotency.engine.operation import EVENTS
 from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.status import Status
 from django_idempotency.http.unguarded import REASONS
+from django_idempotency.instrumentation import observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.testing import assert_idempotent
 
@@ -28,11 +29,11 @@ DJANGOS = {
 def test_every_event() -> None:
     """Signal and level, event by event; what the log says is quoted in the runbook as it is said."""
     shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
-    assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observing._TOLD.items()}
+    assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observer._TOLD.items()}
     assert set(shown) == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
     assert set(EVENTS) <= set(shown)
-    assert observing._TOLD["lost"][2] in text("how-to/unknown-outcome.md")
-    assert observing._TOLD["taken_over"][2] in text("tutorial/first-charge.md")
+    assert observer._TOLD["lost"][2] in text("how-to/unknown-outcome.md")
+    assert observer._TOLD["taken_over"][2] in text("tutorial/first-charge.md")
 
 
 def test_every_permission() -> None:

@@ -28,7 +28,7 @@ from django.views.decorators.vary import vary_on_cookie, vary_on_headers
 from pytest_django import Settings
 
 from django_idempotency import idempotency_exempt, idempotent
-from django_idempotency.following import unfollowed
+from django_idempotency.http.following import unfollowed
 from tests.factories import AdminFactory
 
 from .conftest import KEY, effects

@@ -94,7 +94,7 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
         told.append(seconds)
         leave.set()
 
-    monkeypatch.setattr("django_idempotency.engine.time.sleep", wait)
+    monkeypatch.setattr("django_idempotency.engine.operation.time.sleep", wait)
     second = second_sender()
     first.join(20)
     assert told
@@ -106,7 +106,7 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
 def test_not_more_than_a_quarter_waits(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of three threads nobody may wait: who works must not be starved by who waits."""
     monkeypatch.setattr("threading.active_count", lambda: 3)
-    monkeypatch.setattr("django_idempotency.engine.time.sleep", lambda seconds: pytest.fail("waited"))
+    monkeypatch.setattr("django_idempotency.engine.operation.time.sleep", lambda seconds: pytest.fail("waited"))
     first_sender, second_sender = connect("/lease-wait/", user), connect("/lease-wait/", user)
     answers: list[Any] = []
     first = in_thread(first_sender, answers)

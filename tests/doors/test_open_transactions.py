@@ -19,8 +19,8 @@ from rest_framework.views import APIView
 from django_idempotency import Policy, idempotent
 from django_idempotency.errors import LeaseInTransaction
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.registry import stores
 from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.runtime.registry import stores
 from tests.functions.acting import MEMORY, ORM
 
 from .conftest import CHARGE, KEY, effects

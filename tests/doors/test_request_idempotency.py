@@ -17,11 +17,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import idempotent
+from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.errors import SecretUnknown, StoreUnavailable
-from django_idempotency.heartbeat import Heartbeat
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.registry import stores
 from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from testproject.payments.models import Effect
 
@@ -210,7 +210,7 @@ def clocks(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clocks:
     clocks = Clocks()
     monkeypatch.setattr(stores["default"], "_clock", lambda: clocks.stored)
     monkeypatch.setattr(clocks.heartbeat, "_start", lambda: None)
-    monkeypatch.setattr("django_idempotency.engine.heartbeat", clocks.heartbeat)
+    monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", clocks.heartbeat)
     return clocks
 
 

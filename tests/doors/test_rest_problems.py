@@ -95,7 +95,7 @@ def test_a_projects_handler_gives_its_shape(rest_door: Sender, settings: Any) ->
 def test_a_projects_handler_keeps_retry_after(rest_door: Sender, settings: Any, monkeypatch: Any) -> None:
     """A client is told when to ask again, whatever the body looks like."""
     from django_idempotency.core.rules import Busy
-    from django_idempotency.engine import Operation
+    from django_idempotency.engine.operation import Operation
 
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
     monkeypatch.setattr(Operation, "open", lambda self, *, wait: Busy(retry_after=7))

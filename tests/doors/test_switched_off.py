@@ -14,9 +14,10 @@ from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
-from django_idempotency import idempotent, switch
+from django_idempotency import idempotent
 from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime import switch
 
 from .conftest import KEY, Connect, Sender, effects
 

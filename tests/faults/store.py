@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency import signals
 from django_idempotency.core.records import Guarantee, Record, Settlement, Ticket
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.stores.base import BaseStore, Hold
 from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.orm import ORMStore

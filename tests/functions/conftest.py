@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.test import override_settings
 
 from django_idempotency import idempotent_function
-from django_idempotency.registry import stores
+from django_idempotency.runtime.registry import stores
 
 from .acting import LEASES, Clock
 

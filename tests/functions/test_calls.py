@@ -22,8 +22,8 @@ from django.utils.decorators import method_decorator
 from jmespath import Options
 from jmespath.functions import signature
 
-from django_idempotency import idempotent_function, switch
-from django_idempotency.core.meaning import digest
+from django_idempotency import idempotent_function
+from django_idempotency.core.canonical import digest
 from django_idempotency.errors import (
     CalledItself,
     ConfigurationError,
@@ -37,11 +37,12 @@ from django_idempotency.errors import (
 )
 from django_idempotency.functions import current_operation, deadline
 from django_idempotency.messages import DeadLetter, disposition
-from django_idempotency.registry import stores
-from django_idempotency.selecting import Functions, Selector
+from django_idempotency.runtime import switch
+from django_idempotency.runtime.registry import stores
+from django_idempotency.runtime.switch import overridden
+from django_idempotency.selectors import Functions, Selector
 from django_idempotency.signals import unavailable
 from django_idempotency.stores.memory import MemoryStore
-from django_idempotency.switch import overridden
 from django_idempotency.testing.recording import RecordingStore
 
 from .acting import LEASES, Clock, NetworkDown, Runs, of
@@ -401,7 +402,7 @@ def test_a_busy_call_says_when_to_ask_again(guard: Any, clock: Clock) -> None:
 
 
 def _claimed_elsewhere(charge: Any, key: str, *, lease: float) -> None:
-    from django_idempotency.core.digest import record_id, request_digest
+    from django_idempotency.core.hashing import record_id, request_digest
     from django_idempotency.testing.tickets import make_ticket
 
     scope = charge.idempotency.scope

@@ -298,7 +298,7 @@ def test_on_takeover_holds(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     assert charge.idempotency.lookup(1).state == "held"
     assert work.count == 1
 
-    from django_idempotency.registry import stores
+    from django_idempotency.runtime.registry import stores
 
     known = charge.idempotency.lookup(1)
     stores["default"].release(known.record.id, audit=lambda record: None)

@@ -18,7 +18,8 @@ from django.test import override_settings
 
 from django_idempotency import aprocess_batch, deadline, execution, idempotent_function, process_batch, signals
 from django_idempotency.core.records import Settlement, Status, Ticket
-from django_idempotency.deferring import Deferring
+from django_idempotency.engine.deferring import Deferring
+from django_idempotency.engine.heartbeat import heartbeat
 from django_idempotency.errors import (
     ConfigurationError,
     DeadlinePassed,
@@ -30,9 +31,8 @@ from django_idempotency.errors import (
 )
 from django_idempotency.functions import Takeover, current_operation
 from django_idempotency.functions.executions import EXECUTION
-from django_idempotency.heartbeat import heartbeat
-from django_idempotency.observing import Observer
-from django_idempotency.registry import stores
+from django_idempotency.instrumentation.observer import Observer
+from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
@@ -525,7 +525,7 @@ def test_a_store_that_stays_away(
     guard: Any, faulty: Faulty, told: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine gets its exception all the same; the record is taken over after the lease, as a crashed one."""
-    monkeypatch.setattr("django_idempotency.settling.SETTLE_PATIENCE", 0)
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0)
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [False] * 9
     suspend(charge, 17)

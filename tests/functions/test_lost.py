@@ -13,9 +13,9 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.errors import InProgress
 from django_idempotency.functions import current_operation, deadline, deadlines
-from django_idempotency.heartbeat import Heartbeat
 
 from .acting import Clock
 
@@ -30,7 +30,7 @@ class Host:
         self.store = store
         self.heartbeat = Heartbeat(clock=lambda: self.seconds)
         monkeypatch.setattr(self.heartbeat, "_start", lambda: None)
-        monkeypatch.setattr("django_idempotency.engine.heartbeat", self.heartbeat)
+        monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", self.heartbeat)
         monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: self.seconds))
 
     def run(self, until: float) -> None:

@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency import deadline, idempotent_function
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, ResponseNotStored
 from django_idempotency.messages import Acknowledge, disposition
 

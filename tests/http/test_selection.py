@@ -21,7 +21,7 @@ from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.fingerprint import fingerprint
 from django_idempotency.http.selection import MAX_SELECTABLE, Document, compile_expressions, compiled, selected_key
 from django_idempotency.http.unguarded import say_unguarded
-from django_idempotency.selecting import Functions, Selector
+from django_idempotency.selectors import Functions, Selector
 
 JSON = "application/json"
 

@@ -16,7 +16,7 @@ from django.test import TestCase
 from django_idempotency import outbox
 from django_idempotency.core.records import Outcome
 from django_idempotency.core.rules import Ending
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.outbox.models import Message
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect

@@ -13,7 +13,7 @@ from django.db import connection, connections
 
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
 from django_idempotency.core.rules import Ending, Execute, Verdict
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore

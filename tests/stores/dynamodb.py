@@ -19,7 +19,7 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb_table import create
+from django_idempotency.stores.dynamodb.table import create
 
 from .test_memory import Clock
 

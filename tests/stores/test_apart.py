@@ -12,9 +12,9 @@ from django.db import connection, connections
 
 from django_idempotency.core.records import Guarantee, Status, Ticket
 from django_idempotency.core.rules import Ending, Execute, Replay
-from django_idempotency.engine import Operation
+from django_idempotency.engine.heartbeat import Heartbeat, heartbeat
+from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
-from django_idempotency.heartbeat import Heartbeat, heartbeat
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket

@@ -13,7 +13,7 @@ from django.db import DatabaseError, IntegrityError, OperationalError, connectio
 
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Ending, Execute, Replay
-from django_idempotency.deferring import Deferring
+from django_idempotency.engine.deferring import Deferring
 from django_idempotency.errors import OutcomeUnknown, StoreUnavailable, TransactionLost
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket

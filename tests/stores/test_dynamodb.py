@@ -27,10 +27,9 @@ from django_idempotency.core import rules
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import Leave
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
-from django_idempotency.stores import dynamodb_items
 from django_idempotency.stores.base import BaseStore, Intervention
-from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb_client import PAUSE
+from django_idempotency.stores.dynamodb import DynamoDBStore, items
+from django_idempotency.stores.dynamodb.client import PAUSE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
@@ -80,7 +79,7 @@ class TestCompositeKey(TestDynamoDBStore):
         "key_attr": "PK",
         "sort_key_attr": "Order",
         "static_pk_value": "idempotency#1",
-        "attributes": {name: f"a.{number}-{name}" for number, name in enumerate(dynamodb_items._ALL)},
+        "attributes": {name: f"a.{number}-{name}" for number, name in enumerate(items._ALL)},
     }
 
 
@@ -443,7 +442,7 @@ def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) 
 def test_the_size_of_an_item(store: DynamoDBStore) -> None:
     """A claim is one write unit: what we count, and DynamoDB no more, is under 1 KB beside the response."""
     store.claim(make_ticket(scope="user:auth.user:12345678", key="k" * 36, path="/api/v1/orders/12345678/charges/"))
-    assert dynamodb_items._size(item(store)) < 600
+    assert items._size(item(store)) < 600
 
 
 def test_what_is_in_an_item(store: DynamoDBStore) -> None:
@@ -697,7 +696,7 @@ def test_a_forked_process() -> None:
     script = """
 import os
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb_client import PAUSE
+from django_idempotency.stores.dynamodb.client import PAUSE
 store = DynamoDBStore(region_name="eu-central-1")
 parents = store.client.boto
 child = os.fork()

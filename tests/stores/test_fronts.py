@@ -14,8 +14,8 @@ from asgiref.sync import async_to_sync
 
 from django_idempotency.core.records import Outcome, Record, Status
 from django_idempotency.errors import StoreRefused, StoreUnavailable
-from django_idempotency.stores import fronts
-from django_idempotency.stores.fronts import Front, LocalFront, Sheltered
+from django_idempotency.stores.layered import fronts
+from django_idempotency.stores.layered.fronts import Front, LocalFront, Sheltered
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.fakes import record_of

@@ -19,13 +19,13 @@ from django.db.backends.utils import CursorWrapper
 
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Replay
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable
+from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.observing import Observer
 from django_idempotency.signals import claimed
-from django_idempotency.stores.holding import HELD
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.orm.held import HELD
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 

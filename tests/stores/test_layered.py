@@ -19,16 +19,18 @@ from pytest_django import Settings
 from redis import Redis
 
 from django_idempotency import conf
+from django_idempotency.concurrency.threads import in_thread
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.registry import stores
+from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore, Intervention
-from django_idempotency.stores.fronts import Front, LocalFront, Sheltered
-from django_idempotency.stores.layered import FRESH, MARKER, UNDER_WAY, LayeredStore
+from django_idempotency.stores.layered import LayeredStore
+from django_idempotency.stores.layered.fronts import Front, LocalFront, Sheltered
+from django_idempotency.stores.layered.store import FRESH, MARKER, UNDER_WAY
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
@@ -36,7 +38,6 @@ from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 from django_idempotency.testing.tickets import make_ticket
-from django_idempotency.threads import in_thread
 from tests.fakes import Listener
 from tests.services import REDIS, needs_redis
 
@@ -722,7 +723,7 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
         seen.append(call.__name__)
         return in_thread(call, *given, **named)
 
-    monkeypatch.setattr("django_idempotency.stores.layered.in_thread", noted)
+    monkeypatch.setattr("django_idempotency.stores.layered.store.in_thread", noted)
     store, ticket = LayeredStore(front=front(), authority=authority()), make_ticket()
     settlement = Settlement(
         status=Status.COMPLETED,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from django.db import connection, transaction
 
-from django_idempotency.core.digest import record_id
+from django_idempotency.core.hashing import record_id
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Busy, Execute
 from django_idempotency.models import IdempotencyRecord
@@ -123,14 +123,16 @@ def test_claims_beside_a_purge() -> None:
 def test_an_index_serves_it() -> None:
     """The scan walks `expires_at` in order; it never sorts the table."""
     fill(200)
-    from django_idempotency.stores import purging
+    from django_idempotency.stores.orm import purge
 
     table = "django_idempotency_record"
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(f"ANALYZE {table}")
         explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-        sql = f"{explain} SELECT id {purging.due(connection)} ORDER BY expires_at LIMIT 10 {purging.skip_locked(connection)}"
+        sql = (
+            f"{explain} SELECT id {purge.due(connection)} ORDER BY expires_at LIMIT 10 {purge.skip_locked(connection)}"
+        )
         cursor.execute(sql, [LONG_AGO if connection.vendor != "sqlite" else "2020-01-01 00:00:00"])
         plan = " ".join(str(row) for row in cursor.fetchall())
     assert "expires" in plan

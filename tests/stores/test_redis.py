@@ -27,18 +27,19 @@ from redis import Redis
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection
 
-from django_idempotency.core import payload, rules
+from django_idempotency.core import rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
+from django_idempotency.engine.durable import Execution, awoken, passed_on, woken
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
-from django_idempotency.stores import sealing
+from django_idempotency.stores import packing, signing
 from django_idempotency.stores.base import BaseStore
-from django_idempotency.stores.fronts import Sheltered
 from django_idempotency.stores.layered import LayeredStore
+from django_idempotency.stores.layered.fronts import Sheltered
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.redis import CHANGE, RedisStore
-from django_idempotency.stores.redis_client import Call
-from django_idempotency.suspension import Execution, awoken, passed_on, woken
+from django_idempotency.stores.redis import RedisStore
+from django_idempotency.stores.redis.client import Call
+from django_idempotency.stores.redis.store import CHANGE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
@@ -49,7 +50,7 @@ from .elsewhere import redis_store
 
 pytestmark = needs_redis
 
-#: Where a packed record has its instants: lease, completed, expires, then created (core/payload.py).
+#: Where a packed record has its instants: lease, completed, expires, then created (stores/packing.py).
 INSTANTS = (32, 40, 48, 56)
 
 
@@ -229,7 +230,7 @@ def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> Non
     [
         lambda value: b"",
         lambda value: b"no record",
-        lambda value: bytes(payload.SEAL) + value[payload.SEAL :],
+        lambda value: bytes(packing.SEAL) + value[packing.SEAL :],
         lambda value: value[:-1] + b"!",
         lambda value: value[:64] + b"\x09" + value[65:],
         lambda value: value + b"more",
@@ -343,7 +344,7 @@ def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, 
     settings.SECRET_KEY_FALLBACKS = [unset, old]
     assert store.look(ticket.id) is not None
     if unset is not None:
-        assert not sealing.holds(b"forged", hmac.digest(sealing._key(unset), b"forged", "sha256"))
+        assert not signing.holds(b"forged", hmac.digest(signing._key(unset), b"forged", "sha256"))
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -574,13 +575,13 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     """Whoever saw it lapse takes it only if it still has."""
     ticket = make_ticket(lease=0)
     record = store.claim(ticket)
-    seen = payload.pack_head(record.status, record.owner, record.attempt)
+    seen = packing.pack_head(record.status, record.owner, record.attempt)
     thief = make_ticket()
-    head = payload.pack_head(Status.RUNNING, thief.owner, 2)
+    head = packing.pack_head(Status.RUNNING, thief.owner, 2)
     terms: Any = {
         "head": head,
         "digest": thief.digest,
-        "life": payload.pack_life(thief, record.operation),
+        "life": packing.pack_life(thief, record.operation),
         "new_life": False,
     }
     taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60).send(None)
@@ -609,7 +610,7 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
     ticket = make_ticket()
     record = store.claim(ticket)
     with monkeypatch.context() as later:
-        later.setattr(payload, "VERSION", payload.VERSION + 1)
+        later.setattr(packing, "VERSION", packing.VERSION + 1)
         settled = rules.settlement(
             rules.Leave.COMPLETED, ticket, rules.Execute(attempt=1), fence=record, outcome=Outcome(status=201), ttl=None
         )

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Busy, Ending, Execute, Replay, Verdict
-from django_idempotency.engine import Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def room_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test has few threads, of which a quarter may wait."""
-    monkeypatch.setattr("django_idempotency.waiting.waiting.count", -100)
+    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -100)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from django.test import SimpleTestCase
 
-from django_idempotency import switch
+from django_idempotency.runtime import switch
 from django_idempotency.testing import override_idempotency
 
 

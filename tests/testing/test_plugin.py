@@ -25,7 +25,7 @@ IDEMPOTENCY = {"STORES": {"default": _MEMORY, "payments": _MEMORY}, "GUARANTEE":
 WITH_DJANGO = """
 import pytest
 from django_idempotency import idempotent_function
-from django_idempotency.registry import stores
+from django_idempotency.runtime.registry import stores
 
 runs = []
 
@@ -82,7 +82,7 @@ def test_assert_idempotent_fails(assert_idempotent):
 #: In a project without: nothing is loaded that it would not want, and the switch needs no settings.
 WITHOUT = """
 import sys
-from django_idempotency import switch
+from django_idempotency.runtime import switch
 
 def test_nothing_heavy_is_loaded():
     loaded = {"models", "testing.asserting", "testing.contract", "stores.orm"}

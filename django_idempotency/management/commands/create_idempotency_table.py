@@ -9,11 +9,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import conf
 from ...errors import ConfigurationError, StoreUnavailable
-from ...registry import stores
+from ...runtime.registry import stores
 from ...stores.base import BaseStore
 from ...stores.dynamodb import DynamoDBStore
-from ...stores.dynamodb_table import create
-from ...stores.wrapping import innermost
+from ...stores.dynamodb.table import create
+from ...stores.wrapper import innermost
 
 
 class Command(BaseCommand):

@@ -11,21 +11,22 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ... import conf, redaction
+from ... import conf
 from ...core import rules
-from ...core.digest import record_id
+from ...core.hashing import record_id
 from ...core.records import Record, shortened
-from ...core.scopes import spellings
+from ...core.scope_names import spellings
+from ...engine.durable import Execution, let_go
 from ...errors import IdempotencyError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
 from ...http.keys import ANONYMOUS
-from ...registry import stores
-from ...showing.failures import MISCONFIGURED, advice, reason
-from ...showing.standing import next_answer, standing
-from ...showing.terminal import lines, plain, span
+from ...inspection import redaction
+from ...inspection.failures import MISCONFIGURED, advice, reason
+from ...inspection.status import next_answer, standing
+from ...inspection.terminal import lines, plain, span
+from ...runtime.registry import stores
 from ...stores.base import Audit, BaseStore, Intervention
 from ...stores.memory import MemoryStore
-from ...stores.wrapping import innermost, layers
-from ...suspension import Execution, let_go
+from ...stores.wrapper import innermost, layers
 
 logger = logging.getLogger("django_idempotency")
 

@@ -10,11 +10,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import conf
 from ...errors import LostRace, StoreUnavailable
-from ...registry import stores
-from ...showing.failures import MISCONFIGURED, advice, reason
+from ...inspection.failures import MISCONFIGURED, advice, reason
+from ...runtime.registry import stores
 from ...stores.base import BaseStore, Purged
 from ...stores.orm import ORMStore
-from ...stores.wrapping import innermost
+from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive
 
 #: A batch that lost a race (a deadlock, a lock of SQLite) is tried again so often, a little later each time.

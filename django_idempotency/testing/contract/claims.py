@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...core import rules
-from ...core.digest import next_operation
+from ...core.hashing import next_operation
 from ...core.records import Guarantee, Record, Status
 from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
 from ...stores.base import BaseStore

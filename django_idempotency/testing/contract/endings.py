@@ -10,7 +10,7 @@ from ...core import rules
 from ...core.records import Record, Status
 from ...core.rules import Leave
 from ...stores.base import BaseStore, Intervention
-from ...stores.wrapping import innermost
+from ...stores.wrapper import innermost
 from ..tickets import make_ticket
 from .base import Contract
 

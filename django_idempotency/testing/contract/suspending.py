@@ -10,9 +10,9 @@ from uuid import UUID
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
 from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
+from ...engine.durable import Execution, let_go, woken
 from ...errors import LostRace
 from ...stores.base import BaseStore
-from ...suspension import Execution, let_go, woken
 from ..tickets import make_ticket
 from .base import Contract, seconds
 from .crew import Act
@@ -23,7 +23,7 @@ TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
-    """Tests of `settle` where it passes a running record on, as `suspension` does."""
+    """Tests of `settle` where it passes a running record on, as `engine.durable` does."""
 
     def test_asleep(self, store: BaseStore) -> None:
         """The record runs on, for its request, under another token and a long lease; its owner has lost it."""

@@ -55,9 +55,10 @@ def before_setup() -> None:
 
 def listen() -> None:
     """Count each event of the package, and have it guard what it leaves alone by default: the views of allauth."""
-    from django_idempotency import marks, signals
+    from django_idempotency import signals
+    from django_idempotency.http import markers
 
-    marks.is_about_sessions = lambda callback: False
+    markers.is_about_sessions = lambda callback: False
 
     for event in EVENTS:
 

@@ -24,9 +24,9 @@ from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.tenants import check_tenants
 from django_idempotency.core.records import Guarantee, Outcome
 from django_idempotency.core.rules import Ending, Execute
-from django_idempotency.engine import Operation
+from django_idempotency.engine.heartbeat import heartbeat
+from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.heartbeat import heartbeat
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay

@@ -18,7 +18,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from .... import conf
 from ....errors import BrokerUnavailable, ConfigurationError
 from ....management.arguments import not_negative, positive
-from ....stores import faults
+from ....stores.orm import database_errors
 from ...models import Message
 from ...publishing import Publish, opened, publisher_at
 from ...relaying import Batch, Relay, told
@@ -130,7 +130,7 @@ class Command(BaseCommand):
         Raises `CommandError` with --once, unless it was a lost race.
         """
         self.troubles += 1
-        race = isinstance(error, Error) and faults.lost_race(error)
+        race = isinstance(error, Error) and database_errors.lost_race(error)
         if self.once and not (race and self.troubles < TRIES):
             self.end_progress()
             raise CommandError(f"{what} did not answer. {told(error)}\n{self.so_far()}") from error
@@ -142,7 +142,7 @@ class Command(BaseCommand):
     def passing(self, error: Error) -> bool:
         """Is it trouble that may pass? SQLite, which has no connection to lose, calls everything operational."""
         operational = isinstance(error, (OperationalError, InterfaceError)) and self.vendor != "sqlite"
-        return operational or faults.lost_race(error)
+        return operational or database_errors.lost_race(error)
 
     # ------------------------------------------------------------------------------------------------------- stopping
 

@@ -1,0 +1,1 @@
+"""What threads, tasks and forked children need beside the work."""

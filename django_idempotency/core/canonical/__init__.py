@@ -1,0 +1,93 @@
+"""What a Python value means, as bytes: two values have the same bytes if, and only if, they mean the same.
+
+The bytes name keys and are compared by validation, so they must be the same in every process, on every Python and in
+every release: tests/core/test_canonical.py spells them out. Whatever is added here gets a tag of its own.
+
+The rules
+---------
+
+1. A scalar means its type and its value: `1`, `1.0`, `Decimal("1")`, `"1"`, `b"1"` and `True` are six meanings.
+   - Text counts by code point, without Unicode normalisation; a lone surrogate is text like any other.
+   - `bytearray` and `memoryview` mean their bytes.
+   - A `Decimal` counts by value (`1.0` is `1.00`), a `float` by its shortest repr; zero has no sign, NaN is one meaning.
+   - An aware `datetime` means its instant, a naive one its wall time. A `time` with a zone means its wall time and its
+     offset. A `timedelta` is exact. A path means its text with "/".
+2. A subclass means what its base means: `SafeString` is text. An `Enum` member means its value.
+3. A list is a tuple, and order counts. A set is a frozenset, and order does not.
+4. A mapping means its pairs, in any order, under keys of any type that has a meaning.
+5. An object with declared fields (dataclass, attrs, pydantic) means the mapping of them, so a dict may become a class
+   and keep its keys. Fields that its own `==` leaves out (`compare=False`, attrs' `eq=False`) are left out. A
+   `NamedTuple` is a tuple. A pydantic root model means its root.
+6. A row of a Django model means its model and its primary key. A lazy object means what it stands for, a lazy
+   translation its text.
+7. Nothing else has a meaning: a function, a socket, a row that is not saved, a circle, what is nested deeper than
+   `MAX_DEPTH`, a mapping with two keys of one meaning. `Undigestible` says where it was found, and never shows a value.
+
+Every scalar is written as a tag and its text up to ";", or with its length, and every container between brackets, so
+the borders of no two values can be confused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+from .encoder import Pen
+from .scalars import TooDeep, Undigestible
+
+__all__ = ["TooDeep", "Undigestible", "digest", "hasher", "is_missing", "meaning"]
+
+
+def meaning(value: object) -> bytes:
+    """Return the canonical bytes of a value. Raises `Undigestible`. Copies and changes nothing of it."""
+    if type(value) is str:  # what a key mostly is
+        return f"s{len(value)}:{value}".encode("utf-8", "surrogatepass")
+    pen = Pen()
+    pen.write(value)
+    return "".join(pen.parts).encode("utf-8", "surrogatepass")
+
+
+def digest(value: object, algorithm: str = "sha256") -> str:
+    """Hash what a value means: hexadecimal digits. Raises `Undigestible`, and `ValueError` for an unknown algorithm."""
+    digits: str = hasher(algorithm)(meaning(value)).hexdigest()
+    return digits
+
+
+@lru_cache(maxsize=32)
+def hasher(algorithm: str) -> Callable[[bytes], Any]:
+    """Return the constructor of a hash by its name in hashlib.
+
+    Raises `ValueError` where there is none, or none with a digest of fixed size.
+    """
+    if algorithm == "sha256":
+        return hashlib.sha256
+    made = partial(hashlib.new, algorithm, usedforsecurity=False)
+    try:
+        size = made(b"").digest_size
+    except (TypeError, ValueError):
+        size = 0
+    if size < 16:
+        usable = ", ".join(sorted(hashlib.algorithms_guaranteed - {"shake_128", "shake_256"}))
+        raise ValueError(f"{algorithm!r} names no hash with a digest of 16 bytes or more. Type one of {usable}.")
+    return made
+
+
+def is_missing(value: object, *, parts: bool = True) -> bool:
+    """Is a selected key missing, or one of its parts? A part is a member of a list, a tuple or a dict.
+
+    Missing are `None`, `""`, `b""` and an empty container; `0`, `0.0` and `False` are keys. Deeper nothing is asked,
+    and of the members nothing where the value was not put together from parts.
+    """
+    if not isinstance(value, _SIZED):
+        return isinstance(value, _NOTHING)  # a lazy object shows the class of what it stands for
+    if len(value) == 0:
+        return True
+    if parts and isinstance(value, (list, tuple, dict)):
+        return any(is_missing(part, parts=False) for part in (value.values() if isinstance(value, dict) else value))
+    return False
+
+
+_NOTHING = type(None)
+_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)

@@ -1,0 +1,265 @@
+"""Writes what a value means, by the rules of `core.canonical`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .scalars import SCALARS, SELECT, TooDeep, Undigestible
+
+#: What is nested deeper is taken for a circle.
+MAX_DEPTH = 128
+
+
+class Pen:
+    """Writes one value. Dicts of the same names, as in a list of rows, share the order of their names.
+
+    What a payload is mostly made of, text and whole numbers in dicts and lists, is written without a call for each.
+    """
+
+    __slots__ = ("_depth", "_layouts", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._layouts: dict[tuple[Any, ...], _Layout] = {}
+        self._depth = 0
+
+    def write(self, value: Any) -> None:
+        kind = type(value)
+        (_WRITERS.get(kind) or _writer_of(kind))(self, value)
+
+    def aside(self, value: Any) -> str:
+        """Return what would be written."""
+        kept, self.parts = self.parts, []
+        self.write(value)
+        written = "".join(self.parts)
+        self.parts = kept
+        return written
+
+    def sequence(self, value: Iterable[Any]) -> None:
+        append, writers, index = self.parts.append, _WRITERS, 0
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep()
+        append("[")
+        try:
+            for index, item in enumerate(value):  # noqa: B007 - told when an item has no meaning
+                if (kind := type(item)) is str:
+                    append(f"s{len(item)}:{item}")
+                elif kind is int:
+                    append(f"i{item:x};")
+                else:
+                    (writers.get(kind) or _writer_of(kind))(self, item)
+        except Undigestible as error:
+            error.path.insert(0, index)
+            raise
+        append("]")
+        self._depth -= 1
+
+    def dict(self, value: dict[Any, Any]) -> None:
+        names = tuple(value)
+        layout = self._layouts.get(names)
+        if layout is None:
+            layout = self.layout(names)
+            if all(type(name) is str for name in names):  # (1,) and (True,) are equal, and mean two things
+                self._layouts[names] = layout
+        self.fields(layout, value.__getitem__)
+
+    def layout(self, names: Iterable[Any]) -> _Layout:
+        """Return names as they are written, in the order of that. Raises `Undigestible` where two are written alike."""
+        written = [(self.aside(name), name) for name in names]
+        layout = sorted(written, key=_first)
+        if any(one[0] == other[0] for one, other in pairwise(layout)):
+            raise Undigestible("a mapping with two keys of one meaning has none itself. " + SELECT)
+        return layout
+
+    def fields(self, layout: _Layout, get: Callable[[Any], Any]) -> None:
+        append, writers, name = self.parts.append, _WRITERS, None
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep()
+        append("{")
+        try:
+            for written, name in layout:
+                item = get(name)
+                if (kind := type(item)) is str:
+                    append(f"{written}s{len(item)}:{item}")
+                elif kind is int:
+                    append(f"{written}i{item:x};")
+                else:
+                    append(written)
+                    (writers.get(kind) or _writer_of(kind))(self, item)
+        except Undigestible as error:
+            error.path.insert(0, name)
+            raise
+        append("}")
+        self._depth -= 1
+
+    def set(self, value: Iterable[Any]) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep()
+        self.parts.append(f"<{''.join(sorted({self.aside(item) for item in value}))}>")
+        self._depth -= 1
+
+    def row(self, label: str, key: Any) -> None:
+        self.parts.append(f"(s{len(label)}:{label}")
+        self.write(key)
+        self.parts.append(")")
+
+
+_Layout = list[tuple[str, Any]]
+_Writer = Callable[[Pen, Any], None]
+
+
+def _too_deep() -> TooDeep:
+    return TooDeep(f"what is nested deeper than {MAX_DEPTH} levels, or in a circle, has no meaning. {SELECT}")
+
+
+def _first(pair: tuple[str, Any]) -> str:
+    return pair[0]
+
+
+def _write_text(pen: Pen, value: str) -> None:
+    value = str.__str__(value)
+    pen.parts.append(f"s{len(value)}:{value}")
+
+
+def _write_sequence(pen: Pen, value: Any) -> None:
+    # What a subclass makes of iteration is its own affair; what it holds is its meaning.
+    pen.sequence(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value))
+
+
+def _write_dict(pen: Pen, value: dict[Any, Any]) -> None:
+    # Past what a subclass makes of it: a QueryDict holds all values of a name, and shows the last.
+    pen.fields(pen.layout(list(dict.keys(value))), partial(dict.__getitem__, value))
+
+
+def _write_mapping(pen: Pen, value: Mapping[Any, Any]) -> None:
+    pen.fields(pen.layout(value), value.__getitem__)
+
+
+def _write_bytes(pen: Pen, value: bytes | bytearray | memoryview) -> None:
+    text = bytes(value).decode("latin-1")
+    pen.parts.append(f"b{len(text)}:{text}")
+
+
+def _scalar(text_of: Callable[[Any], str]) -> _Writer:
+    def write(pen: Pen, value: Any) -> None:
+        pen.parts.append(text_of(value))
+
+    return write
+
+
+def _path(pen: Pen, value: PurePath) -> None:
+    text = value.as_posix()
+    pen.parts.append(f"p{len(text)}:{text}")
+
+
+#: The types of rules 1 to 4. A subclass is looked up along its bases, and remembered in `_FOUND`.
+_WRITERS: dict[type, _Writer] = {
+    **{kind: _scalar(text_of) for kind, text_of in SCALARS.items()},
+    str: _write_text,
+    bytes: _write_bytes,
+    bytearray: _write_bytes,
+    memoryview: _write_bytes,
+    list: Pen.sequence,
+    tuple: Pen.sequence,
+    dict: Pen.dict,
+    set: Pen.set,
+    frozenset: Pen.set,
+}
+#: For subclasses, which may hide what they hold.
+_INHERITED: dict[type, _Writer] = {
+    **_WRITERS,
+    list: _write_sequence,
+    tuple: _write_sequence,
+    dict: _write_dict,
+    PurePath: _path,
+}
+_FOUND: WeakKeyDictionary[type, _Writer] = WeakKeyDictionary()
+
+
+# ----------------------------------------------------------------------------------------------------------- objects
+
+
+def _writer_of(kind: type) -> _Writer:
+    """Return how values of a type are written, by rules 2, 5 and 6. Raises `Undigestible` by rule 7."""
+    writer = _FOUND.get(kind)
+    if writer is None:
+        writer = _FOUND[kind] = _find(kind)
+    return writer
+
+
+def _find(kind: type) -> _Writer:  # noqa: PLR0911 - one for each rule
+    if issubclass(kind, Enum):
+        return lambda pen, value: pen.write(value._value_)
+    if getattr(kind, "__pydantic_root_model__", False):
+        return lambda pen, value: pen.write(value.root)
+    if (names := field_names(kind)) is not None:
+        return _write_fields(kind, names)
+    for base in kind.__mro__:
+        if base in _INHERITED:
+            return _INHERITED[base]
+        if (base.__module__, base.__name__) == ("django.utils.functional", "Promise"):
+            return lambda pen, value: _write_text(pen, str(value))
+        if (base.__module__, base.__name__) == ("django.utils.functional", "LazyObject"):
+            return _write_lazy
+    if hasattr(getattr(kind, "_meta", None), "label_lower"):
+        return _write_row
+    if issubclass(kind, Mapping):
+        return _write_mapping
+    return _refuse
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """Return the fields that a dataclass, an attrs class or a pydantic model compares by; `None` for another class."""
+    if is_dataclass(kind):
+        return tuple(field.name for field in fields(kind) if field.compare)
+    if isinstance(declared := getattr(kind, "__attrs_attrs__", None), tuple):
+        return tuple(field.name for field in declared if field.eq)
+    declared = getattr(kind, "__pydantic_fields__", None) or getattr(kind, "model_fields", None)
+    return tuple(declared) if isinstance(declared, dict) and hasattr(kind, "model_dump") else None
+
+
+def _write_fields(kind: type, names: tuple[str, ...]) -> _Writer:
+    layout, kind_name = Pen().layout(names), kind.__name__  # not the class itself, which _FOUND would keep alive
+
+    def write(pen: Pen, value: Any) -> None:
+        def get(name: str) -> Any:
+            try:
+                return getattr(value, name)
+            except AttributeError:
+                raise Undigestible(f"this field of {kind_name} was never set. {SELECT}") from None
+
+        extra = getattr(value, "__pydantic_extra__", None)
+        if not extra:
+            pen.fields(layout, get)
+        else:  # extra="allow"
+            pen.fields(pen.layout([*names, *extra]), lambda name: extra[name] if name in extra else get(name))
+
+    return write
+
+
+def _write_row(pen: Pen, value: Any) -> None:
+    meta = value._meta
+    key = value.pk
+    if key is None or (isinstance(key, tuple) and None in key):  # a composite key, set in part
+        raise Undigestible(f"a {type(value).__name__} that is not saved has no meaning yet. {SELECT}")
+    # A proxy shows the same row, as Django's own == has it.
+    pen.row(getattr(meta.concrete_model, "_meta", meta).label_lower, key)
+
+
+def _write_lazy(pen: Pen, value: Any) -> None:
+    value.__class__  # noqa: B018 - makes what it stands for
+    pen.write(value.__dict__["_wrapped"])
+
+
+def _refuse(_: Pen, value: Any) -> None:
+    raise Undigestible(f"a value of type {type(value).__name__} has no meaning that could be hashed. {SELECT}")

@@ -1,0 +1,143 @@
+"""Sends the events that our own threads find out: one bounded queue and one thread per process. Ring 2.
+
+heartbeat ──┐
+            ├─► queue ─► one thread ─► receivers: a slow one delays later events, and no lease or settle
+deferring ──┘
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from ..concurrency.forking import begins_anew
+from ..core.records import Ticket, shortened
+from ..stores.base import BaseStore
+
+logger = logging.getLogger("django_idempotency")
+
+#: Events that wait. While so many do, further ones are logged as not sent.
+LONGEST = 4096
+
+
+def closing() -> None:
+    """Close what receivers have opened in a thread of ours. The app puts Django's connections here."""
+
+
+class Subject(Protocol):
+    """What an event is about: an operation."""
+
+    store: BaseStore
+    ticket: Ticket
+
+
+class Notifier:
+    """Sends events one after the other, in the order in which they came. Thread safe."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+        begins_anew(self)
+
+    def begin_anew(self) -> None:
+        """Drop what waits: after a fork it is the parent's, and its thread is not there."""
+        self._waiting: deque[tuple[Subject, Callable[[], None]]] = deque()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        #: Is the thread sending one?
+        self._sending = False
+
+    def notify(self, operation: Subject, send: Callable[[], None]) -> None:
+        """Call `send` soon, in the thread; in this one where none can be started. Never raises."""
+        with self._lock:
+            is_full = len(self._waiting) >= LONGEST
+            is_queued = not is_full and self._runs()
+            if is_queued:
+                self._waiting.append((operation, send))
+        if is_full:
+            with suppress(Exception):  # a log filter's
+                logger.error(
+                    "An event of the key %s is not sent: %d others wait for a receiver that does not return.",
+                    shortened(operation.ticket.key),
+                    LONGEST,
+                )
+        elif not is_queued:
+            sent(send)
+
+    def drain(self, patience: float) -> None:
+        """Wait until all are sent, up to `patience` seconds. For the end of a process."""
+        deadline = time.monotonic() + patience
+        with self._lock:
+            while self._thread is not None and (self._waiting or self._sending):
+                if (left := deadline - time.monotonic()) <= 0:
+                    break
+                self._changed.wait(left)
+            count = len(self._waiting) + self._sending
+        if count:
+            logger.error("The process ends before its receivers return: %d events may not have been received.", count)
+
+    # ------------------------------------------------------------------------------------------------------- thread
+
+    def _runs(self) -> bool:
+        """Start the thread if it does not run. Say whether it does now."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="django-idempotency-notifying", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
+
+    def _run(self) -> None:
+        try:
+            while self._goes_on():
+                self._send_all()
+        finally:
+            with self._lock:
+                if self._thread is threading.current_thread():  # it is cut short: the next event starts another
+                    self._thread, self._sending = None, False
+                self._changed.notify_all()
+
+    def _goes_on(self) -> bool:
+        """Does anything wait? If not, the thread ends."""
+        with self._lock:
+            if not self._waiting:
+                self._thread = None
+            return self._thread is not None
+
+    def _send_all(self) -> None:
+        """Send what waits, then close what was opened for it."""
+        stores = set()
+        while (event := self._next()) is not None:
+            operation, send = event
+            stores.add(operation.store)
+            sent(send)
+        for close in (*(store.close for store in stores), closing):
+            with suppress(Exception):
+                close()
+
+    def _next(self) -> tuple[Subject, Callable[[], None]] | None:
+        with self._lock:
+            self._sending = bool(self._waiting)
+            if self._sending:
+                return self._waiting.popleft()
+            self._changed.notify_all()
+            return None
+
+
+def sent(send: Callable[[], None]) -> None:
+    """Send one event. What its observer raises is logged: the thread goes on for the others."""
+    try:
+        send()
+    except BaseException:
+        with suppress(Exception):
+            logger.exception("An observer of a record's end raised.")
+
+
+notifier = Notifier()

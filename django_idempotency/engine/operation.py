@@ -1,0 +1,518 @@
+"""One call under a key: open, execute, settle. Ring 2: it drives a store by the rules and knows no Django."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import replace
+from typing import NoReturn, Protocol
+
+from ..concurrency.cancellation import to_the_end
+from ..core import rules
+from ..core.records import Guarantee, Outcome, Record, Settlement, Ticket
+from ..core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Unreadable, Verdict
+from ..errors import (
+    IdempotencyError,
+    LostRace,
+    OutcomeUnknown,
+    OwnershipLost,
+    RecordUnreadable,
+    StoreUnavailable,
+    TransactionLost,
+)
+from ..stores.base import BaseStore, Hold
+from .deferring import deferring
+from .durable import Execution, awoken, woken
+from .heartbeat import Lease, heartbeat
+from .settling import SETTLE_PAUSE, GuardedSettling, News, Settling
+from .waiting import pauses, waiting
+
+#: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
+ROUNDS = 2
+#: Seconds: a lease is never none, or the host's deadline would be read as a crash.
+LEAST_LEASE = 0.001
+#: Before a guard, and where there is none.
+NOTHING_HELD = Hold()
+
+
+class Observer(Protocol):
+    """Who is told what happened. `event` is one of `EVENTS`. From async code its coroutine `asend` is, if it has one."""
+
+    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
+
+
+#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released, suspended, or
+#: lost: it was no longer ours. In between deferred: the store did not answer, and is asked again in the background.
+EVENTS = (
+    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
+    *("completed", "released", "suspended", "deferred", "lost"),
+)
+
+
+class Operation:
+    """A call that wants to run under a ticket: `open()` it, run the work if the verdict says so, then `settle()` it.
+
+    It lives in one thread (or task), and serves one call.
+    """
+
+    run: Execute | None = None
+    #: The record as the claim or the guard found it.
+    record: Record | None = None
+    #: Why the record is no longer ours although the work still runs; `lease` only.
+    lost: Exception | None = None
+    #: Does its settle wait to be tried again in the background?
+    deferred = False
+    #: What became of the record, once settle() is done; `None`: it was not settled, or not by us.
+    left: Leave | None = None
+    #: The durable execution that makes the call, if one does; `lease` only.
+    execution: Execution | None = None
+    #: Why the work's transaction was rolled back, where that was not the work's own doing.
+    _why: Exception | None = None
+    #: What the heartbeat has watched.
+    _lease: Lease | None = None
+    _hold = NOTHING_HELD
+    #: The guard, while it is open.
+    _guard: ExitStack | None = None
+    _opened_at = 0.0
+    #: Was the claim made in a transaction that was open, so that it may be rolled back with the work?
+    claimed_inside = False
+    #: Has a claim of ours got no answer, so that it may have been carried out?
+    _unanswered = False
+    #: The attempt that our execution has suspended, if it was found, and nobody else has woken it.
+    resuming = 0
+
+    def __init__(
+        self,
+        store: BaseStore,
+        ticket: Ticket,
+        observer: Observer,
+        *,
+        hold_failures: bool = False,
+        renews: bool = True,
+        left: Callable[[], float | None] | None = None,
+    ) -> None:
+        self.store = store
+        self.ticket = ticket
+        self._observer = observer
+        self._hold_failures = hold_failures
+        #: Does the heartbeat renew its lease? Not where the host stops when the lease ends.
+        self._renews = renews
+        #: Seconds until the host stops, and with it the lease.
+        self._left = left
+
+    @property
+    def attempt(self) -> int:
+        """Which run of this key it is: above 1, an earlier one failed, was refused or crashed."""
+        return self.run.attempt if self.run else 0
+
+    def is_lost(self) -> bool:
+        """May another own the record by now, although the work still runs?"""
+        return self.lost is not None or heartbeat.lapsed(self)
+
+    # --------------------------------------------------------------------------------------------------------- open
+
+    def open(self, wait: float = 0.0, waiters: int = 0) -> Verdict:
+        """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
+
+        Raises `StoreUnavailable`; nothing has run then. A busy record is waited for up to `wait` seconds, unless a
+        quarter of the process's threads wait already. `waiters` may do so however few threads there are.
+        """
+        verdict = self._try()
+        if isinstance(verdict, Busy) and wait > 0:
+            with waiting.one_more(least=waiters) as admitted:
+                for pause, left in pauses(wait) if admitted else ():
+                    began = time.monotonic()
+                    with suppress(StoreUnavailable):
+                        self.store.wait(self.ticket, seconds=left)
+                    time.sleep(max(0.0, pause - (time.monotonic() - began)))
+                    self._shorten()
+                    try:
+                        verdict = self._try()
+                    except StoreUnavailable:  # busy is what was known last
+                        self._unanswered = True
+                    if not isinstance(verdict, Busy):
+                        break
+        try:
+            self._tell(self._opened(verdict))
+        except BaseException:
+            self.abandon()
+            raise
+        return verdict
+
+    async def aopen(self, wait: float = 0.0) -> Verdict:
+        """See open(). Waiting holds no thread. Whoever cancels it leaves the key as it was: nothing has run."""
+        try:
+            verdict = await to_the_end(self._atry())
+            for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
+                await asyncio.sleep(pause)
+                self._shorten()
+                try:
+                    verdict = await to_the_end(self._atry())
+                except StoreUnavailable:
+                    self._unanswered = True
+                if not isinstance(verdict, Busy):
+                    break
+            await self._atell(self._opened(verdict))
+        except BaseException:
+            await to_the_end(self.aabandon())
+            raise
+        return verdict
+
+    def _shorten(self) -> None:
+        """Let a lease end when the host stops, also where the claim had to wait."""
+        if self._left is not None and not self._renews and (left := self._left()) is not None:
+            self.ticket = replace(self.ticket, lease=max(left, LEAST_LEASE))
+
+    def _try(self) -> Verdict:
+        for _ in range(ROUNDS):
+            try:
+                self.record = self._found(self.store.claim(self.ticket))
+                verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
+                if self.execution is not None and self._sleeps_here(verdict, self.record):
+                    self.record = woken(self.store, self.ticket, self.record)
+                    verdict = self._woken(self.record)
+                if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
+                    return verdict
+                if (held := self._enter_guard(verdict)) is not None:
+                    return held
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+        return Busy(retry_after=1)
+
+    async def _atry(self) -> Verdict:
+        for _ in range(ROUNDS):
+            try:
+                self.record = self._found(await self.store.aclaim(self.ticket))
+                verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
+                if self.execution is not None and self._sleeps_here(verdict, self.record):
+                    self.record = await awoken(self.store, self.ticket, self.record)
+                    verdict = self._woken(self.record)
+                if isinstance(verdict, Execute):
+                    # Now, since who is cancelled hears of no verdict.
+                    self.run, self._opened_at = verdict, time.monotonic()
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+            else:
+                return verdict
+        return Busy(retry_after=1)
+
+    def _found(self, record: Record) -> Record:
+        """Remember where a claim has found the record: another connection, or this one later, may look elsewhere."""
+        self.claimed_inside = record.joined
+        if record.place is not None:
+            self.ticket = replace(self.ticket, place=record.place)
+        return record
+
+    def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
+        """Has our own execution suspended what is busy?"""
+        if self.execution is None or not isinstance(verdict, Busy) or not self.execution.suspended(record):
+            return False
+        self.resuming = record.attempt
+        return True
+
+    def _woken(self, record: Record) -> Verdict:
+        if not rules.owned(record, self.ticket):
+            self.resuming = 0
+        return rules.read(record, self.ticket, self._unanswered, self.resuming)
+
+    def _enter_guard(self, claimed: Execute) -> Verdict | None:
+        """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
+        assert self.record is not None
+        with ExitStack() as guard:
+            takeover = self.record.owner != self.ticket.owner
+            self._hold = guard.enter_context(self.store.guard(self.ticket, takeover=takeover))
+            if not self._hold.joins:
+                verdict: Verdict | None = claimed
+            elif self._hold.record is None:
+                verdict = None
+            else:
+                self.record = self._hold.record
+                verdict = rules.read(self.record, self.ticket)
+            if isinstance(verdict, Execute):
+                self._hold.mark()
+                self._guard = guard.pop_all()
+            else:
+                self._hold.give_up()
+            return verdict
+
+    def _opened(self, verdict: Verdict) -> str:
+        """Take note of a verdict, and say which event it is. A claim that no other thread sees is not renewed by one."""
+        if isinstance(verdict, Execute):
+            self.run, self._opened_at = verdict, time.monotonic()
+            if self._renews and not self._hold.joins and self.record is not None and not self.record.joined:
+                heartbeat.watch(self)
+            return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
+        return _EVENT_OF_VERDICT[type(verdict)]
+
+    # -------------------------------------------------------------------------------------------------------- lease
+
+    def leave_lease(self) -> None:
+        """Let the heartbeat pass this lease over from now on."""
+        self._lease = heartbeat.forget(self) or self._lease
+
+    def keep_lease(self) -> None:
+        """Have the lease renewed again, if it was before leave_lease(), and has not been lost meanwhile."""
+        if self._lease is not None and self.lost is None:
+            heartbeat.resume(self._lease)
+
+    def lease_ends(self) -> float:
+        """Return when the lease has surely ended, by the host's stopwatch, if it is not renewed."""
+        return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
+
+    # ------------------------------------------------------------------------------------------------------- settle
+
+    def defer(self, settling: Settling) -> bool:
+        """Have a settle tried again in the background. `False`: there is no room for it."""
+        return deferring.add(settling)
+
+    def tell_lost(self) -> None:
+        """Tell that the heartbeat has set `lost`: another may own the record by now. The work may ask, and stop."""
+        self._tell("lost", self.lost)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Let others use the work's transaction without breaking it, while there is one."""
+        return nullcontext() if self._guard is None else self._hold.aside()
+
+    def abandon(self) -> None:
+        """Leave a record whose work has not begun as it was. For any other verdict than `Execute` there is nothing to do."""
+        if self.run is None:
+            return
+        self.leave_lease()
+        self._end_guard(giving_up=True)
+        self._settle_apart(_abandoned(self.run), None, None)
+
+    async def aabandon(self) -> None:
+        """See abandon()."""
+        if self.run is not None:
+            self.leave_lease()
+            await self._asettle_apart(_abandoned(self.run), None, None)
+
+    def close(self) -> None:
+        """Roll back and end a guard that was left open, as by an interrupt between two lines. After settle() there is none."""
+        self._end_guard(giving_up=True)
+
+    def doomed(self) -> bool:
+        """Will what the work has written be rolled back, whatever it answers?"""
+        return self._hold.doomed()
+
+    def give_up(self) -> None:
+        """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
+        self._hold.give_up()
+
+    def settle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+        """Settle or release the record and end the guard, as the table in `core.rules` says.
+
+        Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
+        writes were rolled back), what COMMIT raised (the writes are gone), `OutcomeUnknown` (nobody knows), and what an
+        `on_commit` callback raised (all is committed).
+        """
+        self.leave_lease()
+        if not self._hold.joins:
+            leave = rules.conclude(ended, False, self._hold_failures).leave
+            self._settle_apart(leave, outcome, ttl)
+            return
+        try:
+            self._settle_held(ended, outcome, ttl)
+        finally:
+            self._end_guard(giving_up=True)  # where something unforeseen left it open
+
+    def _settle_held(self, ended: Ending, outcome: Outcome | None, ttl: float | None) -> None:
+        hold = self._hold
+        # Where the settle compares the sign, only who has given up and does not settle in the transaction has to ask.
+        if ended in (Ending.KEPT, Ending.DROPPED) and (hold.sign is None or hold.doomed()) and hold.lost():
+            self._lose()
+        conclusion = rules.conclude(ended, hold.doomed(), self._hold_failures)
+        committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
+        if not committing:
+            hold.give_up()
+        try:
+            self._end_guard()
+        except Exception as error:
+            if hold.committed:  # an on_commit callback failed, after COMMIT: all of it stands
+                self.tell(News(conclusion.leave))
+            elif isinstance(error, OutcomeUnknown):
+                self._tell("lost", error)
+            else:
+                self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+            raise
+        if hold.committed and committing:
+            self.tell(News(conclusion.leave))
+        else:  # rolled back: as the table says, or since the transaction was marked for rollback late
+            self._settle_apart(conclusion.leave, outcome, ttl)
+
+    async def asettle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+        """See settle(). No transaction is held in an async call."""
+        self.leave_lease()
+        leave = rules.conclude(ended, False, self._hold_failures).leave
+        await self._asettle_apart(leave, outcome, ttl)
+
+    def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
+        """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
+
+        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. Then the work had
+        not given up its writes: it was our statement that failed, so its answer must not stay without them.
+        """
+        sign = self._hold.sign
+        settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
+        assert settlement is not None
+        try:
+            settled = self.store.settle(self.ticket, settlement if sign is None else replace(settlement, sign=sign))
+        except IdempotencyError as error:
+            if not isinstance(error, LostRace) and sign is not None and self._hold.lost():
+                self._lose(error)
+            self._roll_back()
+            if isinstance(error, LostRace):
+                raise OwnershipLost from error
+            raise
+        if not settled:
+            if sign is not None and self._hold.lost():
+                self._lose()
+            self._end_guard(giving_up=True)
+            self.tell(News(None))
+            raise OwnershipLost
+        return not self._hold.doomed()
+
+    def _roll_back(self, error: Exception | None = None) -> None:
+        """End the guard without what the work wrote, and release the record; tell why, if `error` says so."""
+        self._end_guard(giving_up=True)
+        self._why = error
+        self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+
+    def _lose(self, cause: Exception | None = None) -> NoReturn:
+        """Forget an answer whose transaction is not the one that the guard began."""
+        lost = TransactionLost()
+        self._roll_back(lost)
+        raise lost from cause
+
+    def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+        """Settle after the work's transaction, or where there was none."""
+        settling = self._settling(leave, outcome, ttl)
+        while settling is not None:
+            news: News | None
+            try:
+                news = settling.written(settling.write())
+            except Exception as error:  # noqa: BLE001 - the response stands
+                news = settling.failed(error)
+            if news is None:
+                time.sleep(SETTLE_PAUSE)
+            else:
+                self.tell(news)
+                return
+
+    async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+        """See _settle_apart()."""
+        settling = self._settling(leave, outcome, ttl)
+        while settling is not None:
+            news: News | None
+            try:
+                news = settling.written(await settling.awrite())
+            except Exception as error:  # noqa: BLE001 - the response stands
+                news = settling.failed(error)
+            if news is None:
+                await asyncio.sleep(SETTLE_PAUSE)
+            else:
+                await self.atell(news)
+                return
+
+    def _settling(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+        """Return what is to be written; `None`: nothing, the record stays as it is."""
+        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
+        settlement = self._settlement(leave, ticket, outcome, ttl, time.monotonic())
+        if settlement is None:
+            self.left = leave
+            return None
+        kind = GuardedSettling if ticket.guarantee is Guarantee.ATOMIC else Settling
+        return kind(self, leave, ticket, settlement, self._why)
+
+    def settle_guarded(self, settlement: Settlement) -> bool:
+        """Settle under the row's lock what a rollback has left as it was."""
+        with self.store.guard(self.ticket) as hold:
+            return self._still_ours(hold) and self.store.settle(self.ticket, settlement)
+
+    def _still_ours(self, hold: Hold) -> bool:
+        """Has nobody settled the record since our rollback? The owner from whom we took over may have woken in between.
+
+        Raises `LostRace` where somebody holds it: a waiter does, for an instant, and then it is to be tried again.
+        """
+        if not hold.joins:
+            return True
+        if hold.record is None and self.claimed_inside:
+            return False
+        if hold.record is None:
+            raise LostRace
+        return self.record is None or rules.untouched(hold.record, self.record, self.ticket)
+
+    def _end_guard(self, *, giving_up: bool = False) -> None:
+        """End the guard, once; if it is open, and by a rollback if asked to."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            if giving_up:
+                self._hold.give_up()
+            guard.close()
+
+    def _asleep(self) -> Ticket:
+        """Return the ticket under which our execution lets the record sleep."""
+        assert self.execution is not None and self.record is not None, "who is suspended has run"  # noqa: PT018
+        return self.execution.asleep(self.record, self.ticket)
+
+    def _settlement(
+        self, leave: Leave, ticket: Ticket, outcome: Outcome | None, ttl: float | None, now: float
+    ) -> Settlement | None:
+        assert self.run is not None, "settle() follows an open() that said Execute"
+        if leave is Leave.SUSPENDED and self.record is not None:
+            return rules.handover(self.record, ticket)
+        if ttl is None and now - self._opened_at >= ticket.ttl:
+            ttl = ticket.ttl  # the work took longer than its answer was to be kept
+        return rules.settlement(leave, ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
+
+    def tell(self, news: News) -> None:
+        """Tell what became of a settle; of a loss not twice, where the heartbeat has."""
+        self.left = news.leave
+        if (event := _event_of(news, self.lost)) is not None:
+            self._tell(event, news.error)
+
+    async def atell(self, news: News) -> None:
+        """See tell()."""
+        self.left = news.leave
+        if (event := _event_of(news, self.lost)) is not None:
+            await self._atell(event, news.error)
+
+    def _tell(self, event: str, error: BaseException | None = None) -> None:
+        self._observer(event, self, error)
+
+    async def _atell(self, event: str, error: BaseException | None = None) -> None:
+        tell = getattr(self._observer, "asend", None)
+        if tell is None:
+            self._tell(event, error)
+        else:
+            await tell(event, self, error)
+
+
+_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Unreadable: "unreadable"}
+_EVENT_OF = {
+    Leave.COMPLETED: "completed",
+    Leave.FREE: "released",
+    Leave.BOUND: "released",
+    Leave.SUSPENDED: "suspended",
+    None: "lost",
+}
+
+
+def _abandoned(run: Execute) -> Leave:
+    """Say what becomes of a record whose work has not begun. One of a crashed owner must be a takeover again."""
+    if run.resumed:
+        return Leave.SUSPENDED
+    return Leave.HELD if run.takeover else Leave.BOUND
+
+
+def _event_of(news: News, lost: Exception | None) -> str | None:
+    """Say which event a settle was, if one is told."""
+    if news.deferred:
+        return "deferred"
+    return _EVENT_OF[news.leave] if news.leave is not None or lost is None else None

@@ -1,0 +1,153 @@
+"""One settle after the work, from its first try to its event: the decisions. Ring 2.
+
+The call itself (`operation`) makes the first tries. If the store still does not answer, the response goes out and a thread
+(`deferring`) goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from math import inf
+from typing import NamedTuple, Protocol
+
+from ..core import rules
+from ..core.records import MISSING, Record, Settlement, Ticket
+from ..core.rules import Leave
+from ..errors import LostRace
+from .durable import apassed_on, passed_on
+from .heartbeat import Leased
+
+#: Seconds between two tries of a call, and how long it goes on. With one more timeout of its store, it delays a finished
+#: response by up to a second.
+SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
+
+
+class News(NamedTuple):
+    """What became of a settle: how it left the record (`None`: we did not settle it), or that it is tried later."""
+
+    leave: Leave | None
+    error: Exception | None = None
+    deferred: bool = False
+
+
+class Settler(Leased, Protocol):
+    """Whose settle it is: an operation whose work is over."""
+
+    record: Record | None
+    #: Was the claim made in a transaction that was open, so that it may be rolled back with the work?
+    claimed_inside: bool
+
+    def keep_lease(self) -> None:
+        """Have the lease renewed again."""
+
+    def leave_lease(self) -> None:
+        """Let the lease be."""
+
+    def lease_ends(self) -> float:
+        """Return when the lease has surely ended, by the host's stopwatch, if it is not renewed."""
+
+    def settle_guarded(self, settlement: Settlement) -> bool:
+        """Settle under the row's lock. Say whether the record was ours."""
+
+    def defer(self, settling: Settling) -> bool:
+        """Have it tried again in the background. `False`: there is no room for it."""
+
+    def tell(self, news: News) -> None:
+        """Tell what became of it."""
+
+
+class Settling:
+    """A settlement, and how long it is tried. Fenced: an owner that was overtaken changes nothing."""
+
+    #: When the thread gives up, if the lease has not ended before.
+    until = inf
+    #: Why it could not be written, the last time.
+    error: Exception | None = None
+
+    def __init__(
+        self, operation: Settler, leave: Leave, ticket: Ticket, settlement: Settlement, why: Exception | None
+    ) -> None:
+        self.operation = operation
+        self.leave = leave
+        self._ticket = ticket
+        self._settlement = settlement
+        #: Why it is what it is: the error of its event.
+        self._why = why
+        self._began = time.monotonic()
+
+    @property
+    def weight(self) -> int:
+        """How many bytes it keeps in memory, roughly."""
+        outcome = self._settlement.outcome
+        return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
+
+    def write(self) -> bool:
+        """Write it. Say whether the record was ours."""
+        return self._write() or (self._claimed_inside and self._claim_again() and self._write())
+
+    async def awrite(self) -> bool:
+        """See write()."""
+        return await self._awrite() or (self._claimed_inside and await self._aclaim_again() and await self._awrite())
+
+    @property
+    def _claimed_inside(self) -> bool:
+        """Was the claim made in a transaction that was open, so that it may have been rolled back with the work?"""
+        return self.operation.claimed_inside
+
+    def _claim_again(self) -> bool:
+        return rules.owned(self.operation.store.claim(self._ticket), self._ticket)
+
+    async def _aclaim_again(self) -> bool:
+        """See _claim_again()."""
+        return rules.owned(await self.operation.store.aclaim(self._ticket), self._ticket)
+
+    def _write(self) -> bool:
+        if self.leave is Leave.SUSPENDED:
+            return passed_on(self.operation.store, self._ticket, self._settlement)
+        return self.operation.store.settle(self._ticket, self._settlement)
+
+    async def _awrite(self) -> bool:
+        """See _write()."""
+        if self.leave is Leave.SUSPENDED:
+            return await apassed_on(self.operation.store, self._ticket, self._settlement)
+        return await self.operation.store.asettle(self._ticket, self._settlement)
+
+    def written(self, settled: bool) -> News:
+        """Return the news of a try that the store has answered."""
+        return News(self.leave if settled else None, self._why)
+
+    def failed(self, error: Exception) -> News | None:
+        """Return the news of a try that failed; `None`: pause, and try again. Either way the response stands."""
+        now = time.monotonic()
+        if now - self._began + SETTLE_PAUSE <= SETTLE_PATIENCE:
+            return None
+        self.error = None if isinstance(error, LostRace) else error
+        return News(None, self.error, deferred=self._deferred(now))
+
+    def given_up(self) -> News:
+        """Return the news of a settle that is no longer tried."""
+        return News(None, self.error)
+
+    def _deferred(self, now: float) -> bool:
+        """Go on in the background where the lease protects the record until it is written. Say whether we do."""
+        operation = self.operation
+        joined = operation.record is not None and operation.record.joined  # no other connection sees it
+        if joined or operation.lost is not None or operation.lease_ends() <= now:
+            return False
+        self.until = now + operation.ticket.lease
+        return operation.defer(self)
+
+    def is_over(self, now: float) -> bool:
+        """Has the lease or the time for tries ended? A store that refuses what we write is not asked forever."""
+        return self.operation.lost is not None or now >= min(self.until, self.operation.lease_ends())
+
+
+class GuardedSettling(Settling):
+    """The same in `atomic`, after a rollback: under the row's lock. What fails has been undone already."""
+
+    def _write(self) -> bool:
+        """Write it, unless the record has been settled since."""
+        return self.operation.settle_guarded(self._settlement)
+
+    def _deferred(self, now: float) -> bool:
+        return False

@@ -1,0 +1,62 @@
+"""What stood before a view is asked once more before a replay, which the middleware gives before the view.
+
+Whoever has lost the permission since must not read the response that was given with it. What cannot be asked again is
+not replayed, unless the project authorizes its replays itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.apps import apps
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+from django.views import View
+
+from ..errors import ReplayRefused, ReplayUnchecked
+from .following import Path, Unfollowed, path_to
+
+
+def ask_again(
+    request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, authorized: bool
+) -> None:
+    """Ask all that stands before a view.
+
+    Raises `ReplayRefused` where it would not let the request pass, and `ReplayUnchecked` where that cannot be told and
+    the project does not ask by itself (`authorized`).
+    """
+    try:
+        path = path_to(callback, request.method or "")
+    except Unfollowed as error:
+        if authorized:
+            return
+        raise ReplayUnchecked from error
+    try:
+        enters = _user_passes(path, request) and _class_passes(path, request, args, kwargs)
+    except (PermissionDenied, Http404):
+        enters = False
+    if not enters:
+        raise ReplayRefused
+
+
+def _user_passes(path: Path, request: HttpRequest) -> bool:
+    user = getattr(request, "user", None)
+    return all(async_to_sync(test)(user) if iscoroutinefunction(test) else test(user) for test in path.of_user) and all(
+        test(request) for test in path.of_request
+    )
+
+
+def _class_passes(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Ask a class's own setup() and Django's access mixins. LoginRequiredMixin asks for a user, without whom no key is."""
+    cls = path.cls
+    if cls is None or not apps.is_installed("django.contrib.auth"):
+        return True
+    from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin  # loads its models
+
+    if cls.setup is View.setup and not issubclass(cls, (PermissionRequiredMixin, UserPassesTestMixin)):
+        return True
+    view: Any = cls(**path.initkwargs)
+    view.setup(request, *args, **kwargs)
+    permitted = not isinstance(view, PermissionRequiredMixin) or view.has_permission()
+    return permitted and (not isinstance(view, UserPassesTestMixin) or bool(view.get_test_func()()))

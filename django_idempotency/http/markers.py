@@ -1,0 +1,137 @@
+"""What the doors leave on a view, so that each finds the others."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.views import View
+
+from ..core.policy import Policy
+from .ninja_views import operation_of
+
+#: The policy of a view's own door. The middleware leaves such a view alone.
+POLICY = "idempotency_policy"
+#: No middleware guards this view.
+EXEMPT = "idempotency_exempt"
+
+#: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
+REFUSAL = "idempotency_refusal"
+
+#: What each mark is: a proxy that has every attribute has none of these.
+_KINDS: dict[str, type[Any]] = {POLICY: Policy, EXEMPT: bool, REFUSAL: str}
+
+UNSAFE_HANDLERS = ("post", "put", "patch", "delete")
+
+
+def mark_of(view: Any, name: str) -> Any:
+    """Return a mark of ours on a view, or `None`."""
+    found = getattr(view, name, None)
+    return found if isinstance(found, _KINDS[name]) else None
+
+
+def view_class(callback: Any) -> Any:
+    """Return the class behind an `as_view()`, Django's or DRF's; `None` for what only has an attribute of that name."""
+    return rest_class(callback) or _class_at(callback, "view_class")
+
+
+def rest_class(callback: Any) -> Any:
+    """Return the class behind an `as_view()` of DRF, or `None`."""
+    return _class_at(callback, "cls")
+
+
+def _class_at(callback: Any, name: str) -> Any:
+    found = getattr(callback, name, None)
+    return found if inspect.isclass(found) and issubclass(found, View) else None
+
+
+def handler_of(callback: Any, method: str) -> Any:
+    """Return what a class handles a method with, or `None`. DRF's viewsets map methods to actions."""
+    cls, name = view_class(callback), method.lower()
+    if cls is None or name not in cls.http_method_names:
+        return None
+    actions = getattr(callback, "actions", None) or {}
+    return attribute_of(cls, actions.get(name, name))
+
+
+def attribute_of(cls: Any, name: str) -> Any:
+    """Return a handler of a class, or `None`; also one that cannot be guarded, and raises when it is looked up."""
+    try:
+        return getattr(cls, name, None)
+    except ImproperlyConfigured:
+        return inspect.getattr_static(cls, name)
+
+
+def carriers(callback: Any) -> list[Any]:
+    """Return what may have a mark of ours: a view, its handlers of unsafe methods, the functions below `@api_view`."""
+    handlers = [handler for name in UNSAFE_HANDLERS if (handler := handler_of(callback, name)) is not None]
+    return [callback, *handlers, *(below for each in handlers if (below := below_api_view(each)) is not None)]
+
+
+def is_unawaited(cls: Any, actions: dict[str, str] | None = None) -> bool:
+    """Has a class of REST framework an async handler of an unsafe method, which only adrf awaits?"""
+    if hasattr(cls, "async_dispatch"):
+        return False
+    names = [(actions or {}).get(name, name) for name in UNSAFE_HANDLERS]
+    return any(iscoroutinefunction(attribute_of(cls, name)) for name in names)
+
+
+def is_exempt(callback: Any, method: str = "") -> bool:
+    """Has `@idempotency_exempt` been put on the view, on its class, or on the handler of this method?
+
+    A view that is made of allauth's is exempt without it, unless it is guarded on purpose.
+    """
+    handler = handler_of(callback, method)
+    operation = getattr(operation_of(callback, method), "view_func", None)
+    views = (callback, view_class(callback), handler, below_api_view(handler), operation)
+    if any(mark_of(view, EXEMPT) is not None for view in views):
+        return True
+    return is_about_sessions(callback) and not has_own_door(callback, method)
+
+
+def is_about_sessions(callback: Any) -> bool:
+    """Is it a view of allauth? Its responses hold session tokens, or say what has become of one session."""
+    view = view_class(callback) or callback
+    bases = view.__mro__ if inspect.isclass(view) else (view,)
+    return any(str(getattr(base, "__module__", "")).startswith("allauth.") for base in bases)
+
+
+def has_own_door(callback: Any, method: str) -> bool:
+    """Does the view guard this method itself, by the mixin or the decorator?"""
+    if mark_of(callback, POLICY) is not None:
+        return True
+    cls = view_class(callback)
+    if hasattr(cls, "get_idempotency_policy"):
+        return True
+    handler = handler_of(callback, method)
+    views = (handler, below_api_view(handler), operation_of(callback, method))
+    return any(mark_of(view, POLICY) is not None for view in views)
+
+
+def below_api_view(handler: Any) -> Any:
+    """Return the function that `@api_view` has wrapped into a handler, or `None`."""
+    code = getattr(handler, "__code__", None)
+    if code is None or "func" not in code.co_freevars:
+        return None
+    return handler.__closure__[code.co_freevars.index("func")].cell_contents
+
+
+def next_method(cls: type[Any], name: str) -> Callable[..., Any]:
+    """Return a class's method to wrap.
+
+    What it inherits is looked up at each call: a subclass may have put a mixin (LoginRequiredMixin) between the two.
+    """
+    found = getattr(cls, name)
+    function: Callable[..., Any] = getattr(found, "__func__", found)  # as_view's
+    if name in vars(cls):
+        return function
+
+    @functools.wraps(function)
+    def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(cls, self), name)(*args, **kwargs)
+
+    return markcoroutinefunction(inherited) if iscoroutinefunction(function) else inherited

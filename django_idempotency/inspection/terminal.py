@@ -1,0 +1,106 @@
+"""A record in a terminal: what the admin's page shows, as lines. Nothing stored may move a cursor or colour a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from ..core.records import Record, Status
+from . import redaction
+from .responses import ShownResponse, shown
+from .status import Standing, next_answer, standing
+
+#: Columns before the facts, and the columns of a point in time.
+WIDTH = 14
+INSTANT = 26
+
+_BODIES = {
+    "absent": "not stored: too large, a stream, or not to be stored",
+    "empty": "empty",
+    "hidden": "{size}, left out",
+    "binary": "{size}, not text",
+    "image": "{size}, an image",
+}
+
+
+def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> Iterator[str]:
+    """Yield the facts of a record, each on its line, and its response. `store` says where it is."""
+    stands = standing(record)
+    yield _fact("status", f"{stands.label}. {stands.meaning}")
+    yield _fact("a request now", next_answer(record, purged=purged))
+    yield ""
+    yield _fact("scope", record.scope)
+    yield _fact("key", record.key)
+    yield _fact("request", f"{record.method} {redaction.text(record.path)}")
+    yield _fact("guarantee", record.guarantee)
+    yield _fact("digest", record.digest.hex() or "none: another body may come")
+    yield ""
+    yield _fact("attempt", record.attempt)
+    yield _fact("owner", record.owner)
+    yield _fact("operation", record.operation)
+    yield _fact("created", _instant(record.created_at, record.read_at))
+    yield _fact(
+        "leased until", _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at)
+    )
+    yield _fact("completed", _instant(record.completed_at, record.read_at))
+    yield _fact("expires", _instant(record.expires_at, record.read_at))
+    yield _fact("secret id", record.secret_id or "-")
+    yield _fact("id", record.id)
+    yield _fact("store", store)
+    yield ""
+    response = shown(record.outcome, body_allowed=body_allowed)
+    if response is None:
+        yield _fact("response", "cannot be read" if record.status is Status.COMPLETED else "none")
+    elif stands is Standing.EXPIRED:
+        yield from _response(response, "no longer sent")
+    else:
+        yield from _response(response)
+
+
+def _response(response: ShownResponse, remark: str = "") -> Iterator[str]:
+    yield _fact("response", f"{response.status}{remark and f', {remark}'}")
+    for number, (name, value) in enumerate(response.headers):
+        yield _fact("" if number else "headers", f"{name}: {value}")
+    size = f"{response.size:,} byte{'' if response.size == 1 else 's'}"
+    yield _fact("body", _BODIES.get(response.kind, "{size}").format(size=size))
+    if response.text:
+        yield ""
+        yield from map(plain, response.text.splitlines())
+    if response.cut:
+        yield "… cut here."
+
+
+def _fact(name: str, value: object) -> str:
+    return f"{name:<{WIDTH}}{plain(str(value))}".rstrip()
+
+
+def _instant(value: datetime | None, now: datetime) -> str:
+    """Show a point in time in the current time zone, and how far it is, by the store's clock."""
+    if value is None:
+        return "-"
+    local = timezone.localtime(value)
+    distance = f"{span(now - value)} ago" if value <= now else f"in {span(value - now)}"
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}".ljust(INSTANT) + distance
+
+
+def span(length: timedelta) -> str:
+    """Say how long that is, in its two largest units."""
+    seconds = length.total_seconds()
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    counts: list[tuple[int, str]] = []
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or counts:
+            counts.append((count, name))
+    return " ".join(f"{count} {name}" for count, name in counts[:2] if count)
+
+
+def plain(value: str) -> str:
+    r"""Return one line of text in which whatever a terminal would not print is written out, as `\x1b`."""
+    return "".join(
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode() for char in value
+    )

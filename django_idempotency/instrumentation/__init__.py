@@ -1,0 +1,1 @@
+"""What others can see of a running system: signals and log records."""

@@ -1,0 +1,119 @@
+"""Tells of every event once: a signal, and one structured log record."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+import weakref
+from typing import Any
+
+from django.dispatch import Signal
+from django.utils.encoding import escape_uri_path
+
+from .. import signals
+from ..core.records import shortened
+from ..engine.operation import Operation
+
+logger = logging.getLogger("django_idempotency")
+
+#: event → its signal, level and sentence. What a person should look at is a warning; what may cost money is an error.
+_TOLD = {
+    "claimed": (signals.claimed, logging.DEBUG, "Claimed: the work runs."),
+    "replayed": (signals.replayed, logging.DEBUG, "Replayed: answered from the record."),
+    "resumed": (signals.resumed, logging.DEBUG, "Resumed: a durable execution goes on."),
+    "completed": (signals.completed, logging.DEBUG, "Completed: the answer is remembered."),
+    "busy": (signals.busy, logging.INFO, "Busy: another request with this key is running."),
+    "released": (signals.released, logging.INFO, "Released: the key is free again."),
+    "suspended": (signals.suspended, logging.DEBUG, "Suspended: the key waits for its durable execution."),
+    "deferred": (
+        signals.deferred,
+        logging.WARNING,
+        "Deferred: the store did not take the settle; it is tried again until the lease ends.",
+    ),
+    "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for another request."),
+    "unreadable": (signals.unreadable, logging.ERROR, "Unreadable: the record is damaged; the work is not run again."),
+    "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
+    "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
+    "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
+    "unguarded": (signals.unguarded, logging.WARNING, "%s %s runs unguarded: %s."),  # INFO where that is intended
+}
+
+
+class Observer:
+    """Tells of the events of one request, or of none."""
+
+    def __init__(self, request: Any = None) -> None:
+        # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
+        self._request = None if request is None else weakref.ref(request)
+
+    @property
+    def request(self) -> Any:
+        """The request, if it lives."""
+        return None if self._request is None else self._request()
+
+    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+        """Log an event and send its signal. Neither a receiver nor a log filter that fails changes anything."""
+        signal, level, sentence = _TOLD[event]
+        if logger.isEnabledFor(level):
+            log(level, sentence, event, operation, error)
+        if signal.receivers:
+            with operation.aside():
+                signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
+
+    async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+        """See __call__(). Receivers may be sync or async, and use the database."""
+        signal, level, sentence = _TOLD[event]
+        if logger.isEnabledFor(level):
+            log(level, sentence, event, operation, error)
+        if signal.receivers:
+            try:
+                await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
+            except RuntimeError:  # what receivers raise it keeps: the interpreter ends, and lends sync ones no thread
+                logger.warning("The interpreter ends: sync receivers of %s were not called.", event)
+
+
+def log(level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
+    """Write one structured record. The key is shortened; everything in it was validated."""
+    ticket = operation.ticket
+    extra = {
+        "event": event,
+        "key": shortened(ticket.key),
+        "scope": ticket.scope,
+        "method": ticket.method,
+        "path": ticket.path,
+        "guarantee": ticket.guarantee.value,
+        "attempt": operation.attempt,
+        "error": type(error).__name__ if error else None,
+    }
+    _write(level, sentence, extra)
+
+
+def tell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+    """Tell of a request that asked to be guarded, and is not: a signal and a log record, as of every event."""
+    signal = _log_unguarded(request, reason, why, level, key)
+    if signal.receivers:
+        signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
+
+
+async def atell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+    """See tell_unguarded()."""
+    signal = _log_unguarded(request, reason, why, level, key)
+    if signal.receivers:
+        await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
+
+
+def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> Signal:
+    signal, _, sentence = _TOLD["unguarded"]
+    if logger.isEnabledFor(level):
+        method, path = str(request.method), escape_uri_path(request.path)
+        extra = {"event": "unguarded", "key": shortened(key or ""), "method": method, "path": path, "reason": reason}
+        _write(level, sentence, extra, method, path, why)
+    return signal
+
+
+def _write(level: int, sentence: str, facts: dict[str, Any], *args: str) -> None:
+    try:
+        logger.log(level, sentence, *args, extra={"idempotency": facts})
+    except Exception:  # noqa: BLE001 - a filter's: logging catches those of handlers only, and shows them like this
+        if logging.raiseExceptions:
+            traceback.print_exc()

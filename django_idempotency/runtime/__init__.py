@@ -1,0 +1,1 @@
+"""Binds the engine to a Django project: which store, whose ticket, on or off."""

@@ -1,0 +1,27 @@
+"""Stable keys for what is called downstream: the same on every attempt of an operation, a guess for nobody."""
+
+from __future__ import annotations
+
+from .. import conf
+from ..core import rules
+from ..core.hashing import derived_key, secret_id
+from ..engine.operation import Operation
+from ..errors import OperationUnknown, SecretUnknown
+
+
+def derive(operation: Operation, label: str) -> str:
+    """Return the downstream key of a label, 64 hex digits: HMAC over scope, key, operation, request and label.
+
+    Raises `SecretUnknown` when the secret of attempt 1 is gone, and `OperationUnknown` where the call runs without its
+    store: another key could repeat an effect that has happened.
+    """
+    ticket, record, run = operation.ticket, operation.record, operation.run
+    if record is None or run is None:
+        raise OperationUnknown
+    first = ticket.secret_id if run.new_life else record.secret_id
+    for secret in conf.derive_secrets():
+        if secret_id(secret) == first:
+            # The ticket's digest: after a refusal the record has none, and this request is what counts.
+            request, which = ticket.digest, rules.operation_of(record, run)
+            return derived_key(secret, label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
+    raise SecretUnknown

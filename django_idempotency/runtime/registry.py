@@ -1,0 +1,133 @@
+"""Alias → store, like CACHES. One store serves a process: stores are thread safe and keep no state of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from .. import conf
+from ..core.policy import Resolved
+from ..core.records import Guarantee
+from ..errors import ConfigurationError
+from ..stores.base import BaseStore
+from ..stores.layered import LayeredStore
+from ..stores.layered.fronts import LocalFront
+from ..stores.wrapper import innermost, layers
+
+#: Records in a local cache, where `"local_cache": True` does not say how many.
+LOCAL_CACHE = 256
+
+
+class Stores:
+    """`stores["default"]` is the store of that alias; built at first use."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, BaseStore] = {}
+
+    def __getitem__(self, alias: str) -> BaseStore:
+        """Return the store. Raises `ImproperlyConfigured` for an alias or a backend that is not there."""
+        store = self._built.get(alias)
+        return self._get(alias, ()) if store is None else store
+
+    def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
+        store = self._built.get(alias)
+        if store is None:
+            store = self._built.setdefault(alias, self._build(alias, above))
+        return store
+
+    def _build(self, alias: str, above: tuple[str, ...]) -> BaseStore:
+        chain = (*above, alias)
+        if alias in above:
+            raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} is made of itself.')
+        return build(alias, lambda nested: self._get(nested, chain))
+
+    def foremost(self, store: BaseStore) -> BaseStore:
+        """Return the store with the most layers over the same records: what is changed there leaves every layer.
+
+        A store that cannot be built is none; `check` says so.
+        """
+        over, records = [store], records_of(store)
+        for alias in conf.get("STORES"):
+            with suppress(ImproperlyConfigured):
+                if records_of(self[alias]) == records:
+                    over.append(self[alias])
+        return max(over, key=lambda other: len(list(layers(other))))
+
+    @contextmanager
+    def replaced(self, alias: str, store: BaseStore) -> Iterator[None]:
+        """Let another store serve an alias meanwhile (tests)."""
+        original = self[alias]
+        self._built[alias] = store
+        try:
+            yield
+        finally:
+            if self._built.get(alias) is store:  # no change of settings has come in between
+                self._built[alias] = original
+
+    def forget(self, *, setting: str, **_: Any) -> None:
+        """Build anew after a change of settings (tests)."""
+        if setting in (conf.NAME, "DATABASES", "CACHES"):
+            self._built.clear()
+
+
+def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
+    """Make a store from its settings. `nested` returns the stores that its OPTIONS name."""
+    configured = conf.get("STORES")
+    if alias not in configured:
+        known = ", ".join(map(repr, configured))
+        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"] has no {alias!r}. It has {known}.')
+    try:
+        backend = import_string(configured[alias]["BACKEND"])
+        options = dict(configured[alias].get("OPTIONS", {}))
+        size = _local_cache(options.pop("local_cache", False))
+        for name in getattr(backend, "nested", ()):
+            if isinstance(options.get(name), str):
+                options[name] = nested(options[name])
+        store = backend(**options)
+        if size and isinstance(store, BaseStore):
+            store = LayeredStore(front=LocalFront(size), authority=store)
+    except (ImportError, KeyError, TypeError, ValueError) as error:
+        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
+    if not isinstance(store, BaseStore):
+        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is no subclass of BaseStore.')
+    if isinstance(store, LayeredStore):
+        store.claim_lease = conf.claim_lease
+    return store
+
+
+def _local_cache(value: Any) -> int:
+    """Return how many records a local cache holds; 0: there is none."""
+    if value is True:
+        return LOCAL_CACHE
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f'"local_cache" is True, False or how many records, such as {LOCAL_CACHE}; not {value!r}.')
+    return int(value)
+
+
+def store_of(policy: Resolved) -> BaseStore:
+    """Return the store of a resolved policy. Raises `ConfigurationError` where it cannot keep what is promised."""
+    store = stores[policy.store]
+    if policy.guarantee is Guarantee.ATOMIC and not store.supports_atomic:
+        raise ConfigurationError(
+            f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
+        )
+    return store
+
+
+def body_limit(policy: Resolved, store: BaseStore) -> int:
+    """Return the longest body that a record holds (bytes): what the policy says, or else what the store can take."""
+    return store.max_body if policy.max_body is None else policy.max_body
+
+
+def records_of(store: BaseStore) -> Any:
+    """Name the records that a store keeps, so that two stores of one table are known as such."""
+    return getattr(store, "using", None) or innermost(store).place
+
+
+stores = Stores()
+setting_changed.connect(stores.forget)

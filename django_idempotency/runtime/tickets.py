@@ -1,0 +1,39 @@
+"""The ticket of one call: what its door found, its policy says, and only this call has."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from uuid import uuid4
+
+from django.conf import settings
+
+from ..core.hashing import record_id, secret_id
+from ..core.policy import Resolved
+from ..core.records import Ticket
+
+
+def issue(
+    policy: Resolved,
+    *,
+    scope: str,
+    key: str,
+    digest: bytes,
+    method: str,
+    path: str,
+    lease: float | None = None,
+) -> Ticket:
+    """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""
+    return Ticket(
+        id=record_id(scope, key),
+        scope=scope,
+        key=key,
+        digest=digest,
+        owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
+        now=datetime.now(timezone.utc),
+        lease=policy.claim_lease if lease is None else lease,
+        ttl=policy.ttl,
+        guarantee=policy.guarantee,
+        secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
+        method=method,
+        path=path[:255],
+    )

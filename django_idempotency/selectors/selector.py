@@ -1,0 +1,154 @@
+"""One selector: compiled where it is declared, so that a wrong expression fails there and not at the first payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from inspect import iscoroutinefunction
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import EmptyExpressionError, JMESPathError, JMESPathTypeError, LexerError, ParseError
+
+from ..core.canonical import is_missing
+from ..errors import NotSelectable
+from .functions import Functions, Unpackable, inflates, inflating_once, with_ours
+from .interpreter import Interpreter, Node
+
+
+class Selector:
+    """`selector(payload)` is what an expression, or a callable, finds in the payload; `None` where it finds nothing.
+
+    Raises `ValueError` for what is no expression, calls an unknown function or gives it too few arguments. Custom
+    `functions` (a subclass of jmespath's `Functions`, or an instance of one) are known beside ours; jmespath's own
+    `options` have both these and the class of what `{a: b}` makes.
+    """
+
+    __slots__ = ("_find", "expression", "in_parts", "is_missing", "roots")
+
+    def __init__(
+        self, expression: str | Callable[[Any], Any], *, functions: Any = None, options: jmespath.Options | None = None
+    ) -> None:
+        #: As it was declared.
+        self.expression = expression
+        #: Does the expression put its result together from parts (`[a, b]`, `{a: a, b: b}`)?
+        self.in_parts = callable(expression)
+        #: The names that an expression asks the payload itself for.
+        self.roots: frozenset[str] = frozenset()
+        self._find: Callable[[Any], Any]
+        if isinstance(expression, str):
+            if options is not None:
+                if functions is not None and options.custom_functions is not None:
+                    raise ValueError("Custom functions are given twice: leave those in the options, or the others.")
+                functions = functions or options.custom_functions
+            tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
+            self.in_parts = _in_parts(tree)
+            self.roots = frozenset(_roots(tree))
+            self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
+            if any(inflates(call["value"]) for call in _calls(tree)):
+                self._find = inflating_once(self._find)
+        elif iscoroutinefunction(expression) or not callable(expression):
+            raise ValueError(
+                f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of the payload."
+            )
+        else:
+            self._find = expression
+        #: Is what was selected missing, or one of the parts that it was put together from?
+        self.is_missing: Callable[[Any], bool] = partial(is_missing, parts=self.in_parts)
+
+    def __repr__(self) -> str:
+        return f"Selector({self.expression!r})"
+
+    def __call__(self, payload: Any) -> Any:
+        """Select. Raises `NotSelectable` where the expression does not fit the payload, and what a callable raises."""
+        if not isinstance(self.expression, str):
+            return self._find(payload)
+        try:
+            return self._find(payload)
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            raise NotSelectable(f"{self.expression!r} cannot be applied: {_reason(error)}") from error
+
+
+@lru_cache(maxsize=512)
+def _compiled(expression: str, custom: Any, dict_cls: Any) -> tuple[Node, Interpreter]:
+    functions = with_ours(custom)
+    try:
+        tree: Node = jmespath.compile(expression).parsed
+    except JMESPathError as error:
+        raise ValueError(f"{expression!r} is no JMESPath expression: {_fault(error, expression)}") from error
+    for call in _calls(tree):
+        _check_call(call, functions, expression)
+    return tree, Interpreter(functions, dict_cls)
+
+
+def _fault(error: JMESPathError, expression: str) -> str:
+    if isinstance(error, EmptyExpressionError):
+        return "it is empty."
+    if isinstance(error, LexerError):
+        return f"{error.message} at column {error.lexer_position + 1}."
+    if isinstance(error, ParseError) and error.lex_position < len(expression):
+        return f"{error.token_value!r} cannot stand at column {error.lex_position + 1}."
+    return f"it ends too early, at column {len(expression) + 1}."
+
+
+def _calls(node: Any) -> Iterator[Node]:
+    if isinstance(node, dict):
+        if node["type"] == "function_expression":
+            yield node
+        for child in node["children"]:
+            yield from _calls(child)
+
+
+def _check_call(call: Node, functions: Functions, expression: str) -> None:
+    name, given = call["value"], len(call["children"])
+    known = functions.FUNCTION_TABLE.get(name)
+    if known is None:
+        column = expression.find(f"{name}(") + 1
+        raise ValueError(
+            f"{expression!r} is no JMESPath expression: there is no function {name}() (column {column}). "
+            f"There are {', '.join(sorted(functions.FUNCTION_TABLE))}."
+        )
+    takes = known["signature"]
+    variadic = bool(takes) and bool(takes[-1].get("variadic"))
+    if given < len(takes) or (given > len(takes) and not variadic):
+        least = "at least " * variadic
+        raise ValueError(
+            f"{expression!r} is no JMESPath expression: {name}() takes {least}{len(takes)} argument(s), not {given}."
+        )
+
+
+#: Nodes whose first child alone is asked of what they are asked of; the others are asked of what that finds.
+_CHAINS = frozenset(
+    {"subexpression", "index_expression", "pipe", "projection", "filter_projection", "value_projection", "flatten"}
+)
+
+
+def _roots(node: Any) -> Iterator[str]:
+    if not isinstance(node, dict) or node["type"] == "expref":
+        return
+    if node["type"] == "field":
+        yield node["value"]
+    children = node["children"]
+    if node["type"] in _CHAINS:
+        while len(children) > 1 and children[0]["type"] in ("current", "identity"):  # @.name
+            children = children[1:]
+        children = children[:1]
+    for child in children:
+        yield from _roots(child)
+
+
+def _in_parts(node: Node) -> bool:
+    """Does a node put its result together from parts? Of alternatives it is enough that one does."""
+    kind, children = node["type"], node["children"]
+    if kind in ("subexpression", "pipe", "and_expression"):
+        passes_on = children[-1]["type"] in ("current", "identity")  # [a, b] | @
+        return _in_parts(children[0 if passes_on else -1])
+    if kind == "or_expression" or (kind == "function_expression" and node["value"] == "not_null"):
+        return any(map(_in_parts, children))
+    return kind in ("multi_select_list", "multi_select_dict")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, JMESPathTypeError):  # its own text shows the value
+        return f"{error.function_name}() takes {' or '.join(error.expected_types)}, not {error.actual_type}."
+    return str(error) if isinstance(error, Unpackable) else f"{type(error).__name__} in one of its functions."

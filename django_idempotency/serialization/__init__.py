@@ -1,0 +1,1 @@
+"""Results of functions as bytes, and back with their types."""

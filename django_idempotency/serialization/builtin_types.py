@@ -1,0 +1,83 @@
+"""How a value that JSON does not have is taken apart into parts, and how the parts become an equal value again.
+
+Here are Python's own types; class_types.py has those of a project.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+Moment = TypeVar("Moment", datetime, time)
+
+
+class Shape(NamedTuple):
+    """What a type is called in the bytes, and its way into parts and back."""
+
+    tag: str
+    take: Callable[[Any], tuple[Any, ...]]
+    build: Callable[..., Any]
+
+
+def single(tag: str, take: Callable[[Any], Any], build: Callable[[Any], Any]) -> Shape:
+    """Return the shape of a type with one part."""
+    return Shape(tag, lambda value: (take(value),), build)
+
+
+def _decoded(text: str) -> bytes:
+    return b64decode(text, validate=True)
+
+
+def _take_moment(value: datetime | time) -> tuple[Any, ...]:
+    """Take a datetime or a time apart: ISO 8601, whether it is the second of its name, and a zone that has a name."""
+    zone = value.tzinfo
+    if zone is None or zone is timezone.utc or _nameless(zone):
+        return (value.isoformat(), 1) if value.fold else (value.isoformat(),)
+    return value.replace(tzinfo=None).isoformat(), value.fold, zone
+
+
+def _nameless(zone: object) -> bool:
+    """Is this zone an offset from UTC, and no more?"""
+    return type(zone) is timezone and zone.tzname(None) == timezone(zone.utcoffset(None)).tzname(None)
+
+
+def _moment(cls: type[Moment]) -> Callable[..., Moment]:
+    def build(text: str, fold: int = 0, zone: timezone | ZoneInfo | None = None) -> Moment:
+        value = cls.fromisoformat(text).replace(fold=fold)
+        return value if zone is None else value.replace(tzinfo=zone)
+
+    return build
+
+
+def _take_zone(zone: ZoneInfo) -> tuple[str]:
+    if zone.key is None:
+        raise ValueError("a ZoneInfo made from a file has no key")
+    return (zone.key,)
+
+
+#: The exact types that can be stored without being named anywhere, beside None, bool, str, list and dict.
+BUILTINS: dict[type, Shape] = {
+    int: single("int", hex, lambda text: int(text, 16)),  # longer than Python reads from decimal digits
+    float: single("float", repr, float),  # NaN and the infinities
+    bytes: single("bytes", lambda value: b64encode(value).decode(), _decoded),
+    bytearray: single("bytearray", lambda value: b64encode(value).decode(), lambda text: bytearray(_decoded(text))),
+    tuple: single("tuple", list, tuple),
+    set: single("set", list, set),
+    frozenset: single("frozenset", list, frozenset),
+    dict: single("dict", lambda value: [list(pair) for pair in value.items()], dict),
+    Decimal: single("Decimal", str, Decimal),
+    UUID: single("UUID", str, UUID),
+    date: single("date", date.isoformat, date.fromisoformat),
+    time: Shape("time", _take_moment, _moment(time)),
+    datetime: Shape("datetime", _take_moment, _moment(datetime)),
+    timedelta: Shape("timedelta", lambda value: (value.days, value.seconds, value.microseconds), timedelta),
+    timezone: Shape("timezone", lambda value: (value.utcoffset(None), value.tzname(None)), timezone),
+    ZoneInfo: Shape("ZoneInfo", _take_zone, ZoneInfo),
+    **{cls: single(cls.__name__, str, cls) for cls in (PurePosixPath, PosixPath, PureWindowsPath, WindowsPath)},
+}

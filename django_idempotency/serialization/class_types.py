@@ -1,0 +1,194 @@
+"""How an instance of a class of the project is taken apart, and put together again.
+
+That is done without its `__init__`, `__post_init__` and validators: its fields are set to what they were.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, Flag
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any, NamedTuple
+
+from .builtin_types import BUILTINS, Shape, single
+
+#: Where attrs' cache_hash=True keeps a hash: it is another one in the next process.
+_CACHED_HASH = "_attrs_cached_hash"
+_ABSENT = object()
+
+
+def shape_of(cls: type) -> Shape | None:
+    """Return the shape of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for every other."""
+    if issubclass(cls, Enum):
+        return _enum(cls)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _named_tuple(cls)
+    if issubclass(cls, (str, list, *BUILTINS, BaseException)):  # it holds more than its fields say
+        return None
+    if hasattr(cls, "model_fields") and hasattr(cls, "__pydantic_fields_set__"):
+        return _pydantic(cls)
+    return _fielded(cls) if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__") else None
+
+
+def error_shape(cls: type[BaseException]) -> Shape:
+    """Return the shape of an exception class: its args, its fields if it has some, and its attributes."""
+    fields = (*_fields(cls), *(_Field(name, None, required=False) for name in _slots(cls)))
+    built_in = tuple(_Field(name, None, required=False) for name in _built_in(cls))
+
+    def take(error: BaseException) -> tuple[dict[str, Any]]:
+        # What its args alone would not bring back, such as the name that an ImportError was given beside them.
+        bare = cls.__new__(cls, *error.args) if built_in else error
+        given = {name: found for name, _, _ in built_in if (found := _found(error, name)) != _found(bare, name)}
+        # "args" is a descriptor of BaseException: no attribute has its name.
+        return ({**_state(cls, fields, error), **given, "args": list(error.args)},)
+
+    def build(state: dict[str, Any]) -> BaseException:
+        args = state.pop("args")
+        error = cls.__new__(cls, *args)
+        object.__setattr__(error, "args", tuple(args))  # frozen, too
+        _restore(error, (*fields, *built_in), state)
+        return error
+
+    return Shape(name_of(cls), take, build)
+
+
+def _built_in(cls: type[BaseException]) -> list[str]:
+    """Return the names of the fields that Python's own classes of exceptions have; but for the object that lacks a name."""
+    owners = (base for base in cls.__mro__ if base.__module__ == "builtins" and base not in (BaseException, object))
+    kinds = (MemberDescriptorType, GetSetDescriptorType)
+    return [name for base in owners for name, field in vars(base).items() if isinstance(field, kinds) and name != "obj"]
+
+
+def _found(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name)
+    except (AttributeError, TypeError):  # not set
+        return None
+
+
+def name_of(cls: type) -> str:
+    """Name a class in the bytes. There is always a dot in it, and never one in a tag of ours."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _enum(cls: type[Enum]) -> Shape:
+    """Members go by name. A combination of flags has none before Python 3.11, so flags go by value."""
+    if issubclass(cls, Flag):
+        return single(name_of(cls), lambda member: member.value, cls)
+    return single(name_of(cls), lambda member: member.name, cls.__members__.__getitem__)
+
+
+def _named_tuple(cls: type[Any]) -> Shape:
+    def build(values: list[Any]) -> Any:
+        values = [*values, *(cls._field_defaults[name] for name in cls._fields[len(values) :])]
+        if len(values) != len(cls._fields):
+            raise ValueError(f"{name_of(cls)} has other fields by now")
+        return tuple.__new__(cls, values)
+
+    return single(name_of(cls), list, build)
+
+
+class _Field(NamedTuple):
+    """A field, and what it has in an instance that was stored before the class had the field."""
+
+    name: str
+    missing: Callable[[], Any] | None
+    required: bool
+
+
+def _fields(cls: Any) -> Iterator[_Field]:
+    """Yield the fields of a dataclass or an attrs class; a plain class has none."""
+    slots = _slots(cls)
+    if dataclasses.is_dataclass(cls):
+        for field in dataclasses.fields(cls):
+            missing = None if field.default is dataclasses.MISSING else _always(field.default)
+            if field.default_factory is not dataclasses.MISSING:
+                missing = field.default_factory
+            yield _Field(field.name, missing, field.init and missing is None)
+        declared = {field.name for field in dataclasses.fields(cls)}
+        yield from (_Field(name, None, required=False) for name in slots if name not in declared)  # of its bases
+    elif hasattr(cls, "__attrs_attrs__"):
+        for field in cls.__attrs_attrs__:
+            missing = getattr(field.default, "factory", _always(field.default))
+            if repr(field.default) == "NOTHING" or getattr(field.default, "takes_self", False):
+                missing = None
+            yield _Field(field.name, missing, field.init and missing is None)
+        if hasattr(cls, _CACHED_HASH):  # a slot
+            yield _Field(_CACHED_HASH, lambda: None, required=False)
+
+
+def _always(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _fielded(cls: type) -> Shape:
+    """Return the shape of a class with fields, by their names."""
+    fields = tuple(_fields(cls))
+
+    def build(state: dict[str, Any]) -> Any:
+        value: Any = object.__new__(cls)
+        _restore(value, fields, state)
+        return value
+
+    return Shape(name_of(cls), lambda value: (_state(cls, fields, value),), build)
+
+
+def _slots(cls: type) -> list[str]:
+    """Return the names of a class's slots, and of its bases', as pickle finds them."""
+    names: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # noqa: SLF001
+    return names
+
+
+def _state(cls: type, fields: Iterable[_Field], value: Any) -> dict[str, Any]:
+    """Return fields, and what else stands in an instance's `__dict__`, but for what a cached property left there."""
+    state = {name: found for name, _, _ in fields if (found := getattr(value, name, _ABSENT)) is not _ABSENT}
+    for name, item in getattr(value, "__dict__", {}).items():
+        # typing leaves there which Page[Line](...) it was called as: nothing of the value.
+        if name not in state and name != "__orig_class__" and not hasattr(getattr(cls, name, None), "__get__"):
+            state[name] = item
+    return {**state, _CACHED_HASH: None} if _CACHED_HASH in state else state
+
+
+def _restore(value: Any, fields: Iterable[_Field], state: dict[str, Any]) -> None:
+    """Set an instance's fields, frozen or not, and the rest of its `__dict__`."""
+    for name, missing, required in fields:
+        if name in state:
+            object.__setattr__(value, name, state.pop(name))
+        elif missing is not None:
+            object.__setattr__(value, name, missing())
+        elif required:
+            raise ValueError(f"{name_of(type(value))} has a new field, {name}, without a default")
+    if hasattr(value, "__dict__"):  # with slots, a field that the class has no more is let go
+        value.__dict__.update(state)
+
+
+def _pydantic(cls: Any) -> Shape:
+    """By the protocol for copies that pydantic's models have: values as they are, which are set, extra and private ones."""
+
+    def take(value: Any) -> tuple[Any, ...]:
+        state = value.__getstate__()
+        fields = {name: item for name, item in state["__dict__"].items() if name in cls.model_fields}
+        given = sorted(state["__pydantic_fields_set__"])
+        rest = state.get("__pydantic_extra__"), state.get("__pydantic_private__")
+        return (fields, given) if rest == (None, None) else (fields, given, *rest)
+
+    def build(fields: dict[str, Any], given: list[str], extra: Any = None, private: Any = None) -> Any:
+        for name, field in cls.model_fields.items():
+            if name not in fields:
+                if field.is_required():
+                    raise ValueError(f"{name_of(cls)} has a new field, {name}, without a default")
+                fields[name] = field.get_default(call_default_factory=True)
+        value: Any = object.__new__(cls)
+        value.__setstate__(
+            {
+                "__dict__": fields,
+                "__pydantic_fields_set__": set(given),
+                "__pydantic_extra__": extra,
+                "__pydantic_private__": private,
+            }
+        )
+        return value
+
+    return Shape(name_of(cls), take, build)

@@ -1,0 +1,180 @@
+"""What a function returned or raised, as bytes and back: equal on the replay, in type and value.
+
+Which classes may be in it, the function's return annotation says; for an exception, its own annotations do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property, lru_cache
+from inspect import iscoroutinefunction
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+from .annotations import Search, classes_in
+from .builtin_types import Shape
+from .class_types import error_shape, name_of
+from .typed_json import Results, Unreadable, Unstorable, allowed_shape
+
+__all__ = [
+    "FunctionResults",
+    "Results",
+    "Serializer",
+    "Unreadable",
+    "Unstorable",
+    "classes_in",
+    "dump_error",
+    "load_error",
+    "results_for",
+]
+
+
+class Serializer(Protocol):
+    """A value to one that can be stored, and back."""
+
+    @property
+    def dump(self) -> Callable[[Any], Any]: ...
+    @property
+    def load(self) -> Callable[[Any], Any]: ...
+
+
+class _Pair(NamedTuple):
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+
+
+class _Serialized(NamedTuple):
+    """What a serializer made. It is tagged, so that it never passes for a result without one."""
+
+    value: Any
+
+
+class FunctionResults:
+    """The results of one function. What its annotation names is found when it is first needed, and then known."""
+
+    def __init__(
+        self, function: Callable[..., Any], serializer: Serializer | None = None, classes: Collection[type] = ()
+    ) -> None:
+        self._function = function
+        #: Does code of the project make what is loaded?
+        self.serialized = serializer is not None
+        self._serializer = serializer
+        self._classes = classes
+
+    def dump(self, value: Any) -> bytes:
+        """Return a result as bytes. Raises `Unstorable`, and nothing else. A serializer is not asked about `None`."""
+        if self._serializer is not None and value is not None:
+            try:
+                value = _Serialized(self._serializer.dump(value))
+            except Exception as error:
+                raise Unstorable(f"The serializer's dump raised {type(error).__name__}.") from error
+        return self._results.dump(value)
+
+    def load(self, data: bytes) -> Any:
+        """Return what dump() was given. Raises `Unreadable`, and nothing else."""
+        return self._results.load(data)
+
+    @cached_property
+    def _results(self) -> Results:
+        search = Search()
+        search.returned(self._function)
+        more: dict[type, Shape] = {}
+        if self._serializer is not None:
+            more[_Serialized] = Shape("serialized", tuple, self._serializer.load)
+        return Results(
+            search.found.union(self._classes),
+            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{_gaps(search)}",
+            unknown="Give serializer=(dump, load), or return plain data.",
+            more=more,
+        )
+
+
+def results_for(
+    function: Callable[..., Any],
+    serializer: Serializer | Sequence[Callable[[Any], Any]] | None = None,
+    classes: Collection[type] = (),
+) -> FunctionResults:
+    """Return how the results of a function are stored. Raises ValueError for what is no serializer and no class of ours.
+
+    `serializer` is a pair of callables (dump, load), or an object that has both; `classes` may be returned beside those
+    that the return annotation names.
+    """
+    for cls in classes:
+        allowed_shape(cls)
+    pair: tuple[Any, ...] = ()
+    if isinstance(serializer, (tuple, list)):
+        pair = tuple(serializer)
+        if len(pair) != 2 or not all(map(callable, pair)):
+            raise ValueError("serializer takes two callables: (dump, load).")
+        serializer = _Pair(*pair)
+    elif serializer is not None:
+        pair = getattr(serializer, "dump", None), getattr(serializer, "load", None)
+        if isinstance(serializer, ModuleType) or not all(map(callable, pair)):
+            raise ValueError("serializer takes (dump, load), such as (json.dumps, json.loads), or an object with both.")
+    if any(map(iscoroutinefunction, pair)):
+        raise ValueError("serializer takes two sync functions, (dump, load), of an async function, too.")
+    return FunctionResults(function, serializer, tuple(classes))  # type: ignore[arg-type]
+
+
+def _gaps(search: Search) -> str:
+    names = ", ".join(sorted(search.unresolved))
+    return names and f" Of the annotations, this could not be resolved: {names} (imported for the type checker only?)."
+
+
+# ---------------------------------------------------------------------------------------------------------- exceptions
+
+
+class _Raised(NamedTuple):
+    """An exception, and the class that it is stored as."""
+
+    cls: type[Exception]
+    error: BaseException
+
+
+def dump_error(error: BaseException, kept: Sequence[type[Exception]]) -> bytes:
+    """Return an exception as bytes: as the nearest class of its MRO that is kept, with args and attributes.
+
+    Raises `Unstorable`, also where its text would not be the same. Cause, context and traceback are not stored.
+    """
+    cls = next((cls for cls in type(error).__mro__ if cls in kept), None)
+    if cls is None:
+        raise Unstorable(f"{name_of(type(error))} is not among the exceptions to keep.")
+    data = _errors(tuple(kept)).dump(_Raised(cls, error))
+    try:
+        same = str(load_error(data, kept)) == str(error)
+    except Exception as failure:
+        raise Unstorable(f"{name_of(cls)} cannot be rebuilt from its args and attributes.") from failure
+    if not same:
+        raise Unstorable(f"{name_of(type(error))} would read differently, rebuilt as {name_of(cls)} without __init__.")
+    return data
+
+
+def load_error(data: bytes, kept: Sequence[type[Exception]]) -> Exception:
+    """Return what dump_error() was given, made without its `__init__`. Raises `Unreadable`, and nothing else."""
+    error = _errors(tuple(kept)).load(data)
+    if not isinstance(error, Exception):
+        raise Unreadable("What is stored is no exception.")
+    return error
+
+
+@lru_cache(maxsize=256)
+def _errors(kept: tuple[type[Exception], ...]) -> Results:
+    """Return how these exceptions are stored. The annotations of their attributes say which classes may be in them."""
+    search = Search()
+    for cls in kept:
+        search.attributes(cls)
+        search.arguments(cls.__init__)
+    shapes = {cls: error_shape(cls) for cls in kept}
+    named = {shape.tag: shape for shape in shapes.values()}
+    raised = Shape(
+        "error",
+        lambda raised: (shapes[raised.cls].tag, *shapes[raised.cls].take(raised.error)),
+        lambda name, state: named[name].build(state),
+    )
+    return Results(
+        search.found,
+        root="error",
+        unnamed=f"Annotate the attribute of the exception, or the argument of its __init__, with it.{_gaps(search)}",
+        unknown="An exception is kept with its args and attributes: have plain data in them.",
+        more={_Raised: raised},
+    )

@@ -1,0 +1,5 @@
+"""Records in DynamoDB."""
+
+from .store import DynamoDBStore
+
+__all__ = ["DynamoDBStore"]

@@ -1,0 +1,189 @@
+"""How the DynamoDB store reaches its server: short timeouts, boto's own retries, a client a process, two exceptions."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from ...concurrency.forking import begins_anew
+from ...errors import LostRace, StoreUnavailable
+
+if TYPE_CHECKING:
+    from .items import Item
+
+#: A write that meets another's transaction on its item is tried again so often.
+TRIES = 5
+#: Tries of one request, as botocore's "standard" mode counts them.
+ATTEMPTS = 2
+#: Seconds before another try, at most.
+PAUSE = 0.2
+#: The table is asked for more than it gives.
+THROTTLED = frozenset({"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"})
+#: Why a write of a transaction was not made.
+FAILED, CONFLICT = "ConditionalCheckFailed", "TransactionConflict"
+
+
+class DynamoDBClient:
+    """A boto3 client, built at first use and anew in a forked process. Thread safe, as boto3's clients are."""
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        region_name: str | None,
+        endpoint_url: str | None,
+        config: Any,
+        session: Any,
+        client: Any,
+    ) -> None:
+        if client is None and find_spec("boto3") is None:
+            raise ImproperlyConfigured(
+                'DynamoDBStore needs boto3, which is not installed. Type: pip install "django-idempotency[dynamodb]"'
+            )
+        self._timeout = timeout
+        self._where = {"region_name": region_name, "endpoint_url": endpoint_url}
+        self._config = config
+        self._session = session
+        self._given = client
+        #: Whom it asks. Two clients that say the same ask the same server.
+        self.place = (region_name, endpoint_url, session, client)
+        self._built: Any = None
+        self._lock = threading.Lock()
+        begins_anew(self)
+
+    # ----------------------------------------------------------------------------------------------------- requests
+
+    def ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        with translated():
+            return self._call(operation, arguments)
+
+    def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = getattr(self.boto, operation)(**arguments)
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders")
+        # A successful put has an empty answer, and so has any proxy that says 200.
+        if headers is not None and not headers.get("content-type", "").startswith("application/x-amz-json"):
+            raise StoreUnavailable("What answers in place of DynamoDB is something else. Look at the endpoint.")
+        return answer
+
+    def write(self, operation: str, **arguments: Any) -> tuple[bool, Item | None]:
+        """Make a conditional write. Say whether its condition held, and return the item that the answer brings along.
+
+        Raises `LostRace` when others' transactions hold the item for too long.
+        """
+        from botocore.exceptions import ClientError
+
+        for attempt in range(1, TRIES + 1):
+            with translated():
+                try:
+                    return True, self._call(operation, arguments).get("Attributes")
+                except ClientError as error:
+                    code = error.response["Error"]["Code"]
+                    if code == "ConditionalCheckFailedException":
+                        return False, error.response.get("Item")
+                    if code != "TransactionConflictException":  # a renewal of many; boto3 does not retry it
+                        raise
+            time.sleep(0.01 * attempt)
+        raise LostRace
+
+    def write_together(self, updates: Sequence[dict[str, Any]]) -> list[str] | None:
+        """Make all of these conditional updates, or none: then return the reason of each, `FAILED` or `CONFLICT`."""
+        from botocore.exceptions import ClientError
+
+        with translated():
+            try:
+                self._call("transact_write_items", {"TransactItems": [{"Update": update} for update in updates]})
+            except ClientError as error:
+                reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", ())]
+                if not reasons or set(reasons) - {"None", FAILED, CONFLICT}:
+                    raise
+                return reasons
+        return None
+
+    # ------------------------------------------------------------------------------------------------------- clients
+
+    @property
+    def boto(self) -> Any:
+        if self._given is not None:
+            return self._given
+        if self._built is None:
+            with self._lock:
+                if self._built is None:
+                    self._built = self._build(self._timeout)
+        return self._built
+
+    def patient(self) -> Any:
+        """Return a client for what takes its time, such as making a table."""
+        return self._build(10.0) if self._given is None else self._given
+
+    def begin_anew(self) -> None:
+        """Build anew at the next use: the connections are another process's."""
+        self._built = None
+        self._lock = threading.Lock()
+
+    def _build(self, timeout: float) -> Any:
+        import boto3
+        from botocore.config import Config
+
+        ours = Config(
+            connect_timeout=timeout,
+            read_timeout=timeout,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            max_pool_connections=50,
+            tcp_keepalive=True,
+        )
+        try:
+            session = self._session or boto3.Session()  # not boto3's own default, which other threads may be using
+            client = session.client("dynamodb", config=ours.merge(self._config or Config()), **self._where)
+        except ValueError as error:  # not an error of botocore's: an endpoint that is no address
+            raise ImproperlyConfigured(f"The OPTIONS of a DynamoDBStore: {error}") from error
+        client.meta.events.register_first("needs-retry.dynamodb", _Pauses(client.meta.config.retries))
+        return client
+
+
+class _Pauses:
+    """Says how long a request waits for its next try, where boto's rule may say a second, or the server five.
+
+    A timeout was a pause. Whoever is throttled, or met a server in trouble, waits for a moment, at random.
+    """
+
+    def __init__(self, retries: dict[str, Any] | None) -> None:
+        self._attempts = (retries or {}).get("total_max_attempts", 1)
+
+    def __call__(
+        self, *, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
+    ) -> float | None:
+        from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+
+        if attempts >= self._attempts:
+            return None
+        if isinstance(caught_exception, (ConnectTimeoutError, ReadTimeoutError)):
+            return 0.0
+        if response is not None:
+            http, answer = response
+            if http.status_code >= 500 or answer.get("Error", {}).get("Code") in THROTTLED:
+                return random.uniform(0, PAUSE)  # noqa: S311 - no secret
+        return None  # as boto says
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn whatever botocore raises into `StoreUnavailable`."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ResourceNotFoundException":
+            raise StoreUnavailable(
+                "The table of the idempotency store does not exist. Type: manage.py create_idempotency_table"
+            ) from error
+        raise StoreUnavailable from error
+    except BotoCoreError as error:
+        raise StoreUnavailable from error

@@ -1,0 +1,209 @@
+"""A record as a DynamoDB item: an attribute a field, under names that a project may choose. No I/O.
+
+    key         id, or a fixed partition value and the id          S
+    who         scope, key, digest (B), operation, guarantee, secret_id, method, path
+    now         status, owner, attempt (N)                         what every condition compares
+    deadlines   lease_until, created_at, completed_at, expires_at  N, microseconds since 1970, exact
+    answer      outcome                                            B, stores/packing.py; absent where there is none
+    ttl         seconds since 1970                                 N, for DynamoDB's own deletion, which lags by days
+
+What is `None` is absent. Every name is aliased in expressions: a third of them are reserved words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+from uuid import UUID
+
+from ...core import rules
+from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
+from .. import packing
+
+#: As the low-level client takes and returns them: {"name": {"S": "text"}}.
+Item = dict[str, dict[str, Any]]
+
+#: The most that we write into one item (bytes). DynamoDB takes 409,600, with the names of the attributes; what is
+#: between is for what an earlier attempt has left in the item, such as a longer path.
+ITEM_LIMIT = 400_000
+#: The longest compressed response that is stored (bytes).
+OUTCOME_LIMIT = 350 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    type: str
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+
+_TEXT = _Kind("S", str, str)
+_BYTES = _Kind("B", bytes, bytes)
+_NUMBER = _Kind("N", str, int)
+_INSTANT = _Kind("N", lambda value: str(int(packing.microseconds(value))), lambda text: packing.instant(int(text)))
+
+_FIELDS = {
+    "scope": _TEXT,
+    "key": _TEXT,
+    "digest": _BYTES,
+    "status": _Kind("S", lambda status: status.name.lower(), lambda text: Status[text.upper()]),
+    "owner": _Kind("S", lambda owner: owner.hex, UUID),
+    "operation": _Kind("S", lambda operation: operation.hex, UUID),
+    "attempt": _NUMBER,
+    "guarantee": _Kind("S", str, Guarantee),
+    "lease_until": _INSTANT,
+    "created_at": _INSTANT,
+    "completed_at": _INSTANT,
+    "expires_at": _INSTANT,
+    "secret_id": _TEXT,
+    "method": _TEXT,
+    "path": _TEXT,
+    "outcome": _Kind("B", bytes, packing.unpack_outcome),  # packed by fitting(), once
+}
+_ALL = {**_FIELDS, "ttl": _NUMBER}
+_OPTIONAL = ("completed_at", "outcome")
+
+
+class Schema:
+    """What a table calls its attributes. Raises `ValueError` for names that cannot be."""
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        key_attr: str,
+        sort_key_attr: str | None,
+        static_pk_value: str | None,
+        attributes: Mapping[str, str],
+    ) -> None:
+        if unknown := sorted(set(attributes) - set(_ALL)):
+            raise ValueError(f'"attributes" has {unknown[0]!r}; it may rename {", ".join(_ALL)}.')
+        if static_pk_value is not None and not sort_key_attr:
+            raise ValueError('"static_pk_value" needs "sort_key_attr", which then holds the id.')
+        self.table = table
+        self.partition = key_attr
+        self.sort = sort_key_attr
+        self.static = static_pk_value or "idempotency"
+        #: Where in DynamoDB the items are.
+        self.place = (table, self.static if sort_key_attr else None)
+        self.names = {name: attributes.get(name, name) for name in _ALL}
+        taken = [name for name in (key_attr, sort_key_attr, *self.names.values()) if name]
+        if twice := sorted({name for name in taken if taken.count(name) > 1}):
+            raise ValueError(f"two attributes are called {twice[0]!r}.")
+
+    # ------------------------------------------------------------------------------------------------------- records
+
+    def key(self, record_id: UUID) -> Item:
+        if self.sort is None:
+            return {self.partition: {"S": record_id.hex}}
+        return {self.partition: {"S": self.static}, self.sort: {"S": record_id.hex}}
+
+    def born(self, record: Record) -> Item:
+        """Return the item of a record that has no answer yet."""
+        values = {name: getattr(record, name) for name in _FIELDS}
+        values["ttl"] = deleted_at(record.expires_at, record.lease_until)
+        packed = {self.names[name]: self._packed(name, value) for name, value in values.items() if value is not None}
+        return {**self.key(record.id), **packed}
+
+    def record(self, item: Item, record_id: UUID, read_at: datetime) -> Record:
+        """Return the record of an item. Raises `packing.Malformed` for an item that is none of ours."""
+        try:
+            fields = {
+                name: kind.unpack(item[self.names[name]][kind.type])
+                for name, kind in _FIELDS.items()
+                if name != "outcome" and (name not in _OPTIONAL or self.names[name] in item)
+            }
+            return Record(
+                id=record_id, read_at=read_at, outcome=self._outcome(item), **{"completed_at": None, **fields}
+            )
+        except packing.Malformed:
+            raise
+        except Exception as error:  # others may write into the table, and what they write may be anything
+            raise packing.Malformed(f"{type(error).__name__}: {error}") from error
+
+    def _outcome(self, item: Item) -> Outcome | None:
+        """Return an item's answer; `None`: there is none, or it cannot be read."""
+        try:
+            kind, name = _FIELDS["outcome"], self.names["outcome"]
+            answer: Outcome | None = kind.unpack(item[name][kind.type])
+        except Exception:  # noqa: BLE001 - as above
+            return None
+        return answer
+
+    def fitting(self, ticket: Ticket, outcome: Outcome | None) -> bytes | None:
+        """Pack an outcome: without its body, if the item would be too large with it."""
+        if outcome is None:
+            return None
+        packed = packing.pack_outcome(outcome)
+        size = len(packed)
+        if size > OUTCOME_LIMIT or size + _size(self.born(rules.born(ticket, ticket.now))) > ITEM_LIMIT:
+            return packing.pack_outcome(outcome._replace(body=MISSING))
+        return packed
+
+    # ----------------------------------------------------------------------------------------------------- arguments
+
+    def insert(self, record: Record) -> dict[str, Any]:
+        """Return the arguments of a put that fails, and brings the item back, where there is one."""
+        return {
+            "TableName": self.table,
+            "Item": self.born(record),
+            "ConditionExpression": "attribute_not_exists(#key)",
+            "ExpressionAttributeNames": {"#key": self.partition},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+    def change(
+        self, record_id: UUID, values: Mapping[str, Any], *, seen: Mapping[str, Any], once: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """Return the arguments of an update that fails unless the item still holds what was `seen`.
+
+        A value of `None` removes its attribute. What is named in `once` is set only where it is absent.
+        """
+        names = {f"#{name}": self.names[name] for name in (*values, *seen)}
+        bound = {f":{name}": self._packed(name, value) for name, value in values.items() if value is not None}
+        bound |= {f":seen_{name}": self._packed(name, value) for name, value in seen.items()}
+        sets = ", ".join(
+            f"#{name} = if_not_exists(#{name}, :{name})" if name in once else f"#{name} = :{name}"
+            for name, value in values.items()
+            if value is not None
+        )
+        removes = ", ".join(f"#{name}" for name, value in values.items() if value is None)
+        return {
+            "TableName": self.table,
+            "Key": self.key(record_id),
+            "UpdateExpression": f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
+            "ConditionExpression": " AND ".join(f"#{name} = :seen_{name}" for name in seen),
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": bound,
+        }
+
+    def delete(self, record_id: UUID, *, seen: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a deletion that fails unless the item still holds what was `seen`."""
+        return {
+            "TableName": self.table,
+            "Key": self.key(record_id),
+            "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in seen),
+            "ExpressionAttributeNames": {f"#{name}": self.names[name] for name in seen},
+            "ExpressionAttributeValues": {f":{name}": self._packed(name, value) for name, value in seen.items()},
+        }
+
+    def _packed(self, name: str, value: Any) -> dict[str, Any]:
+        kind = _ALL[name]
+        return {kind.type: kind.pack(value)}
+
+
+def deleted_at(*deadlines: datetime) -> int:
+    """Return the second from which DynamoDB may delete an item: never before the last deadline."""
+    return math.ceil(max(deadlines).astimezone(timezone.utc).timestamp())
+
+
+def _size(item: Item) -> int:
+    """Return what DynamoDB counts of an item, or a little more (bytes)."""
+    return sum(
+        len(name.encode()) + len(value.encode() if isinstance(value, str) else value)
+        for name, typed in item.items()
+        for value in typed.values()
+    )

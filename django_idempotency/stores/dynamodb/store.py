@@ -1,0 +1,233 @@
+"""Records in DynamoDB, through boto3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ...core import rules
+from ...core.records import Guarantee, Record, Settlement, Status, Ticket
+from ...errors import LostRace, RecordUnreadable, StoreUnavailable
+from .. import packing
+from ..base import BaseStore, Purged, utcnow
+from .client import FAILED, DynamoDBClient
+from .items import Schema, deleted_at
+
+if TYPE_CHECKING:
+    from .items import Item
+
+#: Seconds. A request that waited longer for one answer has lost its client.
+MAX_TIMEOUT = 60
+#: Writes in one transaction: no more are allowed.
+TOGETHER = 100
+#: What a record takes from its ticket once in a life.
+_LIFE = ("created_at", "guarantee", "secret_id", "method", "path")
+#: What a takeover compares. The deadline is among them: an owner who renews at the last moment keeps the record.
+_SEEN = ("owner", "status", "attempt", "lease_until")
+
+
+class DynamoDBStore(BaseStore):
+    """Records in the DynamoDB table `table`, which `manage.py create_idempotency_table` makes.
+
+    DynamoDB has no clock to ask, so deadlines are told and judged by the hosts' own, in UTC. Two hosts whose clocks
+    differ by more than a lease's remainder may run one key at once: the one that is ahead takes a lease as lapsed, its
+    owner still works, and only the owner's settle is refused. Keep NTP on, and LEASE far above what it leaves. It is
+    outside the work's transaction, so there is no `atomic` here; send the keys of `derive()` on. A global table takes
+    the last writer's word between regions: write in one region only.
+
+    A claim is one conditional put, which brings the item back where there is one; so a first call is two requests, a
+    replay is one. A replay costs a write unit per KB of the stored item, since a refused put is charged as a put.
+    An answer that does not fit into an item (400 KB, compressed) is remembered without its body. DynamoDB deletes what
+    has expired, days later perhaps; until then the rules see that it has.
+
+    `key_attr` names the partition key; with `sort_key_attr` that holds the id, and the partition key is
+    `static_pk_value`. `attributes` renames the others. `timeout` (seconds) bounds each connection and each answer,
+    and two are tried. `config` (botocore's) overrides ours where it says something, `session` is asked for the client,
+    and a `client` is used as it is. `clock` returns an aware datetime.
+    """
+
+    expires_natively = True
+
+    def __init__(
+        self,
+        *,
+        table: str = "idempotency",
+        key_attr: str = "id",
+        sort_key_attr: str | None = None,
+        static_pk_value: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        timeout: float = 0.5,
+        region_name: str | None = None,
+        endpoint_url: str | None = None,
+        config: Any = None,
+        session: Any = None,
+        client: Any = None,
+        clock: Callable[[], datetime] = utcnow,
+    ) -> None:
+        _refuse(timeout)
+        self.schema = Schema(
+            table=table,
+            key_attr=key_attr,
+            sort_key_attr=sort_key_attr,
+            static_pk_value=static_pk_value,
+            attributes=attributes or {},
+        )
+        self.client = DynamoDBClient(
+            timeout=timeout,
+            region_name=region_name,
+            endpoint_url=endpoint_url,
+            config=config,
+            session=session,
+            client=client,
+        )
+        self._clock = clock
+
+    @property
+    def place(self) -> Hashable:
+        return (*self.client.place, *self.schema.place)
+
+    # -------------------------------------------------------------------------------------------------------- claim
+
+    def claim(self, ticket: Ticket) -> Record:
+        known: Record | None = None
+        run: rules.Execute | None = None
+        for _ in range(4):
+            now = self._clock()  # before we ask: what comes back is judged a little early, never late
+            born = rules.born(ticket, now)
+            if known is None:
+                inserted, item = self.client.write("put_item", **self.schema.insert(born))
+                if inserted:
+                    return born
+            else:
+                # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
+                #                                          we                        |--- lease ---|
+                run = rules.succession(known)
+                taken, item = self.client.write("update_item", **self._takeover(born, known, run))
+                if taken:
+                    return replace(self._record(item, ticket.id, now), taken=run.takeover)
+            if item is None:
+                known = None  # deleted meanwhile
+                continue
+            known = self._record(item, ticket.id, now)
+            if run is not None and rules.owned(known, ticket):
+                return replace(known, taken=run.takeover)  # ours since a try whose answer was lost
+            if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
+                return known
+        raise LostRace
+
+    def _takeover(self, born: Record, known: Record, run: rules.Execute) -> dict[str, Any]:
+        fields = ("status", "owner", "digest", "lease_until", "expires_at", *(_LIFE if run.new_life else ()))
+        values = {name: getattr(born, name) for name in fields}
+        values |= {"attempt": run.attempt, "operation": rules.operation_of(known, run)}
+        values |= {"completed_at": None, "outcome": None}
+        values["ttl"] = deleted_at(born.expires_at, born.lease_until)
+        change = self.schema.change(born.id, values, seen={name: getattr(known, name) for name in _SEEN})
+        return {**change, "ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+    # ------------------------------------------------------------------------------------------------ settle, renew
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        now = self._clock()
+        values: dict[str, Any] = {
+            "status": settlement.status,
+            "owner": ticket.owner,
+            "attempt": settlement.attempt,
+            "digest": settlement.digest,
+            "outcome": self.schema.fitting(ticket, settlement.outcome),
+            "completed_at": None if settlement.outcome is None else now,
+        }
+        if settlement.lease_in is not None:
+            values["lease_until"] = now + timedelta(seconds=settlement.lease_in)
+        if settlement.expires_in is not None:
+            values["expires_at"] = now + timedelta(seconds=settlement.expires_in)
+            values["ttl"] = deleted_at(values["expires_at"], values.get("lease_until", now))
+        if settlement.new_life:
+            values |= {name: getattr(rules.born(ticket, now), name) for name in _LIFE}
+            values["operation"] = settlement.operation
+        once = () if settlement.new_life else ("completed_at",)
+        change = self.schema.change(ticket.id, values, seen={"owner": settlement.fence}, once=once)
+        settled, _ = self.client.write("update_item", **change)
+        return settled
+
+    def discard(self, ticket: Ticket) -> None:
+        self.client.write("delete_item", **self.schema.delete(ticket.id, seen={"owner": ticket.owner}))
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        """See BaseStore.renew(). Where one of them is held up, it raises, and `renewed` are those of the others."""
+        renewed: set[UUID] = set()
+        try:
+            for batch in _batches(tickets):
+                renewed.update(self._renew(batch))
+        except (LostRace, StoreUnavailable) as error:
+            error.renewed = renewed
+            raise
+        return renewed
+
+    def _renew(self, tickets: list[Ticket]) -> Iterator[UUID]:
+        while len(tickets) > 1:
+            reasons = self.client.write_together([self._renewal(ticket) for ticket in tickets])
+            if reasons is None:
+                yield from (ticket.owner for ticket in tickets)
+                return
+            if FAILED not in reasons:
+                break  # another write stands in the way of one of them: let it hold up that one only
+            tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
+        delayed: LostRace | None = None
+        for ticket in tickets:
+            try:
+                renewed, _ = self.client.write("update_item", **self._renewal(ticket))
+            except LostRace as error:
+                delayed = error
+            else:
+                if renewed:
+                    yield ticket.owner
+        if delayed is not None:
+            raise delayed
+
+    def _renewal(self, ticket: Ticket) -> dict[str, Any]:
+        until = self._clock() + timedelta(seconds=ticket.lease)
+        # The expiry is in the item, and unread; it is no later than this. An item that is deleted late does no harm.
+        values = {"lease_until": until, "ttl": deleted_at(until + timedelta(seconds=ticket.ttl))}
+        return self.schema.change(ticket.id, values, seen={"owner": ticket.owner, "status": Status.RUNNING})
+
+    # ---------------------------------------------------------------------------------------------------- look, purge
+
+    def look(self, record_id: UUID) -> Record | None:
+        now = self._clock()
+        key = self.schema.key(record_id)
+        found = self.client.ask("get_item", TableName=self.schema.table, Key=key, ConsistentRead=True)
+        return self._record(found["Item"], record_id, now) if "Item" in found else None
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        """Do nothing: DynamoDB deletes what has expired."""
+        return Purged(count=0, resume=None)
+
+    def _record(self, item: Item | None, record_id: UUID, read_at: datetime) -> Record:
+        try:
+            return self.schema.record(item or {}, record_id, read_at)
+        except packing.Malformed as error:
+            raise RecordUnreadable from error
+
+
+def _refuse(timeout: Any) -> None:
+    """Raise `ValueError` for what makes no sense, before a request finds out."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
+        raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not {timeout!r}.')
+
+
+def _batches(tickets: Iterable[Ticket]) -> Iterator[list[Ticket]]:
+    """Yield what fits into a transaction: so many, and no item twice."""
+    waiting = list(tickets)
+    while waiting:
+        batch: dict[UUID, Ticket] = {}
+        later = []
+        for ticket in waiting:
+            if ticket.id in batch or len(batch) == TOGETHER:
+                later.append(ticket)
+            else:
+                batch[ticket.id] = ticket
+        yield list(batch.values())
+        waiting = later

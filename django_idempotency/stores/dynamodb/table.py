@@ -1,0 +1,118 @@
+"""Makes the table of a DynamoDB store, as its OPTIONS name it: `manage.py create_idempotency_table`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigurationError
+from .client import translated
+from .items import Schema
+
+if TYPE_CHECKING:
+    from .store import DynamoDBStore
+
+
+def create(store: DynamoDBStore, *, dry_run: bool = False) -> Iterator[str]:
+    """Make what is missing, and say what was done, sentence by sentence.
+
+    Paid per request, with the store's key schema; waits until it is active, then lets DynamoDB delete what has expired.
+    Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`.
+    """
+    with translated():
+        yield from _create(store.client.patient(), store.schema, dry_run)
+
+
+def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
+    table, ttl = schema.table, schema.names["ttl"]
+    found = _described(boto, table)
+    if found is None:
+        if dry_run:
+            yield f'Table "{table}" would be created, and its items deleted by "{ttl}".'
+            return
+        _make(boto, schema)
+    boto.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1, "MaxAttempts": 300})
+    _compare(_described(boto, table) or {}, schema)
+    yield f'Table "{table}" {"was created" if found is None else "exists already"}.'
+
+    if _deletes(boto, schema):
+        yield f'Its items are deleted by "{ttl}" already.'
+    elif dry_run:
+        yield f'Its items would be deleted by "{ttl}".'
+    else:
+        boto.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl})
+        yield f'Its items are deleted by "{ttl}" from now on.'
+
+
+def missing(store: DynamoDBStore) -> str | None:
+    """Say what create() would still make: "table" or "ttl"; `None`: nothing. Raises what it raises, and never waits."""
+    with translated():
+        boto, schema = store.client.boto, store.schema
+        found = _described(boto, schema.table)
+        if found is None:
+            return "table"
+        _compare(found, schema)
+        return None if _deletes(boto, schema) else "ttl"
+
+
+def _deletes(boto: Any, schema: Schema) -> bool:
+    """Does DynamoDB delete what has expired?"""
+    ttl = schema.names["ttl"]
+    deletion = boto.describe_time_to_live(TableName=schema.table)["TimeToLiveDescription"]
+    by = deletion.get("AttributeName")
+    if deletion["TimeToLiveStatus"] not in ("ENABLED", "ENABLING"):
+        return False
+    if by != ttl:
+        raise ConfigurationError(
+            f'The items of table "{schema.table}" are deleted by "{by}", and the store writes "{ttl}". '
+            f'Put "attributes": {{"ttl": "{by}"}} into its OPTIONS, or choose another table.'
+        )
+    return True
+
+
+def _described(boto: Any, table: str) -> dict[str, Any] | None:
+    from botocore.exceptions import ClientError
+
+    try:
+        found: dict[str, Any] = boto.describe_table(TableName=table)["Table"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ResourceNotFoundException":
+            return None
+        raise
+    return found
+
+
+def _make(boto: Any, schema: Schema) -> None:
+    from botocore.exceptions import ClientError
+
+    try:
+        boto.create_table(
+            TableName=schema.table,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in _keys(schema).items()],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _keys(schema)],
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceInUseException":  # another has made it since we looked
+            raise
+
+
+def _compare(found: dict[str, Any], schema: Schema) -> None:
+    types = {given["AttributeName"]: given["AttributeType"] for given in found.get("AttributeDefinitions", ())}
+    keys = {given["AttributeName"]: given["KeyType"] for given in found.get("KeySchema", ())}
+    if keys != _keys(schema) or any(types[name] != "S" for name in keys):
+        has, needs = (
+            " and ".join(f'"{name}" ({kind}, {type_})' for name, kind, type_ in given)
+            for given in (
+                [(name, kind, types[name]) for name, kind in keys.items()],
+                [(name, kind, "S") for name, kind in _keys(schema).items()],
+            )
+        )
+        raise ConfigurationError(
+            f'Table "{schema.table}" has another key: {has}, where the store needs {needs}. '
+            'Change "key_attr" and "sort_key_attr" in its OPTIONS, or choose another table.'
+        )
+
+
+def _keys(schema: Schema) -> dict[str, str]:
+    return {schema.partition: "HASH"} | ({schema.sort: "RANGE"} if schema.sort else {})

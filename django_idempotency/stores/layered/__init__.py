@@ -1,0 +1,5 @@
+"""Records in one store, with a faster one in front of it."""
+
+from .store import LayeredStore
+
+__all__ = ["LayeredStore"]

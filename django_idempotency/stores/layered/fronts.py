@@ -1,0 +1,192 @@
+"""What stands before a store and answers first: copies of records, each kept for a while. Losing one costs a trip."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Protocol, runtime_checkable
+from uuid import UUID
+
+from ...concurrency.forking import new_lock
+from ...core import rules
+from ...core.records import MISSING, Record, Status
+from ...errors import StoreRefused
+
+logger = logging.getLogger("django_idempotency")
+
+#: Seconds that a front which failed is left alone; then one call tries it again.
+PAUSE = 5.0
+#: Seconds between two warnings that a front does not answer.
+WARN_EVERY = 60.0
+
+
+#: The longest body that a local front keeps (bytes): so 256 records are 16 MiB per process at most.
+LONGEST = 64 * 1024
+
+
+@runtime_checkable
+class Front(Protocol):
+    """Keeps copies, in one trip a verb. It decides nothing, and may forget at any time. Verbs may raise.
+
+    One of this process alone may say so by `local = True`: it is called in an event loop, too, and is not told of work
+    in progress, which other processes would not see.
+    """
+
+    def peek(self, record_id: UUID) -> Record | None:
+        """Return the copy, with `read_at` as it is now; `None` when there is none."""
+
+    async def apeek(self, record_id: UUID) -> Record | None:
+        """See peek()."""
+
+    def put(self, record: Record, *, seconds: float) -> None:
+        """Keep a copy in place of an earlier one, for at most so long."""
+
+    def drop(self, record_id: UUID) -> None:
+        """Forget the copy, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    record: Record
+    #: When `record.read_at` was, by the host's own stopwatch, and how long the copy is good.
+    at: float
+    seconds: float
+
+
+class LocalFront:
+    """Finished records in this process, the `size` that were used last, for `seconds` each. Thread safe.
+
+    It never holds a record in progress. Another process's releases are not seen until `seconds` have passed. Its time
+    is a stopwatch's: setting the clock neither lengthens nor shortens a life.
+    """
+
+    #: Do its verbs touch this process's memory only?
+    local = True
+
+    def __init__(self, size: int = 256, seconds: float = 60.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        if size < 1:
+            raise ValueError(f"A local cache of {size} records: make it 1 or more.")
+        self._size = size
+        self._seconds = seconds
+        self._clock = clock
+        self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
+        self._lock = new_lock()
+
+    def peek(self, record_id: UUID) -> Record | None:
+        with self._lock:
+            entry = self._entries.get(record_id)
+            if entry is None:
+                return None
+            age = self._clock() - entry.at
+            record = replace(entry.record, read_at=entry.record.read_at + timedelta(seconds=age))
+            if age >= entry.seconds or rules.expired(record):
+                del self._entries[record_id]
+                return None
+            self._entries.move_to_end(record_id)
+            return record
+
+    async def apeek(self, record_id: UUID) -> Record | None:
+        """See peek()."""
+        return self.peek(record_id)
+
+    def put(self, record: Record, *, seconds: float) -> None:
+        with self._lock:
+            self._entries.pop(record.id, None)
+            if record.status is not Status.COMPLETED or _is_long(record):
+                return
+            self._entries[record.id] = _Entry(record, self._clock(), min(seconds, self._seconds))
+            if len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+
+    def drop(self, record_id: UUID) -> None:
+        with self._lock:
+            self._entries.pop(record_id, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _is_long(record: Record) -> bool:
+    body = MISSING if record.outcome is None else record.outcome.body
+    return body is not MISSING and len(body) > LONGEST
+
+
+class Sheltered:
+    """A front whose failures reach nobody: a copy that cannot be had is none.
+
+    After a failure it is left alone for PAUSE seconds, so that a frozen server costs one call its timeout, and not
+    every call of every request. One that answers with an error (`StoreRefused`) is there, and is asked again.
+    """
+
+    def __init__(self, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.local = getattr(front, "local", False)
+        self._front = front
+        self._clock = clock
+        self._lock = new_lock()
+        self._failing = False
+        self._again = self._warned = float("-inf")
+
+    def peek(self, record_id: UUID) -> Record | None:
+        if self._admits():
+            with self._sheltered():
+                return self._front.peek(record_id)
+        return None
+
+    async def apeek(self, record_id: UUID) -> Record | None:
+        """See peek()."""
+        if self._admits():
+            with self._sheltered():
+                return await self._front.apeek(record_id)
+        return None
+
+    def put(self, record: Record, *, seconds: float) -> None:
+        if self._admits():
+            with self._sheltered():
+                self._front.put(record, seconds=seconds)
+
+    def drop(self, record_id: UUID, *, insist: bool = False) -> bool:
+        """Forget the copy and say whether that was done. `insist`: also try a front that has just failed."""
+        if insist or self._admits():
+            with self._sheltered():
+                self._front.drop(record_id)
+                return True
+        return False
+
+    def _admits(self) -> bool:
+        if not self._failing:
+            return True
+        with self._lock:
+            now = self._clock()
+            admitted = now >= self._again
+            if admitted:
+                self._again = now + PAUSE  # whoever comes after this one waits for what it finds out
+            return admitted
+
+    @contextmanager
+    def _sheltered(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreRefused as error:
+            self._failing = False
+            self._warn("A front answers with an error. The stores behind it answer for it, more slowly.", error)
+        except Exception as error:  # noqa: BLE001 - whatever a driver calls it
+            with self._lock:
+                self._failing, self._again = True, self._clock() + PAUSE
+            self._warn("A front does not answer. The stores behind it do, more slowly.", error)
+        else:
+            self._failing = False
+
+    def _warn(self, text: str, error: Exception) -> None:
+        with self._lock:
+            now = self._clock()
+            warns = now - self._warned >= WARN_EVERY
+            if warns:
+                self._warned = now
+        if warns:
+            with suppress(Exception):  # a log filter's
+                logger.warning(text, exc_info=error)

@@ -1,0 +1,206 @@
+"""A store with copies in front of it: what is finished or busy is answered there, all else by the store itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, ClassVar
+from uuid import UUID
+
+from ...concurrency.forking import new_lock
+from ...concurrency.threads import in_thread
+from ...core import rules
+from ...core.records import Record, Settlement, Status, Ticket
+from ..base import Audit, BaseStore, Intervention
+from ..memory import settled as settled_record
+from ..wrapper import WrappedStore
+from .fronts import Front, Sheltered
+
+logger = logging.getLogger("django_idempotency")
+
+#: Seconds that a busy marker lives, at most: CLAIM_LEASE's default, after which a dead worker's key may be taken over.
+#: Where the setting is shorter, so is the marker's life: the registry hands it in, as LayeredStore.claim_lease.
+MARKER = 1.0
+#: Seconds after which a copy is too old to be put: an operator may have changed the record meanwhile.
+FRESH = 1.0
+#: Claims whose work is under way and that are remembered. One that is forgotten costs the first replay a trip.
+UNDER_WAY = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A record, when that was asked for by the host's own stopwatch, and how long a copy of it may be kept."""
+
+    record: Record
+    asked: float
+    longest: float
+
+
+class LayeredStore(WrappedStore):
+    """The `authority` alone decides who runs. The `front` answers what needs no decision: replays, and "busy".
+
+    A front that is lost, flushed, frozen or restarted costs speed: everything that it does not answer is asked of the
+    authority. With an ORM store as the authority, `atomic` stays what it is. A copy of an answer is put into the front
+    after the authority's COMMIT, and lives for `seconds` at most, never beyond the record's expiry; a busy marker for
+    a second, or CLAIM_LEASE where that is shorter.
+
+    What it cannot see: an operator's release drops the copy from the front, but a worker that read the answer before
+    the release and stood still may put it there after. A worker puts nothing that is over a second old, so it must
+    stand still between looking at its watch and sending. Such a copy lasts for `seconds`; a second release drops it.
+
+    What a Redis front gives back carries an HMAC of SECRET_KEY, so who can write there cannot invent an answer. They can
+    put an older one of the same key back, one of another prefix, or make one live longer: what was released or has
+    expired may be replayed.
+    """
+
+    nested: ClassVar[tuple[str, ...]] = ("front", "authority")
+
+    def __init__(
+        self,
+        *,
+        front: Front,
+        authority: BaseStore,
+        seconds: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not isinstance(authority, BaseStore):
+            raise TypeError(f"{type(authority).__name__} is no store, and cannot be an authority.")
+        if not isinstance(front, Front):
+            raise TypeError(f"{type(front).__name__} cannot be a front: it has no peek(), put() and drop().")
+        super().__init__(authority)
+        self.front = Sheltered(front, clock=clock)
+        #: Seconds, read live, beyond which no busy marker lives.
+        self.claim_lease: Callable[[], float] = lambda: MARKER
+        self._seconds = seconds
+        self._clock = clock
+        self._under_way: OrderedDict[UUID, _Copy] = OrderedDict()
+        self._lock = new_lock()
+
+    # -------------------------------------------------------------------------------------------------------- claim
+
+    def claim(self, ticket: Ticket) -> Record:
+        known = self.front.peek(ticket.id)
+        if known is not None and rules.quotable(known, ticket):
+            return known
+        asked = self._clock()
+        record = self.store.claim(ticket)
+        if (copy := self._copy(ticket, record, asked)) is not None:
+            self._put(copy)
+        return record
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        known = await self.front.apeek(ticket.id)
+        if known is not None and rules.quotable(known, ticket):
+            return known
+        asked = self._clock()
+        record = await self.store.aclaim(ticket)
+        if (copy := self._copy(ticket, record, asked)) is not None:
+            await self._called(self._put, copy, here=self.front.local)
+        return record
+
+    def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
+        """Say what the front may have of the authority's answer, and remember what the settle will need."""
+        if rules.quotable(record, ticket):  # by another's marker only its owner knows when it ends
+            # In a caller's open transaction the answer may be an old snapshot's.
+            fit = record.status is Status.COMPLETED and not record.joined
+            return _Copy(record, asked, self._seconds) if fit else None
+        if not (rules.owned(record, ticket) or rules.takeable(record, ticket)):
+            return None  # nobody settles what does not run
+        with self._lock:
+            self._under_way[ticket.owner] = _Copy(replace(record, outcome=None), asked, self._seconds)
+            if len(self._under_way) > UNDER_WAY:
+                self._under_way.popitem(last=False)
+        if not self.front.local and rules.owned(record, ticket) and not record.joined:
+            return _Copy(replace(record, taken=False), asked, min(MARKER, self.claim_lease()))
+        return None
+
+    # ------------------------------------------------------------------------------------------------------- settle
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        began = self._clock()
+        settled = self.store.settle(ticket, settlement)
+        if settled:
+            self._after_commit(ticket, settlement, began)
+        return settled
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        began = self._clock()
+        settled = await self.store.asettle(ticket, settlement)
+        if settled:
+            here = self.front.local and not self.store.supports_atomic  # an open transaction is a thread's
+            await self._called(self._after_commit, ticket, settlement, began, here=here)
+        return settled
+
+    async def _called(self, call: Callable[..., None], *arguments: Any, here: bool) -> None:
+        """Call what may block, in a thread; or `here`, where it does not."""
+        if here:
+            call(*arguments)
+        else:
+            await in_thread(call, *arguments, close=self.close)
+
+    def _after_commit(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
+        self.store.after_commit(partial(self._committed, ticket, settlement, began))
+
+    def _committed(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
+        """Put the answer into the front, as the authority now has it, or take the busy marker out."""
+        with self._lock:
+            claimed = self._under_way.pop(ticket.owner, None)
+            if settlement.status is Status.RUNNING:  # it goes on under another token
+                self._under_way.pop(settlement.fence, None)
+        if settlement.outcome is None or claimed is None or claimed.record.owner != settlement.fence:
+            self.front.drop(ticket.id)
+            return
+        # The authority's clock, from its answer to the claim and our stopwatch: a little ahead, so deadlines come early.
+        now = claimed.record.read_at + timedelta(seconds=began - claimed.asked)
+        record = settled_record(ticket, replace(claimed.record, read_at=now, taken=False), settlement, now)
+        self._put(_Copy(record, began, self._seconds))
+
+    def _put(self, copy: _Copy) -> None:
+        age = self._clock() - copy.asked
+        now = copy.record.read_at + timedelta(seconds=age)
+        deadline = copy.record.lease_until if copy.record.status is Status.RUNNING else copy.record.expires_at
+        seconds = min(copy.longest - age, (deadline - now).total_seconds())
+        if age <= FRESH and seconds > 0:
+            self.front.put(replace(copy.record, read_at=now), seconds=seconds)
+
+    # ----------------------------------------------------------------------------------------------- for an operator
+
+    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See BaseStore.release(). The copy goes, too, also when nothing was changed: doing it again is a cure."""
+        try:
+            return super().release(record_id, audit=audit)
+        finally:
+            self._forget(record_id)
+
+    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See BaseStore.expire(). The copy goes, too."""
+        try:
+            return super().expire(record_id, audit=audit)
+        finally:
+            self._forget(record_id)
+
+    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See BaseStore.erase(). The copy goes, too, also of a record that was deleted behind our back."""
+        try:
+            return super().erase(record_id, audit=audit)
+        finally:
+            self._forget(record_id)
+
+    def _forget(self, record_id: UUID) -> None:
+        def drop() -> None:
+            if not self.front.drop(record_id, insist=True):
+                logger.error(
+                    "A front does not answer, and may replay for up to %g s what was changed by hand. "
+                    "Do it again when the front is back.",
+                    self._seconds,
+                )
+
+        self.front.drop(record_id)
+        self.store.after_commit(drop)  # until a caller's COMMIT, others see the record as it was, and copy it

@@ -1,0 +1,5 @@
+"""Records in a Django database."""
+
+from .store import ORMStore
+
+__all__ = ["ORMStore"]

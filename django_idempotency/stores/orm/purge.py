@@ -1,0 +1,67 @@
+"""Deleting what nobody will ask for again, in batches, beside traffic and beside another purge."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+
+from ...core.records import Status
+from ...models import IdempotencyRecord, instant
+from ..base import Purged
+from .dialects import dialect
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+#: One statement where a database can: the rows' physical address, and what it compares with the chosen ones.
+_DELETES = {
+    "postgresql": ("ctid", "DELETE FROM {table} WHERE ctid = ANY(ARRAY({chosen})) RETURNING {deadline}"),
+    "sqlite": ("rowid", "DELETE FROM {table} WHERE rowid IN ({chosen}) RETURNING {deadline}"),
+}
+
+
+def purge(connection: BaseDatabaseWrapper, *, limit: int, since: datetime | None) -> Purged:
+    """Delete up to `limit` records that have expired and are leased by nobody; rows that are held are skipped.
+
+    Each batch starts at the deadline where the last one ended: otherwise an old snapshot makes every batch walk all
+    the dead index entries before it (measured: 1.8 ms → 20 ms a batch).
+    """
+    quote = connection.ops.quote_name
+    table = quote(IdempotencyRecord._meta.db_table)
+    address, delete = _DELETES.get(connection.vendor, ("id, expires_at", ""))
+    chosen = f"SELECT {address} {due(connection)} ORDER BY expires_at LIMIT %s {skip_locked(connection)}"
+    start = IdempotencyRecord._meta.get_field("expires_at").get_db_prep_value(since or _EPOCH, connection)
+    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        if delete:
+            cursor.execute(
+                delete.format(table=table, chosen=chosen, deadline=dialect(connection).instant("expires_at")),
+                [start, limit],
+            )
+            deadlines = [deadline for (deadline,) in cursor.fetchall()]
+        else:
+            cursor.execute(chosen, [start, limit])
+            deadlines = [deadline for _, deadline in cursor.fetchall()]
+            if deadlines:  # joined row by row: "id IN (...)" may scan the table, and wait for rows that others hold
+                join = f"({chosen}) AS chosen STRAIGHT_JOIN {table} AS record ON record.id = chosen.id"
+                cursor.execute(f"DELETE record FROM {join}", [start, limit])
+    last = max((instant(deadline, connection) for deadline in deadlines), default=None)
+    return Purged(count=len(deadlines), resume=last)
+
+
+def due(connection: BaseDatabaseWrapper) -> str:
+    """Return the FROM and WHERE of what may go. Its one parameter is the deadline to start from."""
+    table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
+    clock = dialect(connection).clock
+    free = f"(status <> {Status.RUNNING.value} OR lease_until <= {clock})"
+    return f"FROM {table} WHERE expires_at >= %s AND expires_at <= {clock} AND {free}"
+
+
+def skip_locked(connection: BaseDatabaseWrapper) -> str:
+    """Return the locking clause of a scan that must not wait."""
+    if not connection.features.has_select_for_update:
+        return ""
+    return connection.ops.for_update_sql(skip_locked=connection.features.has_select_for_update_skip_locked)

@@ -1,0 +1,275 @@
+"""The hot path's SQL, built once per alias from the model's `_meta`: compiling costs three times the round trip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ...core import rules
+from ...core.records import MISSING, Guarantee, Outcome, Record, Settlement, Status, Ticket
+from ...errors import RecordUnreadable
+from ...models import IdempotencyRecord, InstantField, instant
+from .dialects import dialect
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+#: A statement and its parameters.
+Bound = tuple[str, list[Any]]
+
+_FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
+_NAMES = (*(field.name for field in _FIELDS), "read_at", "place")
+_INSTANTS = frozenset(field.name for field in _FIELDS if isinstance(field, InstantField))
+
+#: What a record says that has no answer.
+UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
+
+
+class Statements:
+    """Every statement on records of one database, and how its rows read."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.dialect = dialect(connection)
+        # Names, not the function: that belongs to the connection of the thread which came first.
+        quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in _FIELDS}
+        self._quote = quote = quoted.__getitem__
+        self._table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
+        self._columns = ", ".join(quoted.values())
+        # lru_cache on the instance: a few variants each, and of an UPDATE for each place
+        self._insert = lru_cache(maxsize=None)(self._build_insert)
+        self._update = lru_cache(maxsize=1024)(self._build_update)
+        self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
+        self._where_id = f"WHERE {quote('id')} = %s"
+        self._now = f"{self.dialect.instant(self.dialect.clock)}, {self.dialect.place}"
+        instants = {str(f.column): self.dialect.instant(quote(str(f.column))) for f in _FIELDS if f.name in _INSTANTS}
+        self._seen = f"{', '.join((quoted | instants).values())}, {self._now}"
+        self._read = f"SELECT {self._seen} FROM"
+        self._native_uuid = connection.features.has_native_uuid_field
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
+        head, tail = self.dialect.joined_read if joined else ("", "")
+        return f"{head}{self._read} {self._table} {self._where_id}{tail}", [self.uuid(record_id)]
+
+    def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
+        """Lock a row and read it, and where a transaction has a sign of itself, that behind it."""
+        tail = self.dialect.lock if takeover else self.dialect.lock_own
+        sign = self.dialect.take_sign and f", {self.dialect.take_sign}"
+        sql = f"SELECT {self._seen}{sign} FROM {self._place(ticket)} {self._where_id} {tail}"
+        return sql, [self.uuid(ticket.id)]
+
+    def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
+        """Share the row's lock for an instant, as soon as nobody holds it. `None`: not here, or not for so short."""
+        shape = self.dialect.waiting(seconds)
+        if shape is None:
+            return None
+        head, source, tail = shape
+        return f"{head}SELECT 1 FROM {self._place(ticket)}{source} {self._where_id} {tail}", [self.uuid(ticket.id)]
+
+    def touch(self, ticket: Ticket) -> Bound:
+        """Take SQLite's write lock, before any read makes a snapshot; and read the row, where an UPDATE can return it."""
+        attempt = self._quote("attempt")
+        reading = f" RETURNING {self._seen}" if self.dialect.returns else ""
+        return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}{reading}", [self.uuid(ticket.id)]
+
+    def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
+        """Read a row of `select` or `lock`. Raises `RecordUnreadable`; an answer alone that cannot be read is none."""
+        value = dict(zip(_NAMES, row, strict=True))
+        try:
+            return self._record(value, connection)
+        except (TypeError, ValueError) as error:  # of a later version, or written by somebody else
+            raise RecordUnreadable from error
+
+    def _record(self, value: dict[str, Any], connection: BaseDatabaseWrapper) -> Record:
+        status = Status(value["status"])
+        outcome = None
+        if status is Status.COMPLETED:
+            outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
+        completed_at = value["completed_at"]
+        return Record(
+            id=_uuid(value["id"]),
+            scope=value["scope"],
+            key=value["key"],
+            method=value["method"],
+            path=value["path"],
+            guarantee=Guarantee(value["guarantee"]),
+            digest=bytes(value["digest"]),
+            status=status,
+            owner=_uuid(value["owner"]),
+            attempt=value["attempt"],
+            lease_until=instant(value["lease_until"], connection),
+            created_at=instant(value["created_at"], connection),
+            completed_at=None if completed_at is None else instant(completed_at, connection),
+            expires_at=instant(value["expires_at"], connection),
+            read_at=instant(value["read_at"], connection),
+            operation=_uuid(value["operation"]),
+            secret_id=value["secret_id"],
+            outcome=outcome,
+            place=value["place"],
+        )
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def insert(self, ticket: Ticket, *, joined: bool) -> Bound:
+        sql = self._insert(joined, ticket.guarantee is not Guarantee.ATOMIC)
+        delay = self.dialect.delay
+        return sql, [
+            *(self.uuid(ticket.id), ticket.scope, ticket.key, ticket.method, ticket.path, ticket.guarantee.value),
+            *(
+                ticket.digest,
+                Status.RUNNING.value,
+                self.uuid(ticket.owner),
+                self.uuid(rules.operation_begun_by(ticket)),
+                1,
+            ),
+            *(delay(ticket.lease), delay(ticket.ttl), ticket.secret_id),
+        ]
+
+    def _build_insert(self, joined: bool, durable: bool) -> str:
+        given = {
+            "lease_until": self.dialect.later,
+            "created_at": self.dialect.clock,
+            "completed_at": "NULL",
+            "expires_at": self.dialect.later,
+            "response_status": "NULL",
+            "response_headers": "''",
+            "response_body": "NULL",
+        }
+        values = ", ".join(
+            given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in _FIELDS
+        )
+        sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
+        return f"{sql} RETURNING {self._now}" if self.dialect.returns else sql
+
+    def born(self, ticket: Ticket, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
+        """Read what `insert` returns where it returns anything: when the row was made, and where."""
+        now, place = row
+        record = rules.born(ticket, instant(now, connection))
+        return record if place is None else replace(record, place=place)
+
+    def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
+        """Make the ticket the owner of a takeable record, if nobody has been faster."""
+        delay = self.dialect.delay
+        columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at"]
+        values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), run.attempt, ticket.digest]
+        values += [delay(ticket.lease), delay(ticket.ttl)]
+        begins = None
+        if run.new_life:
+            begins = rules.operation_of(seen, run)
+            columns += UNANSWERED
+            values += UNANSWERED.values()
+        fence = (seen.owner, seen.status, seen.attempt)
+        return self._bind(self._table, ticket, columns, values, begins, fence, alone=not joined)
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
+        outcome = settlement.outcome
+        columns = ["status", "owner", "attempt", "digest", *UNANSWERED]
+        values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
+        if outcome is None:
+            values += UNANSWERED.values()
+        else:
+            body = None if outcome.body is MISSING else outcome.body
+            values += [outcome.status, json.dumps(outcome.headers), body]  # completed_at is the clock
+        if settlement.expires_in is not None:
+            columns.append("expires_at")
+            values.append(self.dialect.delay(settlement.expires_in))
+        if settlement.lease_in is not None:
+            columns.append("lease_until")
+            values.append(self.dialect.delay(settlement.lease_in))
+        begins = settlement.operation if settlement.new_life else None
+        fence, completes = (settlement.fence, None, None), outcome is not None
+        place, sign = self._place(ticket), settlement.sign
+        return self._bind(place, ticket, columns, values, begins, fence, completes=completes, sign=sign)
+
+    def renew(self, tickets: Sequence[Ticket]) -> Bound:
+        """Let running records' leases begin anew, each with its own length. They are all in one place."""
+        lease = self._quote("lease_until")
+        cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
+        table = self._place(tickets[0])
+        where, owned = self._owned(tickets)
+        # By owner: one key's overtaken and its thief may stand in one call, and have leases of different lengths.
+        values = [value for ticket in tickets for value in (self.uuid(ticket.owner), self.dialect.delay(ticket.lease))]
+        set_lease = f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} END{self.dialect.update_tail}"
+        return f"{self.dialect.update_head}UPDATE {table} {set_lease} {where}", [*values, *owned]
+
+    def owners(self, tickets: Sequence[Ticket]) -> Bound:
+        where, owned = self._owned(tickets)
+        return f"SELECT {self._quote('owner')} FROM {self._place(tickets[0])} {where}", owned
+
+    def owner(self, row: tuple[Any, ...]) -> UUID:
+        return _uuid(row[0])
+
+    def _owned(self, tickets: Sequence[Ticket]) -> tuple[str, list[Any]]:
+        quote, marks = self._quote, ", ".join(["%s"] * len(tickets))
+        where = f"WHERE {quote('id')} IN ({marks}) AND {quote('owner')} IN ({marks}) AND {quote('status')} = %s"
+        ids, owners = [self.uuid(ticket.id) for ticket in tickets], [self.uuid(ticket.owner) for ticket in tickets]
+        return where, [*ids, *owners, Status.RUNNING.value]
+
+    def _bind(  # noqa: PLR0917 - one update, in all that may differ
+        self,
+        table: str,
+        ticket: Ticket,
+        columns: list[str],
+        values: list[Any],
+        begins: UUID | None,
+        fence: tuple[UUID, Status | None, int | None],
+        *,
+        completes: bool = False,
+        alone: bool = False,
+        sign: str | None = None,
+    ) -> Bound:
+        if begins is not None:  # a new life, in which nothing of the expired operation stays
+            columns += ["created_at", "method", "path", "guarantee", "secret_id", "operation"]
+            values += [ticket.method, ticket.path, ticket.guarantee.value, ticket.secret_id, self.uuid(begins)]
+        owner, status, attempt = fence
+        expected: list[Any] = [self.uuid(owner)]
+        if status is not None:
+            expected += [status.value, attempt]
+        if sign is not None:
+            expected.append(sign)
+        sql = self._update(table, tuple(columns), status is not None, completes, alone, sign is not None)
+        return sql, [*values, self.uuid(ticket.id), *expected]
+
+    def _place(self, ticket: Ticket) -> str:
+        """Return the table that a ticket has claimed in; before that, what the connection finds under the name."""
+        return ticket.place or self._table
+
+    def _build_update(  # noqa: PLR0917 - the keys of a cache
+        self, table: str, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool, signed: bool
+    ) -> str:
+        given = {"created_at": self.dialect.clock}
+        if completes:  # a settle that is tried again keeps what the first has written
+            done, now = self._quote("completed_at"), self.dialect.clock
+            given["completed_at"] = now if "created_at" in columns else f"COALESCE({done}, {now})"
+        given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
+        assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
+        fenced = ("owner", "status", "attempt") if compare else ("owner",)
+        fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)
+        if compare:  # and its owner has not renewed its lease since it was seen
+            running = f"{self._quote('status')} = {Status.RUNNING.value}"
+            fence += f" AND NOT ({running} AND {self._quote('lease_until')} > {self.dialect.clock})"
+        if signed:
+            fence += f" AND {self.dialect.sign} = %s"
+        tail = self.dialect.update_tail if alone else ""
+        return f"{self.dialect.update_head}UPDATE {table} SET {assignments}{tail} {self._where_id} AND {fence}"
+
+    def uuid(self, value: UUID) -> UUID | str:
+        return value if self._native_uuid else value.hex
+
+
+def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
+    """Return what a row remembers; `None`: it cannot be read."""
+    try:
+        read = tuple((str(name), str(text)) for name, text in json.loads(headers))
+        return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))
+    except (TypeError, ValueError):
+        return None
+
+
+def _uuid(value: UUID | str) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)

@@ -1,0 +1,465 @@
+"""Records in a Django database: the default store, and the one that can keep `atomic`."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
+
+from ...concurrency.threads import in_thread
+from ...core import rules
+from ...core.records import Guarantee, Record, Settlement, Ticket
+from ...errors import (
+    ConfigurationError,
+    IdempotencyError,
+    ImplicitCommit,
+    LostRace,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TransactionLost,
+)
+from ..base import Audit, BaseStore, Hold, Intervention, Purged
+from ..blocks import Block, offered
+from . import database_errors
+from .held import HELD, Held
+from .refusing import ends_transaction
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .dialects import Dialect
+    from .statements import Bound, Statements
+
+logger = logging.getLogger("django_idempotency")
+
+#: libpq's names for no transaction, and for one in which a statement has failed; psycopg 3 and 2 hand them through.
+_IDLE, _INERROR = 0, 3
+
+
+class ORMStore(BaseStore):
+    """Records in the database `using`.
+
+    `atomic` covers the writes on that database and no other. Claims on PostgreSQL are committed asynchronously, which
+    the work's own COMMIT flushes. On SQLite there is one writer: requests with different keys queue for it.
+    """
+
+    supports_atomic = True
+
+    def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
+        self.using = using
+
+    # -------------------------------------------------------------------------------------------------------- claim
+
+    def claim(self, ticket: Ticket) -> Record:
+        connection, block = self._connection, offered(self.using)
+        if block is not None and block.beside is not None:
+            connection = block.beside
+        joined = connection.in_atomic_block
+        if not joined:
+            self._require_autocommit(connection)
+        with self._translated(), self._statements.dialect.joining(connection) if joined else nullcontext():
+            run: rules.Execute | None = None
+            for _ in range(3):
+                record = self._insert_or_read(connection, ticket, joined=joined)
+                if record is None:
+                    continue  # purged between two statements: ask again
+                if run is not None and rules.owned(record, ticket):
+                    return replace(record, taken=run.takeover, joined=joined)
+                if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
+                    return replace(record, joined=True) if joined else record
+                # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
+                #                                          we                        |--- lease ---|
+                run = rules.succession(record)
+                taking = self._statements.take(ticket, record, run, joined=joined)
+                self._write(connection, taking)
+        raise LostRace
+
+    def _require_autocommit(self, connection: BaseDatabaseWrapper) -> None:
+        with self._translated():
+            if connection.get_autocommit():
+                return
+        raise ConfigurationError(
+            f"The connection {self.using!r} is not in autocommit, so nobody else would see a claim on it. "
+            'Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) to atomic().'
+        )
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        return await in_thread(self.claim, ticket, close=self.close)
+
+    def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
+        sql = self._statements
+        record = self._read(connection, sql.select(ticket.id)) if sql.dialect.reads_first else None
+        if record is not None:
+            return record
+        try:
+            if not sql.dialect.returns:
+                self._write(connection, sql.insert(ticket, joined=joined))
+            elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
+                return sql.born(ticket, row, connection)
+        except IntegrityError as error:
+            if not database_errors.duplicate(error):  # MySQL's way to say that the key is known
+                raise
+        except Error as error:
+            # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
+            if joined or not database_errors.lost_race(error):
+                raise
+            record = self._read(connection, sql.select(ticket.id))
+            if record is None:
+                raise
+            return record
+        return self._read(connection, sql.select(ticket.id, joined=joined))
+
+    # -------------------------------------------------------------------------------------------------------- guard
+
+    @contextmanager
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+        """See BaseStore.guard(). Raises `OutcomeUnknown` when the connection broke in COMMIT."""
+        if ticket.guarantee is not Guarantee.ATOMIC:
+            yield Hold()
+            return
+        held, mine = frozenset(one for one in HELD.get() if not one.over), Held(self.using, ticket.id)
+        if any(one.name == mine.name for one in held):
+            yield Hold(joins=True)  # our own caller holds it
+            return
+        connection, block = self._connection, offered(self.using)
+        hold = TransactionHold(connection, self._statements.dialect, block)
+        try:
+            with ExitStack() as transaction_ends:
+                with self._translated(), self._statements.dialect.impatient(connection) if takeover else nullcontext():
+                    if block is not None:
+                        transaction_ends.enter_context(block.taken_over())
+                    # In a block of the request, the savepoint ends with the lock: what cannot be locked breaks nothing.
+                    lock = ExitStack() if block is not None else transaction_ends
+                    with lock if block is not None else nullcontext():
+                        lock.enter_context(transaction.atomic(using=self.using))
+                        hold.record, hold.sign = self._lock(connection, ticket, takeover=takeover)
+                transaction_ends.enter_context(hold.watch())
+                HELD.set(held | {mine})
+                try:
+                    yield hold
+                finally:
+                    mine.over = True
+                    HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
+            hold.left()
+        except Error as error:
+            if hold.keeps:  # Django's savepoint in a caller's transaction is gone, and so is what followed it
+                raise TransactionLost from error
+            if not hold.committed and database_errors.connection_lost(error):
+                raise OutcomeUnknown from error
+            raise
+
+    def _lock(
+        self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool
+    ) -> tuple[Record | None, str | None]:
+        """Return the locked row, and what the transaction says of itself, where it says anything."""
+        sql = self._statements
+        if not connection.features.has_select_for_update:
+            if sql.dialect.returns:
+                return self._read(connection, sql.touch(ticket)), None
+            self._write(connection, sql.touch(ticket))
+            return self._read(connection, sql.select(ticket.id)), None
+        row = self._row(connection, sql.lock(ticket, takeover=takeover))
+        if row is None:
+            return None, None
+        if not sql.dialect.sign:
+            return sql.record(row, connection), None
+        return sql.record(row[:-1], connection), row[-1]
+
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:
+        """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no poll, and a trip a waiter."""
+        connection = self._connection
+        bound = self._statements.wait(ticket, seconds)
+        if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
+            return
+        with suppress(LostRace), self._translated():  # a lost race: the time was over first
+            self._row(connection, bound)
+
+    # ----------------------------------------------------------------------------------------------- settle, purge
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        with self._translated():
+            return self._write(self._connection, self._statements.settle(ticket, settlement)) == 1
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        return await in_thread(self.settle, ticket, settlement, close=self.close)
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        """See BaseStore.renew(). Where one table is gone, it raises, and `renewed` are those of the others."""
+        places: defaultdict[str | None, list[Ticket]] = defaultdict(list)
+        for ticket in tickets:
+            places[ticket.place].append(ticket)
+        owners: set[UUID] = set()
+        failed: IdempotencyError | None = None
+        for there in places.values():
+            try:
+                with self._translated():
+                    owners |= self._renewed_together(self._connection, there)
+            except IdempotencyError as error:
+                failed = error
+        if failed is not None:
+            failed.renewed = owners
+            raise failed
+        return owners
+
+    def _renewed_together(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> set[UUID]:
+        owners = {ticket.owner for ticket in tickets}
+        if self._renewed(connection, tickets) == len(owners):  # nearly always: one trip
+            return owners
+        with connection.cursor() as cursor:
+            cursor.execute(*self._statements.owners(tickets))
+            return owners & {self._statements.owner(row) for row in cursor.fetchall()}
+
+    def _renewed(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> int:
+        """Renew them together; apart, where one of their rows is locked: nobody takes that one meanwhile."""
+        try:
+            return self._write(connection, self._statements.renew(tickets))
+        except Error as error:
+            if not database_errors.lost_race(error):
+                raise
+            return sum(self._renewed(connection, [ticket]) for ticket in tickets) if len(tickets) > 1 else 0
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """See BaseStore.apart(). Requests may hold every connection of a pool until their leases are renewed."""
+        before, own = self._connection, connections.create_connection(self.using)
+        options = {name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"}
+        own.settings_dict = {**own.settings_dict, "OPTIONS": options}
+        connections[self.using] = own
+        try:
+            yield
+        finally:
+            connections[self.using] = before
+            with suppress(Exception):
+                own.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        from .purge import purge  # not above: loads the model
+
+        with self._translated():
+            return purge(self._connection, limit=limit, since=since)
+
+    def look(self, record_id: UUID) -> Record | None:
+        with self._translated():
+            return self._read(self._connection, self._statements.select(record_id))
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        transaction.on_commit(call, using=self.using, robust=True)
+
+    # ----------------------------------------------------------------------------------------------- for an operator
+
+    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Make a key free by hand, if nobody holds it. `audit` is called in the same transaction."""
+        from .interventions import release  # not above: loads the model
+
+        with self._translated():
+            return release(self.guard, self._connection, record_id, audit)
+
+    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Take a record as expired from now on, if nobody holds it. `audit` is called in the same transaction."""
+        from .interventions import expire  # not above: loads the model
+
+        with self._translated():
+            return expire(self.guard, self._connection, record_id, audit)
+
+    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Delete a record by hand, if nobody holds it. `audit` is called in the same transaction."""
+        from .interventions import erase  # not above: loads the model
+
+        with self._translated():
+            return erase(self.guard, self._connection, record_id, audit)
+
+    def count_due(self, *, limit: int) -> int:
+        """Count what a purge would delete, up to `limit`."""
+        from .interventions import count_due  # not above: loads the model
+
+        with self._translated():
+            return count_due(self._connection, limit)
+
+    # ------------------------------------------------------------------------------------------------------ plumbing
+
+    @property
+    def _connection(self) -> BaseDatabaseWrapper:
+        return connections[self.using]
+
+    @cached_property
+    def _statements(self) -> Statements:
+        from .statements import Statements  # not above: loads the model, and settings may name this class earlier
+
+        with self._translated():
+            return Statements(self._connection)
+
+    def _read(self, connection: BaseDatabaseWrapper, bound: Bound) -> Record | None:
+        row = self._row(connection, bound)
+        return None if row is None else self._statements.record(row, connection)
+
+    def _row(self, connection: BaseDatabaseWrapper, bound: Bound) -> tuple[Any, ...] | None:
+        with connection.cursor() as cursor:
+            cursor.execute(*bound)
+            row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
+
+    def _write(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(*bound)
+            return int(cursor.rowcount)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            if not database_errors.lost_race(error):
+                raise StoreUnavailable from error
+            # Django's database errors hold themselves alive, and in their frames the cursor of a BEGIN that failed. SQLite
+            # would let whoever collects that wait for this connection, which may be waiting for the collector's lock.
+            traceback.clear_frames(error.__traceback__)
+            raise LostRace from error
+
+
+class TransactionHold(Hold):
+    """A locked row inside the work's own transaction."""
+
+    def __init__(self, connection: BaseDatabaseWrapper, dialect: Dialect, block: Block | None = None) -> None:
+        super().__init__(joins=True)
+        #: The request's own transaction, which this guard takes over.
+        self._block = block
+        self._connection = connection
+        self._dialect = dialect
+        self._savepoint: str | None = None
+        self._joined = connection.in_atomic_block if block is None else block.joined
+        #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
+        self._broke_it = False
+        self._over = False
+        #: In a caller's transaction, when the work is over: does its savepoint stay?
+        self.keeps = False
+
+    def doomed(self) -> bool:
+        connection = self._connection
+        return connection.needs_rollback or not connection.in_atomic_block or self._status() == _INERROR
+
+    def _status(self) -> int | None:
+        """Return what the driver knows of the transaction without asking, in libpq's terms; `None`: nothing."""
+        driver = self._connection.connection
+        if self._connection.vendor == "postgresql" and driver is not None:
+            return int(driver.info.transaction_status)
+        if self._connection.vendor == "sqlite" and not getattr(driver, "in_transaction", True):
+            return _IDLE
+        return None
+
+    # A transaction is ours as long as it bears our sign: its id where it has one (the settle compares that in its own
+    # statement), elsewhere a savepoint right behind the row lock. Both go with the transaction, whatever ends it, and no
+    # other transaction has them. What the driver knows is not enough: it may have begun another.
+
+    def mark(self) -> None:
+        if self._block is not None:
+            self._block.take(self._mark_committed)
+        if self.sign is None and self._connection.features.uses_savepoints:
+            # By depth: of two savepoints with one name MariaDB keeps the later one.
+            self._savepoint = f"django_idempotency_{len(self._connection.savepoint_ids)}"
+            try:
+                with self._connection.cursor() as cursor:
+                    cursor.execute(self._connection.ops.savepoint_create_sql(self._savepoint))
+            except Error as error:
+                raise StoreUnavailable from error
+
+    def lost(self) -> bool:
+        # Aborted, it cannot be asked: an error that the work itself met has marked it.
+        lost = not (self._broke_it if self._status() == _INERROR else self._signed())
+        if lost:
+            self._log_loss()
+        return lost
+
+    def _log_loss(self) -> None:
+        logger.error(
+            "The transaction of an atomic guard on %r was ended or replaced while the work ran: by the database, which "
+            "gave it up, by a lost connection, or by a COMMIT or ROLLBACK in the work. Its response is not remembered. "
+            "Its writes are gone, except what the work itself has committed: that stays, and a retry repeats it.",
+            self._connection.alias,
+        )
+
+    def _signed(self) -> bool:
+        connection, marked = self._connection, self._connection.needs_rollback
+        if not connection.in_atomic_block:
+            return False
+        try:
+            if marked:  # Django would not ask
+                transaction.set_rollback(False, using=connection.alias)
+            with connection.cursor() as cursor:
+                if self.sign is not None:
+                    cursor.execute(f"SELECT {self._dialect.sign}")
+                    return bool(cursor.fetchone()[0] == self.sign)
+                if self._savepoint is not None:
+                    cursor.execute(connection.ops.savepoint_commit_sql(self._savepoint))
+        except Exception:  # noqa: BLE001 - whatever a driver calls it, also one whose connection is gone
+            return False
+        finally:
+            if marked:
+                transaction.set_rollback(True, using=connection.alias)
+        return True
+
+    def give_up(self) -> None:
+        if self._connection.in_atomic_block and (self._block is None or self._block.taken):
+            transaction.set_rollback(True, using=self._connection.alias)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        begun = False
+        try:
+            with transaction.atomic(using=self._connection.alias):
+                begun = True
+                yield
+        except Error as error:
+            if not begun:  # no savepoint: the transaction is gone
+                raise StoreUnavailable from error
+            logger.exception("A receiver of a signal has broken its database transaction; it was rolled back.")
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Refuse what would end the transaction, and notice how it ends. In a caller's, its savepoint is what we can see."""
+        if not self._joined and self._block is None:
+            transaction.on_commit(self._mark_committed, using=self._connection.alias)
+        try:
+            with self._connection.execute_wrapper(self._notice):
+                yield
+            self.keeps = self._joined and not self.doomed()
+        finally:
+            self._over = True  # Django takes the last wrapper away, whose ever it is
+
+    def left(self) -> None:
+        """Take note that the guard has ended without an error."""
+        self.committed = self.committed or self.keeps
+
+    def _mark_committed(self) -> None:
+        self.committed = True
+
+    def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self._over:
+            return execute(sql, params, many, context)
+        if ends_transaction(sql, self._connection.vendor):
+            raise ImplicitCommit
+        before = self._status()
+        if before == _IDLE:  # in another transaction, or at once on SQLite, it would be committed although ours is gone
+            self._log_loss()
+            raise TransactionLost
+        try:
+            done = execute(sql, params, many, context)
+        except Error as error:
+            if before != _INERROR:
+                self._broke_it = not database_errors.deadlocked(error)
+            raise
+        self._broke_it = False  # whatever an earlier statement broke was mended by a savepoint
+        return done

@@ -1,0 +1,220 @@
+"""A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
+
+    seal 32 │ instants: lease until, completed, expires, created 8 each │ head: version 1, status 1, owner 16, attempt 4
+    │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
+
+Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
+server writes them itself. All from the head on is the body, which the store writes and seals: it signs `signed()`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from uuid import UUID
+
+from ..core.records import INFLATE_LIMIT, MISSING, Guarantee, Missing, Outcome, Record, Status, Ticket
+
+VERSION = 1
+SEAL = 32
+#: Bodies longer than this, and within what is inflated, are deflated if that makes them shorter (bytes).
+DEFLATE_ABOVE = 1024
+
+_CLOCK = struct.Struct(">d")
+#: The length of a server's clock, as it answers (bytes).
+CLOCK = _CLOCK.size
+_INSTANTS = struct.Struct(">dddd")
+_HEAD = struct.Struct(">BB16sI")
+_DIGEST = struct.Struct(">B32s")
+_LENGTH = struct.Struct(">H")
+_STARTS = struct.Struct(">5H")
+_OPERATION = struct.Struct(">16s")
+_LIFE = struct.Struct(">H16s5H")
+#: All that has a fixed length, and the length of the life.
+_FIXED = struct.Struct(">32sddddBB16sIB32sH")
+_BODY_AT = SEAL + _INSTANTS.size
+_SPANS = struct.Struct(">dd")
+_read_json = json.JSONDecoder().raw_decode
+_OUTCOME = struct.Struct(">BHII")
+#: To call the class of an Enum takes ten times as long.
+_STATUSES, _GUARANTEES = {int(each): each for each in Status}, {str(each): each for each in Guarantee}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+#: Of an outcome: has it a body, and is that deflated?
+_BODY, _DEFLATED = 1, 2
+
+
+class Malformed(ValueError):
+    """These bytes are no record of ours."""
+
+
+def pack_head(status: Status, owner: UUID, attempt: int) -> bytes:
+    return _HEAD.pack(VERSION, status, owner.int.to_bytes(16, "big"), attempt)
+
+
+def pack_digest(digest: bytes) -> bytes:
+    return _DIGEST.pack(len(digest), digest)
+
+
+def pack_life(origin: Ticket | Record, operation: UUID) -> bytes:
+    """Pack what a record keeps from its birth to its expiry."""
+    secret_at = len(origin.guarantee)
+    method_at = secret_at + len(origin.secret_id)
+    path_at = method_at + len(origin.method)
+    scope_at = path_at + len(origin.path)
+    key_at = scope_at + len(origin.scope)
+    texts = (origin.guarantee, origin.secret_id, origin.method, origin.path, origin.scope, origin.key)
+    text = "".join(texts).encode()
+    size = _OPERATION.size + _STARTS.size + len(text)
+    return _LIFE.pack(size, operation.int.to_bytes(16, "big"), secret_at, method_at, path_at, scope_at, key_at) + text
+
+
+def life(value: bytes) -> bytes:
+    """Return the packed life of a packed record."""
+    return value[_FIXED.size - _LENGTH.size : _outcome_at(value)]
+
+
+@lru_cache(maxsize=64)  # the same few each time, but for a host's deadline
+def pack_spans(lease: float | None, retention: float | None) -> bytes:
+    """Pack two spans (seconds) for a server that tells the time itself: as microseconds, `None` as NaN."""
+    return _SPANS.pack(
+        math.nan if lease is None else round(lease * 1_000_000),
+        math.nan if retention is None else round(retention * 1_000_000),
+    )
+
+
+def clock(now: datetime) -> bytes:
+    return _CLOCK.pack(microseconds(now))
+
+
+def clocked(answer: bytes) -> tuple[datetime, bytes]:
+    """Return a server's clock and what it sends behind it."""
+    (now,) = _CLOCK.unpack_from(answer)
+    return instant(now), answer[_CLOCK.size :]
+
+
+def pack_outcome(outcome: Outcome | None) -> bytes:
+    if outcome is None:
+        return b""
+    headers = json.dumps(outcome.headers, separators=(",", ":")).encode()
+    flags, body = 0, b""
+    if not isinstance(outcome.body, Missing):
+        flags, body = _BODY, outcome.body
+    size = len(body)
+    if DEFLATE_ABOVE < size <= INFLATE_LIMIT and len(deflated := zlib.compress(body, 1)) < size:
+        flags, body = flags | _DEFLATED, deflated
+    return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
+
+
+def signed(record_id: UUID, body: bytes) -> bytes:
+    """Return what a seal covers: no answer can be moved to another key, owner, attempt, request or birth."""
+    return record_id.int.to_bytes(16, "big") + body
+
+
+def pack(record: Record, seal: bytes) -> bytes:
+    """Pack a whole record. `seal` signs `signed(record.id, pack_body(record))`."""
+    instants = (record.lease_until, record.completed_at, record.expires_at, record.created_at)
+    return seal + _INSTANTS.pack(*map(microseconds, instants)) + pack_body(record)
+
+
+def pack_body(record: Record) -> bytes:
+    """Pack all of a record but its instants."""
+    head = pack_head(record.status, record.owner, record.attempt)
+    return head + pack_digest(record.digest) + pack_life(record, record.operation) + pack_outcome(record.outcome)
+
+
+def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
+    """Return the seal of a packed record of any version, and what it is to cover. Raises `Malformed`."""
+    if len(value) <= _BODY_AT:
+        raise Malformed("cut short")
+    return value[:SEAL], signed(record_id, value[_BODY_AT:])
+
+
+def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
+    """Return the record of a value whose seal was found good. Raises `Malformed`."""
+    if len(value) <= _BODY_AT or value[_BODY_AT] != VERSION:
+        raise Malformed("not a record of this version")
+    try:
+        fixed = _FIXED.unpack_from(value)
+        _, lease_until, completed_at, expires_at, created_at, _, status, owner, attempt, length, padded, size = fixed
+        outcome_at = _FIXED.size + size
+        if len(value) < outcome_at:
+            raise Malformed("cut short")
+        (operation,) = _OPERATION.unpack_from(value, _FIXED.size)
+        starts_at = _FIXED.size + _OPERATION.size
+        secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(value, starts_at)
+        text = value[starts_at + _STARTS.size : outcome_at].decode()
+        return Record(
+            id=record_id,
+            scope=text[scope_at:key_at],
+            key=text[key_at:],
+            digest=padded[:length],
+            status=_STATUSES[status],
+            owner=UUID(bytes=owner),
+            attempt=attempt,
+            guarantee=_GUARANTEES[text[:secret_at]],
+            lease_until=instant(lease_until),
+            created_at=instant(created_at),
+            completed_at=instant(completed_at) if completed_at else None,
+            expires_at=instant(expires_at),
+            read_at=read_at,
+            operation=UUID(bytes=operation),
+            secret_id=text[secret_at:method_at],
+            method=text[method_at:path_at],
+            path=text[path_at:scope_at],
+            outcome=unpack_outcome(value[outcome_at:]),
+        )
+    except (struct.error, KeyError, ValueError, OverflowError, OSError, zlib.error) as error:
+        raise Malformed(str(error)) from error
+
+
+def unpack_outcome(packed: bytes) -> Outcome | None:
+    """Return what pack_outcome() packed. Raises `Malformed` for a body over INFLATE_LIMIT."""
+    if not packed:
+        return None
+    flags, status, headers_size, size = _OUTCOME.unpack_from(packed)
+    body_at = _OUTCOME.size + headers_size
+    body: bytes | Missing = MISSING
+    if flags & _BODY:
+        body = packed[body_at:]
+        if flags & _DEFLATED:
+            body = inflate(body, size)
+        if len(body) != size:
+            raise Malformed("the body is cut short")
+    return Outcome(status, _headers(packed[_OUTCOME.size : body_at]), body)
+
+
+#: Many answers have the same few headers. As many as this stay in memory, since to read them costs a third of unpack().
+@lru_cache(maxsize=64)
+def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
+    headers, _ = _read_json(packed.decode())
+    return tuple(map(tuple, headers))
+
+
+def inflate(deflated: bytes, size: int) -> bytes:
+    """Inflate what says that it is `size` bytes long, and not a byte more. Raises `Malformed` over INFLATE_LIMIT."""
+    if size > INFLATE_LIMIT:
+        raise Malformed(f"a body of {size} bytes is not inflated")
+    inflater = zlib.decompressobj()
+    body = inflater.decompress(deflated, size) if size else b""
+    if len(body) != size or inflater.decompress(inflater.unconsumed_tail, 1):
+        raise Malformed("a body inflates to another size than it says")
+    return body
+
+
+def microseconds(value: datetime | None) -> float:
+    return 0.0 if value is None else float((value - _EPOCH) // _MICROSECOND)
+
+
+def instant(value: float) -> datetime:
+    """Return the instant, to the microsecond (until 2242, when a double of seconds no longer tells them apart)."""
+    return datetime.fromtimestamp(value / 1_000_000, timezone.utc)
+
+
+def _outcome_at(value: bytes) -> int:
+    (size,) = _LENGTH.unpack_from(value, _FIXED.size - _LENGTH.size)
+    return _FIXED.size + int(size)

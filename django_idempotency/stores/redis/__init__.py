@@ -1,0 +1,5 @@
+"""Records in Redis."""
+
+from .store import RedisStore
+
+__all__ = ["RedisStore"]

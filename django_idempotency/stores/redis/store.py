@@ -1,0 +1,327 @@
+"""Records in Redis, through django-redis."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.core.cache import caches
+
+from ...core import rules
+from ...core.records import Guarantee, Record, Settlement, Status, Ticket
+from ...errors import LostRace, RecordUnreadable, StoreUnavailable
+from .. import packing, signing
+from ..base import BaseStore, Purged
+from ..memory import claimed
+from .client import Call, NotReplicated, RedisClient, script
+
+CLAIM, CHANGE, RENEW, LOOK, DROP, PUT = map(script, ("claim", "change", "renew", "look", "drop", "put"))
+
+#: Seconds. A request that waited longer for one answer has lost its client.
+MAX_TIMEOUT = 60
+T = TypeVar("T")
+#: What a verb asks of the server, and is answered, until it returns. Sync and async verbs drive the same ones.
+Talk = Generator[Call, Any, T]
+
+
+class RedisStore(BaseStore):
+    """What Redis can lose, this store loses, and then the work runs a second time.
+
+    That is: up to a second of writes at a crash under `appendfsync everysec`, all of them without AOF, what was not
+    replicated at a failover, and whatever is evicted under another `maxmemory-policy` than `noeviction`. So there is no
+    `atomic` here; send the keys of `derive()` on, which follow from the key even where its record was lost.
+
+    Records are in the cache `cache` of CACHES, which must be django-redis's. One value a key, no pickle.
+    Each verb is one step on one key (cluster safe) and one round trip, by the server's clock, fenced by the owner
+    token. Redis deletes what has expired. `timeout` (seconds) bounds each connection and each answer. `min_replicas`
+    makes a claim count only once so many replicas have it (WAIT), which narrows the gap at a failover and does not
+    close it.
+
+    What is read carries an HMAC of SECRET_KEY, without which it reads as absent: who can write to Redis cannot invent an
+    answer. The HMAC does not cover the deadlines, and does not tell one place from another. So they can make a key
+    forget, keep it busy, put an older record of the same key back or one of another prefix, and so have an answer
+    replayed that was released or has expired. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
+    """
+
+    expires_natively = True
+
+    def __init__(
+        self, *, cache: str = "default", prefix: str = "idempotency", timeout: float = 0.4, min_replicas: int = 0
+    ) -> None:
+        _refuse(cache=cache, prefix=prefix, timeout=timeout, min_replicas=min_replicas)
+        self.cache = cache
+        self.prefix = prefix
+        self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
+
+    @property
+    def place(self) -> Hashable:
+        if self.cache not in caches.settings:
+            return self
+        given = caches.settings[self.cache]
+        options = given.get("OPTIONS") or {}
+        # One name and another Sentinel, or another database beside the address, is another server.
+        server = given.get("LOCATION"), options.get("SENTINELS"), options.get("CONNECTION_POOL_KWARGS", {}).get("db")
+        return str(server), str(caches[self.cache].make_key(self.prefix))
+
+    # -------------------------------------------------------------------------------------------------------- claim
+
+    def claim(self, ticket: Ticket) -> Record:
+        runs: list[rules.Execute] = []
+        insertion = self._insertion(ticket)
+        try:
+            answer = self._client.ask(insertion)
+            record = self._found(ticket, answer)
+            return self._talk(self._claim(ticket, insertion, answer, runs)) if record is None else record
+        except NotReplicated:
+            with suppress(StoreUnavailable):
+                self._talk(self._undo(ticket, runs))
+            raise
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        runs: list[rules.Execute] = []
+        insertion = self._insertion(ticket)
+        try:
+            answer = await self._client.aask(insertion)
+            record = self._found(ticket, answer)
+            return await self._atalk(self._claim(ticket, insertion, answer, runs)) if record is None else record
+        except NotReplicated:
+            with suppress(StoreUnavailable):
+                await self._atalk(self._undo(ticket, runs))
+            raise
+
+    def _insertion(self, ticket: Ticket) -> Call:
+        head, life = (
+            packing.pack_head(Status.RUNNING, ticket.owner, 1),
+            packing.pack_life(ticket, rules.operation_begun_by(ticket)),
+        )
+        given = packing.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, head, ticket.digest, life)
+        return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
+
+    def _found(self, ticket: Ticket, answer: bytes) -> Record | None:
+        """Return the record that an insertion has made or found; `None` where there is more to do."""
+        now, found = packing.clocked(answer)
+        if not found:
+            return rules.born(ticket, now)
+        record = signing.opened(found, ticket.id, now)
+        if record is None or (self._client.min_replicas and rules.owned(record, ticket)):
+            return None
+        return record if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket) else None
+
+    def _claim(self, ticket: Ticket, insertion: Call, answer: bytes, runs: list[rules.Execute]) -> Talk[Record]:
+        """Go on where an insertion leaves more to do. Adds to `runs` what it tries to take, for who must undo it."""
+        run = None
+        for _ in range(3):
+            now, found = packing.clocked(answer)
+            record = signing.opened(found, ticket.id, now)
+            if record is None:  # not ours, or forged: as if it were not there
+                yield Call(DROP, insertion.name, (found,))
+            elif rules.owned(record, ticket):
+                yield self._renewal(ticket)  # a connection waits for the replicas of what itself has written
+                return _taken(record, run)
+            else:
+                assert rules.takeable(record, ticket), "or it would have been found"
+                run = rules.succession(record)
+                runs.append(run)
+                since = yield from self._change(
+                    insertion.name, ticket, packing.pack_head(record.status, record.owner, record.attempt),
+                    head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt), digest=ticket.digest,
+                    life=packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
+                    new_life=run.new_life,
+                    lease=ticket.lease, ttl=ticket.ttl,
+                )  # fmt: skip
+                if since is not None:
+                    return claimed(ticket, record, since)
+            answer = yield insertion  # after the last try, too: what that has lost to may be an answer by now
+            if (record := self._found(ticket, answer)) is not None:
+                return _taken(record, run) if rules.owned(record, ticket) else record
+        raise LostRace
+
+    def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
+        """Let go of a record that this ticket has claimed, and must not use. One of a crashed owner is a takeover again.
+
+        Nobody has told us what an earlier try of this ticket took, so we say the same then.
+        """
+        name = self._name(ticket.id)
+        record = yield from self._look(name, ticket.id)
+        if record is None or not rules.owned(record, ticket) or (freed := rules.released(record)) is None:
+            return
+        if record.attempt > 1 and (not runs or runs[-1].takeover):
+            head, life = (
+                packing.pack_head(Status.RUNNING, ticket.owner, record.attempt),
+                packing.pack_life(record, record.operation),
+            )
+            yield from self._change(
+                name, ticket, ticket.owner.bytes, head=head, digest=record.digest, life=life, new_life=False, lease=0
+            )
+        else:
+            yield from self._settle(ticket, freed)
+
+    # ------------------------------------------------------------------------------------------------ settle, renew
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See BaseStore.settle(). What too few replicas have is written all the same, and raises `StoreUnavailable`.
+
+        To try again writes the same once more, and succeeds when the replicas are back. When they are not in time, the
+        call is told as `lost` although its answer is replayed: that is what `min_replicas` asks for, since a failover
+        would bring the claim back, and run the work again.
+        """
+        return self._talk(self._settle(ticket, settlement))
+
+    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        """See settle()."""
+        return await self._atalk(self._settle(ticket, settlement))
+
+    def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[bool]:
+        now = yield from self._change(
+            self._name(ticket.id), ticket, settlement.fence.bytes,
+            head=packing.pack_head(settlement.status, ticket.owner, settlement.attempt), digest=settlement.digest,
+            life=packing.pack_life(ticket, settlement.operation), new_life=settlement.new_life,
+            lease=settlement.lease_in, ttl=settlement.expires_in, outcome=packing.pack_outcome(settlement.outcome),
+        )  # fmt: skip
+        return now is not None
+
+    def _change(
+        self,
+        name: str,
+        ticket: Ticket,
+        seen: bytes,
+        *,
+        head: bytes,
+        digest: bytes,
+        life: bytes,
+        new_life: bool,
+        lease: float | None = None,
+        ttl: float | None = None,
+        outcome: bytes = b"",
+    ) -> Talk[datetime | None]:
+        """Write what fits what was seen, and return the server's clock; `None`: it is no longer so.
+
+        `life` is how the record was born, or a guess, that of this ticket. A wrong one (another path or secret at an
+        earlier attempt) costs a trip more.
+        """
+        for _ in range(3):
+            given = packing.pack_spans(lease, ttl) + _sealed(ticket, head, digest, life, outcome)
+            answer = yield Call(CHANGE, name, (seen, given, b"1" if new_life else b""), wrote=_changed)
+            if not _changed(answer):
+                if answer is None or signing.opened(answer, ticket.id, ticket.now) is None:
+                    return None
+                life = packing.life(answer)
+                continue
+            now, _ = packing.clocked(answer)
+            return now
+        return None
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        """See BaseStore.renew(). Where a node of a cluster is away, it raises, and `renewed` are those of the others."""
+        answers, away = self._client.ask_all([self._renewal(ticket) for ticket in tickets])
+        owners = {ticket.owner for ticket, renewed in zip(tickets, answers, strict=True) if renewed}
+        if away is not None:
+            away.renewed = owners
+            raise away
+        return owners
+
+    def _renewal(self, ticket: Ticket) -> Call:
+        given = (ticket.owner.bytes, str(round(ticket.lease * 1_000_000)))
+        return Call(RENEW, self._name(ticket.id), given, wrote=bool)
+
+    # ---------------------------------------------------------------------------------------------------- look, purge
+
+    def look(self, record_id: UUID) -> Record | None:
+        return self._talk(self._look(self._name(record_id), record_id))
+
+    def _look(self, name: str, record_id: UUID) -> Talk[Record | None]:
+        now, found = packing.clocked((yield Call(LOOK, name)))
+        return signing.opened(found, record_id, now) if found else None
+
+    def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
+        """Do nothing: Redis deletes what has expired."""
+        return Purged(count=0, resume=None)
+
+    def about(self) -> dict[str, Any]:
+        """Return what the server says of itself (INFO), for people and tools."""
+        return self._client.about()
+
+    # ------------------------------------------------------------------------------------------------------- as a front
+
+    def peek(self, record_id: UUID) -> Record | None:
+        """Return what put() has kept, as a front of a layered store. One trip. What it cannot read is no copy."""
+        with suppress(RecordUnreadable):
+            return self._talk(self._look(self._front_name(record_id), record_id))
+        return None
+
+    async def apeek(self, record_id: UUID) -> Record | None:
+        """See peek()."""
+        with suppress(RecordUnreadable):
+            return await self._atalk(self._look(self._front_name(record_id), record_id))
+        return None
+
+    def put(self, record: Record, *, seconds: float) -> None:
+        """Keep a copy of a record for so long, as a front. It is no claim, and no claim of this store sees it.
+
+        The deadlines of the copy are as far away as the record's were at its `read_at`, by whatever clock that was.
+        """
+        given = (signing.sealed(record), packing.clock(record.read_at), str(max(1, int(seconds * 1000))))
+        self._client.ask(Call(PUT, self._front_name(record.id), given))
+
+    def drop(self, record_id: UUID) -> None:
+        """Forget what put() has kept."""
+        self._client.delete(self._front_name(record_id))
+
+    # ------------------------------------------------------------------------------------------------------ plumbing
+
+    def _name(self, record_id: UUID) -> str:
+        return self._client.name(f"{self.prefix}:{record_id.int:032x}")
+
+    def _front_name(self, record_id: UUID) -> str:
+        return self._client.name(f"{self.prefix}:front:{record_id.int:032x}")
+
+    def _talk(self, talk: Talk[T]) -> T:
+        reply = None
+        try:
+            while True:
+                reply = self._client.ask(talk.send(reply))
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    async def _atalk(self, talk: Talk[T]) -> T:
+        reply = None
+        try:
+            while True:
+                reply = await self._client.aask(talk.send(reply))
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+def _inserted(answer: Any) -> bool:
+    return not packing.clocked(answer)[1]  # otherwise it is what was there
+
+
+def _changed(answer: Any) -> bool:
+    return answer is not None and len(answer) == packing.CLOCK  # otherwise it is the record as it stands
+
+
+def _taken(record: Record, run: rules.Execute | None) -> Record:
+    """Return a record that is ours since a try whose answer was lost; `run` is what that tried."""
+    return record if run is None else replace(record, taken=run.takeover)
+
+
+def _sealed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
+    body = head + packing.pack_digest(digest) + life + outcome
+    return signing.seal(packing.signed(ticket.id, body)) + body
+
+
+def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:
+    """Raise `ValueError` for what makes no sense, before a request finds out."""
+    if not isinstance(cache, str) or not cache:
+        raise ValueError(f'"cache" is an alias of CACHES, such as "default"; not {cache!r}.')
+    if not isinstance(prefix, str) or not prefix.isprintable() or prefix.strip() != prefix or not prefix:
+        raise ValueError(f'"prefix" is how the names of keys begin, such as "idempotency"; not {prefix!r}.')
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
+        raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.4; not {timeout!r}.')
+    if isinstance(min_replicas, bool) or not isinstance(min_replicas, int) or min_replicas < 0:
+        raise ValueError(f'"min_replicas" is a number of replicas, 0 or more; not {min_replicas!r}.')

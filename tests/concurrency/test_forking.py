@@ -1,0 +1,94 @@
+"""A forked child begins anew, whatever the threads of its parent were doing."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from uuid import UUID
+
+import pytest
+
+from django_idempotency.stores.layered.fronts import LocalFront
+
+#: In a process of its own: a fork of this one would take pytest along. `alarm` ends a child that waits for ever.
+SCRIPT = """
+import os, signal, threading, warnings
+from uuid import UUID
+from django_idempotency.runtime import switch
+from django_idempotency.engine import waiting
+from django_idempotency.concurrency.forking import new_lock
+from django_idempotency.stores.layered.fronts import LocalFront, Sheltered
+from django_idempotency.stores.layered import LayeredStore
+from django_idempotency.stores.memory import MemoryStore
+
+warnings.simplefilter("ignore", DeprecationWarning)  # "fork in a process with threads": that is what is tried here
+store, front, waiters = MemoryStore(), LocalFront(), waiting.waiting
+sheltered, layered = Sheltered(front), LayeredStore(front=front, authority=store)
+sheltered._failing, waiters.count = True, 3
+holding, done = threading.Event(), threading.Event()
+
+def hold():
+    with {lock}:
+        holding.set()
+        done.wait()
+
+threading.Thread(target=hold).start()
+holding.wait()
+child = os.fork()
+if not child:
+    signal.alarm(5)
+    {act}
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+done.set()
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize(
+    ("lock", "act"),
+    [
+        ("store._lock", "store.look(UUID(int=1))"),
+        ("front._lock", "front.peek(UUID(int=1))"),
+        ("sheltered._lock", "sheltered.peek(UUID(int=1))"),
+        ("layered._lock", "layered._lock.__enter__()"),
+        ("waiters._lock", "waiters.one_more().__enter__()"),
+        ("switch._changing", "switch.warn_once()"),
+        ("new_lock()", "assert waiters.count == 0"),  # who waits in the parent takes no place here
+    ],
+)
+def test_a_lock_that_another_thread_holds(lock: str, act: str) -> None:
+    """It is open in the child, where nobody would ever release it."""
+    script = SCRIPT.format(lock=lock, act=act)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+class SoftTimeLimitExceeded(Exception):
+    """As Celery raises it: in the main thread, between any two lines."""
+
+
+def test_an_interrupt_leaves_no_lock_behind() -> None:
+    """Every later call of the process would wait for ever."""
+
+    def interrupt(*_: object) -> None:
+        raise SoftTimeLimitExceeded
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(200):
+            front = LocalFront()
+            with suppress(SoftTimeLimitExceeded):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 2e-4))
+                while True:
+                    front.peek(UUID(int=1))
+            peeked = threading.Thread(target=front.peek, args=(UUID(int=1),), daemon=True)
+            peeked.start()
+            peeked.join(10)
+            assert not peeked.is_alive()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

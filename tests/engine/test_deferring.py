@@ -1,0 +1,365 @@
+"""A settle that could not be written is tried again until its lease ends, and never held against the response."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
+from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
+from django_idempotency.engine.heartbeat import Heartbeat
+from django_idempotency.engine.notifying import Notifier
+from django_idempotency.engine.operation import Operation
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing.tickets import make_ticket
+
+from ..fakes import Listener
+from ..faults.plans import until
+
+START = datetime(2030, 1, 1, tzinfo=timezone.utc)
+OUTCOME = Outcome(status=201, body=b"{}")
+
+
+class Store(MemoryStore):
+    """Answers nothing while it is `away`; refuses to write for the keys in `refuses`."""
+
+    away = False
+
+    def __init__(self, world: World) -> None:
+        super().__init__(clock=lambda: START + timedelta(seconds=world.seconds))
+        self.refuses: set[str] = set()
+        self.asked: list[str] = []
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        self.asked.append(ticket.key)
+        if ticket.key in self.refuses:
+            raise ValueError(ticket.key)
+        self.answer()
+        return super().settle(ticket, settlement)
+
+    def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        self.answer()
+        return super().renew(tickets)
+
+    def answer(self) -> None:
+        if self.away:
+            raise StoreUnavailable
+
+
+class World:
+    """One clock for a store, a heartbeat and a queue, neither of which has a thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, deferring: Deferring) -> None:
+        self.seconds = 0.0
+        self.store = Store(self)
+        self.queue = deferring
+        self.heartbeat = Heartbeat(clock=lambda: self.seconds)
+        monkeypatch.setattr(self.heartbeat, "_start", lambda: None)
+        monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", self.heartbeat)
+        for module in ("engine.operation", "engine.settling"):
+            monkeypatch.setattr(f"django_idempotency.{module}.time", self)
+        monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def run(self, to: float, *, beats: bool = True) -> None:
+        """Let time pass: a second, a beat and a round at a time."""
+        while self.seconds < to:
+            self.seconds += 1
+            if beats:
+                self.heartbeat.beat(self.seconds)
+            self.queue.attempt(self.seconds)
+
+    def operation(self, **given: Any) -> tuple[Operation, Listener]:
+        ticket = make_ticket(**{"guarantee": Guarantee.LEASE, "lease": 30.0, **given})
+        return Operation(self.store, ticket, listener := Listener()), listener
+
+    def worked(self, **given: Any) -> tuple[Operation, Listener]:
+        """Do the work of a key, and settle it."""
+        operation, listener = self.operation(**given)
+        assert isinstance(operation.open(), Execute)
+        operation.settle(Ending.KEPT, OUTCOME)
+        return operation, listener
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, deferring: Deferring) -> World:
+    return World(monkeypatch, deferring)
+
+
+def test_a_store_that_comes_back(world: World) -> None:
+    """Busy while it is tried, then the replay; the work ran once."""
+    world.store.away = True
+    _, listener = world.worked()
+    world.run(to=20)
+    assert listener.events == ["claimed", "deferred"]
+    assert isinstance(listener.errors[-1], StoreUnavailable)
+    assert isinstance(world.operation()[0].open(), Busy)
+    world.store.away = False
+    world.run(to=21)
+    assert listener.events == ["claimed", "deferred", "completed"]
+    assert world.operation()[0].open() == Replay(outcome=OUTCOME, attempt=1)
+    world.run(to=100)
+    assert listener.events[3:] == []
+
+
+def test_async_work_is_settled_likewise(world: World) -> None:
+    """Its settle is tried again by the same thread."""
+    world.store.away = True
+    operation, listener = world.operation()
+    async_to_sync(operation.aopen)()
+    async_to_sync(operation.asettle)(Ending.KEPT, OUTCOME)
+    world.store.away = False
+    world.run(to=1)
+    assert listener.events == ["claimed", "deferred", "completed"]
+
+
+def test_a_store_that_stays_away(world: World) -> None:
+    """It is given up when the lease has ended, and reported once; then another may run, and the late one changes nothing."""
+    world.store.away = True
+    _, listener = world.worked()
+    world.run(to=40)
+    assert listener.events == ["claimed", "deferred", "lost"]
+    asked = len(world.store.asked)
+    world.store.away = False
+    assert isinstance(world.operation()[0].open(), Execute)
+    world.run(to=60)
+    assert len(world.store.asked) == asked
+
+
+def test_a_store_that_refuses_what_is_written(world: World) -> None:
+    """The heartbeat could renew its lease forever: it is given up after one lease, and others do not wait for it."""
+    world.store.refuses.add("refused")
+    _, refused = world.worked(key="refused")
+    world.store.away = True
+    _, other = world.worked(key="other")
+    world.store.away = False
+    world.run(to=2)
+    assert other.events == ["claimed", "deferred", "completed"]
+    world.run(to=29)
+    assert refused.events == ["claimed", "deferred"]
+    assert isinstance(world.operation(key="refused")[0].open(), Busy)
+    world.run(to=30)
+    assert refused.events == ["claimed", "deferred", "lost"]
+    assert isinstance(refused.errors[-1], ValueError)
+    world.run(to=61)
+    assert isinstance(world.operation(key="refused")[0].open(), Execute)
+
+
+def test_the_lease_is_kept_meanwhile(world: World) -> None:
+    """Work that had half of its lease left has all of the time that a settle is tried for."""
+    operation, listener = world.operation()
+    operation.open()
+    world.run(to=9)
+    world.store.refuses.add(operation.ticket.key)
+    operation.settle(Ending.KEPT, OUTCOME)
+    world.run(to=35)
+    assert isinstance(world.operation()[0].open(), Busy)
+    world.store.refuses.clear()
+    world.run(to=36)
+    assert listener.events == ["claimed", "deferred", "completed"]
+
+
+def test_overtaken_meanwhile(world: World) -> None:
+    """Fenced: what another has taken over is left to it, and the loss is reported once."""
+    world.store.away = True
+    _, listener = world.worked()
+    world.seconds += 31  # the thread stood still
+    other, others = world.operation()
+    assert isinstance(other.open(), Execute)
+    world.store.away = False
+    world.run(to=32, beats=False)
+    assert listener.events == ["claimed", "deferred", "lost"]
+    other.settle(Ending.DROPPED)
+    assert others.events == ["taken_over", "released"]
+
+
+@pytest.mark.parametrize("beats", [False, True])
+def test_a_settle_whose_answer_was_lost(world: World, monkeypatch: pytest.MonkeyPatch, beats: bool) -> None:
+    """It is written again, the same; a beat that finds no running record any more does not say that it is lost."""
+
+    def swallow(ticket: Ticket, settlement: Settlement) -> bool:
+        MemoryStore.settle(world.store, ticket, settlement)
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "settle", swallow)
+        _, listener = world.worked()
+    if beats:
+        world.heartbeat.beat(world.seconds + 11)
+    world.run(to=1, beats=False)
+    assert listener.events == ["claimed", "deferred", "completed"]
+    assert world.operation()[0].open() == Replay(outcome=OUTCOME, attempt=1)
+
+
+def test_what_is_lost_is_not_tried(world: World) -> None:
+    """After the lease there is nothing to keep."""
+    operation, listener = world.operation()
+    operation.open()
+    world.store.away = True
+    world.seconds += 31
+    operation.settle(Ending.KEPT, OUTCOME)
+    assert listener.events == ["claimed", "lost"]
+
+
+def test_a_store_that_is_away_is_asked_once_a_round(world: World) -> None:
+    """However many wait for it: each question may take a timeout."""
+    world.store.away = True
+    for number in range(5):
+        world.worked(key=f"key-{number}")
+    world.store.asked.clear()
+    world.run(to=1)
+    assert len(world.store.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "body"), [(LONGEST, MISSING), (4, b"x" * (HEAVIEST // 4))], ids=["too many", "too large"]
+)
+def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
+    """One more is lost at once, as if there were no queue; there is room again when one is written."""
+    world.store.away = True
+
+    def settled(key: str) -> list[str]:
+        operation, listener = world.operation(key=key)
+        operation.open()
+        operation.settle(Ending.KEPT, Outcome(status=201, body=body))
+        return listener.events
+
+    for number in range(count):
+        assert settled(f"key-{number}") == ["claimed", "deferred"]
+    assert settled("more") == ["claimed", "lost"]
+    world.store.away = False
+    world.run(to=1)
+    world.store.away = True
+    assert settled("again") == ["claimed", "deferred"]
+
+
+# -------------------------------------------------------------------------------------------------------- the thread
+
+
+def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody calls attempt(); and when nothing waits any more there is no thread."""
+    monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    queue = Deferring()
+    monkeypatch.setattr("django_idempotency.engine.operation.deferring", queue)
+    store = MemoryStore()
+    operation = Operation(store, make_ticket(guarantee=Guarantee.LEASE, lease=30.0), listener := Listener())
+    operation.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "settle", unavailable)
+        operation.settle(Ending.KEPT, OUTCOME)
+    until(lambda: listener.events[-1] == "completed", "it is settled")
+    until(lambda: queue._thread is None, "the thread has ended")
+
+
+def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops no settle of 300 that come back at once, takes one thread, and every event is sent once it returns."""
+    monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    queue, notifier = Deferring(), Notifier()
+    monkeypatch.setattr("django_idempotency.engine.operation.deferring", queue)
+    monkeypatch.setattr("django_idempotency.engine.deferring.notifier", notifier)
+    before, store = set(threading.enumerate()), MemoryStore()
+    called, go_on, completed = threading.Event(), threading.Event(), list[str]()
+
+    def hang(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        if event == "completed":
+            called.set()
+            go_on.wait(60)
+            completed.append(operation.ticket.key)
+
+    tickets = [make_ticket(key=f"key-{n}", guarantee=Guarantee.LEASE, lease=30.0) for n in range(300)]
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "settle", unavailable)
+        for ticket in tickets:
+            operation = Operation(store, ticket, hang, renews=False)
+            operation.open()
+            operation.settle(Ending.KEPT, OUTCOME)
+    try:
+        until(lambda: not queue._waiting, "all are settled")
+        assert called.wait(10)
+        assert {record.status for record in map(store.look, (ticket.id for ticket in tickets)) if record} == {
+            Status.COMPLETED
+        }
+        assert [thread.name for thread in set(threading.enumerate()) - before if thread is not queue._thread] == [
+            "django-idempotency-notifying"
+        ]
+    finally:
+        go_on.set()
+    notifier.drain(60)
+    assert sorted(completed) == sorted(ticket.key for ticket in tickets)
+
+
+def unavailable(*_: Any) -> bool:
+    raise StoreUnavailable
+
+
+def test_a_thread_that_cannot_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is lost, as if there were no queue."""
+
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(world.queue, "_start", refuse)
+    world.store.away = True
+    _, listener = world.worked()
+    assert listener.events == ["claimed", "lost"]
+
+
+def test_a_fork_begins_anew(world: World) -> None:
+    """What waits is the parent's, which has the thread."""
+    world.store.away = True
+    world.worked()
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        os._exit(0 if not world.queue._waiting and world.queue._thread is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert world.queue._waiting
+
+
+#: A process that ends while a settle waits. Its store comes back after so many tries.
+SCRIPT = """
+import sys
+from django_idempotency.engine import deferring
+from django_idempotency.core.records import Guarantee, Outcome
+from django_idempotency.core.rules import Ending
+from django_idempotency.engine.operation import Operation
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing.tickets import make_ticket
+
+class Away(MemoryStore):
+    tries = 0
+    def settle(self, ticket, settlement):
+        self.tries += 1
+        if self.tries < {tries}:
+            raise StoreUnavailable
+        return super().settle(ticket, settlement)
+
+deferring.PAUSE = 0.05
+operation = Operation(Away(), make_ticket(guarantee=Guarantee.LEASE, lease=30.0), lambda event, *_: print(event, flush=True))
+operation.open()
+operation.settle(Ending.KEPT, Outcome(status=201))
+"""
+
+
+@pytest.mark.parametrize(("tries", "ended"), [(12, "completed"), (10**6, "lost")])
+def test_the_end_of_a_process(tries: int, ended: str) -> None:
+    """It waits for what can still be written, a few seconds at most; what cannot is reported as lost."""
+    script = SCRIPT.format(tries=tries)
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["claimed", "deferred", ended]
+    assert done.stderr == ""

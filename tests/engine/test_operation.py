@@ -1,0 +1,437 @@
+"""One call under a key: what happens, in which order, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
+from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.engine.deferring import Deferring
+from django_idempotency.engine.durable import Execution
+from django_idempotency.engine.operation import EVENTS, ROUNDS, Operation
+from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
+from django_idempotency.testing.tickets import NOW, make_ticket
+
+from ..fakes import FakeHold, FakeStore, Listener, record_of
+
+TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
+LEASED = replace(TICKET, guarantee=Guarantee.LEASE)
+OTHER = UUID(int=7)
+OUTCOME = Outcome(status=201, body=b"")
+
+OURS = record_of(TICKET)
+THEIRS = record_of(TICKET, owner=OTHER)
+LAPSED = record_of(TICKET, owner=OTHER, lease_until=NOW)
+DONE = record_of(TICKET, owner=OTHER, status=Status.COMPLETED, outcome=OUTCOME)
+CHANGED = record_of(TICKET, owner=OTHER, digest=b"other")
+
+
+def operation(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Operation, Listener]:
+    listener = Listener()
+    return Operation(store, LEASED if lease else TICKET, listener, **options), listener
+
+
+def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Operation, Listener]:
+    call, listener = operation(store, lease=lease, **options)
+    assert isinstance(call.open(), Execute)
+    listener.events.clear()
+    return call, listener
+
+
+# -------------------------------------------------------------------------------------------------------------- open
+
+
+@pytest.mark.parametrize(
+    ("claims", "locks", "verdict", "trace", "event"),
+    [
+        ([OURS], [OURS], Execute(attempt=1), ["claim", "guard"], "claimed"),
+        ([DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"], "replayed"),  # one trip to the store
+        ([THEIRS], [], Busy(retry_after=30), ["claim"], "busy"),
+        ([CHANGED], [], Mismatch(), ["claim"], "mismatched"),
+        ([LAPSED], [LAPSED], Execute(attempt=2, takeover=True), ["claim", "guard"], "taken_over"),
+        # The lock says what the record is now: its owner has finished meanwhile.
+        ([LAPSED], [DONE], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback"], "replayed"),
+        ([LAPSED], [CHANGED], Mismatch(), ["claim", "guard", "rollback"], "mismatched"),
+        # Its owner is alive: the row is locked. Look again; each lost round means that somebody else has won.
+        (
+            [LAPSED, DONE],
+            [None],
+            Replay(outcome=OUTCOME, attempt=1),
+            ["claim", "guard", "rollback", "claim"],
+            "replayed",
+        ),
+        ([LAPSED] * ROUNDS, [None] * ROUNDS, Busy(retry_after=1), ["claim", "guard", "rollback"] * ROUNDS, "busy"),
+        ([LostRace(), OURS], [OURS], Execute(attempt=1), ["claim", "claim", "guard"], "claimed"),
+        ([OURS, DONE], [LostRace()], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "claim"], "replayed"),
+        ([LostRace()] * ROUNDS, [], Busy(retry_after=1), ["claim"] * ROUNDS, "busy"),
+    ],
+)
+def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[str], event: str) -> None:
+    """A call claims, holds what it may run, and tells of it once."""
+    store = FakeStore(claims=list(claims), locks=list(locks))
+    call, listener = operation(store)
+    assert call.open() == verdict
+    assert (store.trace, listener.events) == (trace, [event])
+    assert call.attempt == (verdict.attempt if isinstance(verdict, Execute) else 0)
+
+
+def test_only_a_takeover_is_impatient() -> None:
+    """Our own fresh row may be waited for, another's never."""
+    mine, theirs = FakeStore(claims=[OURS], locks=[OURS]), FakeStore(claims=[LAPSED], locks=[LAPSED])
+    operation(mine)[0].open()
+    operation(theirs)[0].open()
+    assert (mine.takeovers, theirs.takeovers) == ([False], [True])
+
+
+@pytest.mark.parametrize(("claims", "locks"), [([StoreUnavailable()], []), ([OURS], [StoreUnavailable()])])
+def test_open_without_a_store(claims: list[Any], locks: list[Any]) -> None:
+    """A store that does not answer is no verdict; nothing is held and nobody is told that it ran."""
+    call, listener = operation(store := FakeStore(claims=claims, locks=locks))
+    with pytest.raises(StoreUnavailable):
+        call.open()
+    assert (call.attempt, listener.events, "commit" in store.trace) == (0, [], False)
+
+
+# ------------------------------------------------------------------------------------------- settle, in a transaction
+
+KEPT_AT_ONCE = ["claim", "guard", "settle", "commit"]
+APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "doomed", "trace", "status", "bound", "event"),
+    [
+        (Ending.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
+        (Ending.KEPT, True, APART, Status.COMPLETED, True, "completed"),
+        (Ending.DROPPED, False, KEPT_AT_ONCE, Status.FREE, False, "released"),
+        (Ending.DROPPED, True, APART, Status.FREE, False, "released"),
+        (Ending.FAILED, False, APART, Status.FREE, True, "released"),  # released after the rollback
+        (Ending.FAILED, True, APART, Status.FREE, True, "released"),
+    ],
+)
+def test_settle(  # noqa: PLR0917 - the columns of the table
+    ended: Ending, doomed: bool, trace: list[str], status: Status, bound: bool, event: str
+) -> None:
+    """Each ending settles inside the work's transaction, or after its rollback."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS])
+    call, listener = opened(store)
+    assert isinstance(call._hold, FakeHold)
+    call._hold.marked = doomed
+    call.settle(ended, OUTCOME)
+    assert (store.trace, listener.events) == (trace, [event])
+    assert [(made.status, made.digest != b"") for made in store.settled] == [(status, bound)]
+
+
+def test_cut() -> None:
+    """After a cancellation nothing is written: the work may still be running. Its lease ends by itself."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
+    call.settle(Ending.CUT)
+    assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
+
+
+def test_overtaken() -> None:
+    """Who does not own the record any more changes nothing and is told."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[False]))
+    with pytest.raises(OwnershipLost):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
+
+
+@pytest.mark.parametrize(("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), OwnershipLost)])
+def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> None:
+    """The work did not give its writes up: when we lose them, its answer is not remembered either."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
+    with pytest.raises(raised):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
+
+
+@pytest.mark.parametrize("doomed", [False, True])
+@pytest.mark.parametrize("ended", [Ending.KEPT, Ending.DROPPED])
+@pytest.mark.parametrize("sign", [None, "7421"])
+def test_a_lost_transaction(ended: Ending, doomed: bool, sign: str | None) -> None:
+    """However the work answers, it is rolled back and released. A settle that compares the sign spares the question."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[False, True] if sign and not doomed else [])
+    call, listener = opened(store)
+    assert isinstance(call._hold, FakeHold)
+    call._hold.sign, call._hold.gone, call._hold.marked = sign, True, doomed
+    with pytest.raises(TransactionLost):
+        call.settle(ended, OUTCOME)
+    tried = ["settle"] if sign and not doomed else []
+    assert store.trace == ["claim", "guard", *tried, "rollback", "guard", "settle", "commit"]
+    assert (store.settled[0].sign, store.settled[-1].sign) == (sign if tried else None, None)
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
+    assert isinstance(listener.errors[-1], TransactionLost)
+
+
+def test_a_failure_in_a_lost_transaction() -> None:
+    """It is the work's own exception that its caller gets: nothing was to be remembered."""
+    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
+    assert isinstance(call._hold, FakeHold)
+    call._hold.gone = True
+    call.settle(Ending.FAILED)
+    assert (store.trace, listener.events) == (APART, ["released"])
+
+
+def test_a_commit_that_fails() -> None:
+    """Both are forgotten, the key is free, and the error is the caller's to see."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
+    call, listener = opened(store)
+    with pytest.raises(ValueError, match="deferred"):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
+
+
+def test_an_unknown_outcome() -> None:
+    """Nobody knows, so nothing is released: the next claim finds out."""
+    store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
+    call, listener = opened(store)
+    with pytest.raises(OutcomeUnknown):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert (store.trace.count("settle"), listener.events) == (1, ["lost"])
+    assert isinstance(listener.errors[-1], OutcomeUnknown)
+
+
+def test_on_commit_fails() -> None:
+    """An error after COMMIT takes nothing back."""
+    store = FakeStore(claims=[OURS], locks=[OURS], on_commit=ValueError("mail"))
+    call, listener = opened(store)
+    with pytest.raises(ValueError, match="mail"):
+        call.settle(Ending.KEPT, OUTCOME)
+    assert (store.trace, listener.events) == (KEPT_AT_ONCE, ["completed"])
+
+
+@pytest.mark.parametrize(
+    ("locks", "settles"),
+    [
+        ([OURS, None], []),  # another holds it
+        ([OURS, OURS], [False]),  # another has it
+        ([OURS, StoreUnavailable()], []),
+        ([OURS, OURS], [LostRace()]),
+    ],
+)
+def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
+    """The answer stands although the release failed; the loss is told once."""
+    call, listener = opened(FakeStore(claims=[OURS], locks=locks, settles=settles))
+    call.settle(Ending.FAILED)
+    assert listener.events == ["lost"]
+
+
+# ------------------------------------------------------------------------------------------------------------- lease
+
+
+@pytest.mark.parametrize(
+    ("ended", "hold", "settled", "events"),
+    [
+        (Ending.KEPT, False, [Status.COMPLETED], ["completed"]),
+        (Ending.DROPPED, True, [Status.FREE], ["released"]),
+        (Ending.FAILED, False, [Status.FREE], ["released"]),
+        (Ending.FAILED, True, [], []),  # on_failure="hold"
+        (Ending.CUT, False, [], []),
+    ],
+)
+def test_lease(ended: Ending, hold: bool, settled: list[Status], events: list[str]) -> None:
+    """Without a transaction a call is claim and settle, sync and async alike."""
+    store = FakeStore(claims=[record_of(LEASED)])
+    call, listener = opened(store, lease=True, hold_failures=hold)
+    call.settle(ended, OUTCOME)
+    assert (store.trace, listener.events) == (["claim"] + ["settle"] * len(settled), events)
+
+    twin = FakeStore(claims=[record_of(LEASED)])
+    call, twins = operation(twin, lease=True, hold_failures=hold)
+
+    async def run() -> None:
+        assert await call.aopen() == Execute(attempt=1)
+        await call.asettle(ended, OUTCOME)
+
+    asyncio.run(run())
+    assert (twin.trace, twin.settled, twins.events) == (store.trace, store.settled, ["claimed", *events])
+    assert [made.status for made in twin.settled] == settled
+
+
+@pytest.mark.parametrize(
+    ("answers", "event"),
+    [
+        ([False], "lost"),  # overtaken: final
+        ([StoreUnavailable(), False], "lost"),
+        ([StoreUnavailable(), LostRace(), ConnectionResetError(), True], "completed"),  # the last is a driver's own
+    ],
+)
+def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again until it is answered; whatever comes of it, the client gets the answer of the work."""
+    monkeypatch.setattr("django_idempotency.engine.operation.SETTLE_PAUSE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 60.0)
+    assert settled_lease(answers) == ([event], len(answers))
+
+
+@pytest.mark.parametrize("answered", [LostRace(), StoreUnavailable(), ConnectionResetError()])
+def test_the_settle_of_a_lease_in_vain(
+    answered: Exception, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while the response goes out, and the settle is put off."""
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    assert settled_lease([answered]) == (["deferred"], 1)
+
+
+def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
+    """Settle with a store that answers so; return the events and how often it was asked, async as sync."""
+    call, listener = opened(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
+    call.settle(Ending.KEPT, OUTCOME)
+    call, twins = operation(twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
+    asyncio.run(call.aopen())
+    asyncio.run(call.asettle(Ending.KEPT, OUTCOME))
+    assert (["claimed", *listener.events], store.trace.count("settle")) == (twins.events, twin.trace.count("settle"))
+    return listener.events, store.trace.count("settle")
+
+
+def test_aopen_loses_a_race() -> None:
+    """An async claim that lost is made again, and then busy, not broken."""
+    call, listener = operation(FakeStore(claims=[LostRace()] * ROUNDS), lease=True)
+    assert asyncio.run(call.aopen()) == Busy(retry_after=1)
+    assert listener.events == ["busy"]
+
+
+def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Busy was the last that was known: a route that runs without a store must not run beside the first."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    theirs = record_of(replace(LEASED, owner=uuid4()))
+    for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
+        monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+        call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
+        assert isinstance(opening(call), Busy)
+
+
+@pytest.mark.parametrize(("attempt", "event"), [(1, "claimed"), (2, "taken_over")])
+def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one finds the record ours, and cannot say whether it was taken: then it was. A first attempt was not."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    theirs, ours = record_of(replace(LEASED, owner=uuid4())), record_of(LEASED, attempt=attempt)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
+        assert opening(call) == Execute(attempt=attempt, takeover=attempt > 1)
+        assert listener.events == [event]
+
+
+EXECUTION = Execution("order-17", (KeyboardInterrupt,))
+
+
+def asleep(attempt: int = 1) -> Record:
+    """Return a record that our execution has suspended."""
+    record = record_of(LEASED, attempt=attempt)
+    return replace(record, owner=EXECUTION.asleep(record, LEASED).owner)
+
+
+def executing(store: FakeStore) -> tuple[Operation, Listener]:
+    call, listener = operation(store, lease=True)
+    call.execution = EXECUTION
+    return call, listener
+
+
+def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next claim finds the record ours as the attempt that was suspended: it goes on, and nobody crashed."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
+    theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        settles = [StoreUnavailable(), StoreUnavailable()]
+        call, listener = executing(FakeStore(claims=[theirs, asleep(2), ours], settles=settles))
+        assert opening(call) == Execute(attempt=2, resumed=True)
+        assert (listener.events, settles) == (["resumed"], [])
+
+
+def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours as a later attempt: then it was taken over."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
+    claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
+    call, listener = executing(FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()]))
+    assert call.open(wait=20) == Execute(attempt=3, takeover=True)
+    assert listener.events == ["taken_over"]
+
+
+@pytest.mark.parametrize("settled", [False, LostRace()])
+def test_waking_what_another_has_woken(settled: Any) -> None:
+    """Or holds, for a moment: it is busy."""
+    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+        store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * 2)
+        call, listener = executing(store)
+        assert isinstance(opening(call), Busy)
+        assert (listener.events, len(store.settled)) == (["busy"], 2)
+
+
+def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found asleep is woken by another, and forgotten: whoever waited for it runs anew, and resumes nothing."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        call, listener = executing(FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False]))
+        assert opening(call) == Execute(attempt=1)
+        assert listener.events == ["claimed"]
+
+
+def test_what_others_have_left_is_not_woken() -> None:
+    """A record of another execution, and ours for a call that is none."""
+    for execution in (replace(EXECUTION, name="order-18"), None):
+        for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+            call, listener = operation(store := FakeStore(claims=[asleep()]), lease=True)
+            call.execution = execution
+            assert isinstance(opening(call), Busy)
+            assert (listener.events, store.settled) == (["busy"], [])
+
+
+def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that fails at once is followed by the pause all the same."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
+    waits: list[float] = []
+
+    def wait(ticket: Ticket, *, seconds: float) -> None:
+        waits.append(seconds)
+        raise StoreUnavailable
+
+    monkeypatch.setattr(store, "wait", wait)
+    call, _ = operation(store, lease=True)
+    assert isinstance(call.open(wait=0.3), Busy)
+    assert len(waits) < 10
+
+
+def test_a_takeover_that_is_abandoned() -> None:
+    """Whoever comes next must know that an earlier owner crashed: the record is not released as if nothing had been."""
+
+    class Cut(BaseException):
+        pass
+
+    def cut(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        raise Cut
+
+    for claimed, left in ({"attempt": 2, "taken": True}, []), ({}, [Status.FREE]):
+        for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+            store = FakeStore(claims=[record_of(LEASED, **claimed)])
+            with pytest.raises(Cut):
+                opening(Operation(store, LEASED, cut))
+            assert [made.status for made in store.settled] == left
+
+
+def test_a_takeover_by_claim_is_told() -> None:
+    """A `lease` store takes over in the claim itself; whoever watches hears of it as in `atomic`."""
+    call, listener = operation(FakeStore(claims=[record_of(LEASED, attempt=2, taken=True)]), lease=True)
+    assert call.open() == Execute(attempt=2, takeover=True)
+    assert listener.events == ["taken_over"]
+
+
+def test_every_event_has_a_name() -> None:
+    """The list that doors, signals and docs go by."""
+    assert (
+        *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
+        *("completed", "released", "suspended", "deferred", "lost"),
+    ) == EVENTS

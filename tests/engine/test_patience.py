@@ -1,0 +1,202 @@
+"""How long and how many a call lets wait: threads, coroutines, and the retries of a settle."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
+from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.engine import operation as engine
+from django_idempotency.engine import settling
+from django_idempotency.engine.deferring import Deferring
+from django_idempotency.engine.operation import Operation
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.testing.tickets import make_ticket
+
+from ..fakes import FakeStore, Listener, record_of
+
+LEASED = make_ticket(guarantee=Guarantee.LEASE)
+ATOMIC = replace(LEASED, guarantee=Guarantee.ATOMIC)
+OUTCOME = Outcome(status=201, body=b"")
+THEIRS = record_of(LEASED, owner=UUID(int=7))
+DONE = record_of(LEASED, owner=UUID(int=7), status=Status.COMPLETED, outcome=OUTCOME)
+REPLAY = Replay(outcome=OUTCOME, attempt=1)
+
+
+class BusyStore(FakeStore):
+    """Another works under the key until `done` is set. `waiting` is released by each thread that waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__(claims=[])
+        self.done = threading.Event()
+        self.waiting = threading.Semaphore(0)
+        self.error: Exception | None = None
+
+    def claim(self, ticket: Ticket) -> Record:
+        self.trace.append("claim")
+        return DONE if self.done.is_set() else THEIRS
+
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:
+        if self.error is not None:
+            raise self.error
+        self.waiting.release()
+        assert self.done.wait(20)
+
+    def open(self, wait: float = 20.0) -> Any:
+        return Operation(self, LEASED, Listener()).open(wait=wait)
+
+
+# ----------------------------------------------------------------------------------------------------------- threads
+
+
+@pytest.mark.parametrize(("alive", "quarter"), [(3, 0), (4, 1), (8, 2), (15, 3)])
+def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many wait and get the replay; one more is told at once that the key is busy. Afterwards as many may again."""
+    monkeypatch.setattr(threading, "active_count", lambda: alive)
+    for _ in range(2):
+        store = BusyStore()
+        with ThreadPoolExecutor(alive) as pool:
+            waiting = [pool.submit(store.open) for _ in range(quarter)]
+            try:
+                for _ in waiting:
+                    assert store.waiting.acquire(timeout=20)
+                refused = pool.submit(store.open).result(timeout=10)
+                assert not store.waiting.acquire(blocking=False)
+            finally:
+                store.done.set()
+            assert [each.result(timeout=20) for each in waiting] == [REPLAY] * quarter
+        assert isinstance(refused, Busy)
+
+
+def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its place is another's."""
+    monkeypatch.setattr(threading, "active_count", lambda: 4)
+    store = BusyStore()
+    for _ in range(3):
+        store.error = ZeroDivisionError()
+        with pytest.raises(ZeroDivisionError):
+            store.open()
+    store.error = None
+    threading.Timer(0.05, store.done.set).start()
+    assert store.open() == REPLAY
+
+
+# -------------------------------------------------------------------------------------------------------- coroutines
+
+
+def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are, on one loop that goes on meanwhile: no thread is started, lent or put to sleep."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    store, callers = BusyStore(), 200
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a thread is held")
+
+    async def work() -> None:
+        while len(store.trace) < 3 * callers:  # noqa: ASYNC110 - each has looked, waited, and looked again
+            await asyncio.sleep(0.001)
+        store.done.set()
+
+    async def crowd() -> list[Any]:
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "sleep", refuse)
+            patch.setattr(threading.Thread, "start", refuse)
+            patch.setattr(ThreadPoolExecutor, "submit", refuse)
+            waiting = [Operation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)]
+            return (await asyncio.gather(*waiting, work()))[:callers]
+
+    assert asyncio.run(crowd()) == [REPLAY] * callers
+
+
+# ----------------------------------------------------------------------------------------------------------- settles
+
+
+class DeadStore(FakeStore):
+    """Claims, and has not settled anything since. Each refusal takes `seconds` of the clock."""
+
+    def __init__(self, ticket: Ticket, clock: FakeTime, seconds: float) -> None:
+        record = record_of(ticket)
+        super().__init__(claims=[record], locks=[record] * 100 if ticket is ATOMIC else None)
+        self._clock, self._seconds = clock, seconds
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        super().settle(ticket, settlement)
+        self._clock.now += self._seconds
+        raise StoreUnavailable
+
+
+class FakeTime:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def asleep(self, seconds: float) -> None:
+        """See sleep()."""
+        self.sleep(seconds)
+
+
+def settle(store: DeadStore, listener: Listener) -> None:
+    call = Operation(store, LEASED, listener)
+    call.open()
+    call.settle(Ending.KEPT, OUTCOME)
+
+
+def asettle(store: DeadStore, listener: Listener) -> None:
+    async def run() -> None:
+        call = Operation(store, LEASED, listener)
+        await call.aopen()
+        await call.asettle(Ending.KEPT, OUTCOME)
+
+    asyncio.run(run())
+
+
+def release(store: DeadStore, listener: Listener) -> None:
+    call = Operation(store, ATOMIC, listener)
+    assert isinstance(call.open(), Execute)
+    call.settle(Ending.FAILED)
+
+
+@pytest.mark.parametrize("act", [settle, asettle, release])
+@pytest.mark.parametrize(
+    ("seconds", "asked"),
+    [
+        (0.0, 7),  # refused at once: at 0.0, 0.1 … 0.6
+        (0.25, 2),  # 0.00 to 0.25, 0.35 to 0.60
+        (0.5, 2),  # frozen, the default timeout: 0.0 to 0.5, 0.6 to 1.1
+        (1.0, 1),
+    ],
+)
+def test_the_bound_of_a_settles_retries(
+    act: Any, seconds: float, asked: int, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing begins after 0.6 s, whatever a try takes; then it is told, and the caller has its response."""
+    clock, listener = FakeTime(), Listener()
+    monkeypatch.setattr(engine, "time", clock)
+    monkeypatch.setattr(settling, "time", clock)
+    monkeypatch.setattr(engine, "asyncio", SimpleNamespace(sleep=clock.asleep))
+    store = DeadStore(ATOMIC if act is release else LEASED, clock, seconds)
+    act(store, listener)
+    assert store.trace.count("settle") == asked
+    assert len(clock.slept) == asked - 1
+    assert sum(clock.slept) < 0.6 + 1e-9
+    assert clock.now < 0.6 + seconds + 1e-9
+    assert listener.events == ["claimed", "lost" if act is release else "deferred"]
+    assert isinstance(listener.errors[-1], StoreUnavailable)

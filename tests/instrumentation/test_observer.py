@@ -1,0 +1,414 @@
+"""Every event is told once: a signal, and one structured log record that holds nothing unvalidated."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError, connection, connections
+from django.dispatch import Signal
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import path, re_path
+
+from django_idempotency import idempotent, signals
+from django_idempotency.core.records import Guarantee, Status
+from django_idempotency.engine.operation import EVENTS, Operation
+from django_idempotency.errors import StoreUnavailable
+from django_idempotency.instrumentation.observer import Observer
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+from testproject.payments.models import Effect
+from testproject.urls import urlpatterns as project_urls
+
+from ..doors.conftest import CHARGE, KEY, Connect, Sender, connect, door, effects
+
+__all__ = ["connect", "door"]  # fixtures
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+ALL = (*EVENTS, "unavailable", "unguarded")
+not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
+
+
+@idempotent()
+def refusing(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({}, status=400)
+
+
+@idempotent()
+def raising(request: HttpRequest) -> HttpResponse:
+    raise LookupError("swordfish")
+
+
+@idempotent(anonymous="shared", scope=lambda request: request.headers.get("X-Tenant"))
+def anybody(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({}, status=201)
+
+
+urlpatterns = [
+    *project_urls,
+    path("refusing/", refusing),
+    path("raising/", raising),
+    re_path(r"(?s)^anybody/.*$", anybody),
+]
+
+
+class Told:
+    """What the signals and the log told."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.caplog = caplog
+        self.events: list[str] = []
+        self.sent: list[dict[str, Any]] = []
+
+    def __call__(self, event: str, **sent: Any) -> None:
+        self.events.append(event)
+        self.sent.append(sent)
+
+    @property
+    def records(self) -> list[logging.LogRecord]:
+        return [record for record in self.caplog.records if record.name == "django_idempotency"]
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        return [record.__dict__["idempotency"] for record in self.records]
+
+    def forget(self) -> None:
+        self.events.clear()
+        self.sent.clear()
+        self.caplog.clear()
+
+
+Listen = Callable[[str, Callable[..., None]], None]
+
+
+@pytest.fixture
+def listen() -> Iterator[Listen]:
+    """Return a function that connects a receiver to an event, for one test."""
+    connected: list[tuple[Any, Callable[..., None]]] = []
+
+    def listen(event: str, receiver: Callable[..., None]) -> None:
+        signal = getattr(signals, event)
+        signal.connect(receiver, weak=False)
+        connected.append((signal, receiver))
+
+    yield listen
+    for signal, receiver in connected:
+        signal.disconnect(receiver)
+
+
+@pytest.fixture
+def told(listen: Listen, caplog: pytest.LogCaptureFixture) -> Told:
+    """Listen to everything."""
+    caplog.set_level(logging.DEBUG, logger="django_idempotency")
+    told = Told(caplog)
+    for event in ALL:
+
+        def receive(event: str = event, **sent: Any) -> None:
+            told(event, **sent)
+
+        listen(event, receive)
+    return told
+
+
+def lapse() -> None:
+    """Make the record that of an owner who died long ago."""
+    past = datetime.now(timezone.utc) - timedelta(minutes=5)
+    IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None)
+
+
+def assert_told(told: Told, *events: str) -> None:
+    """Each event: one signal and one record that agree."""
+    assert told.events == list(events)
+    assert [logged["event"] for logged in told.logged] == list(events)
+    for sent, logged in zip(told.sent, told.logged, strict=True):
+        operation = sent["operation"]
+        assert sent["sender"] is Operation
+        assert isinstance(operation, Operation)
+        assert isinstance(sent["request"], HttpRequest)
+        assert sent["request"].path == operation.ticket.path
+        assert logged == {
+            "event": logged["event"],
+            "key": KEY[:8] + "…",
+            "scope": operation.ticket.scope,
+            "method": "POST",
+            "path": operation.ticket.path,
+            "guarantee": "atomic",
+            "attempt": operation.attempt,
+            "error": type(sent["error"]).__name__ if sent["error"] else None,
+        }
+
+
+# --------------------------------------------------------------------------------------------------------- the events
+
+
+def test_the_first_request(door: Sender, told: Told) -> None:
+    """Claimed, then completed."""
+    assert door().status_code == 201
+    assert_told(told, "claimed", "completed")
+    assert [sent["operation"].attempt for sent in told.sent] == [1, 1]
+
+
+def test_a_replay(door: Sender, told: Told) -> None:
+    """Replayed: nothing was claimed."""
+    door()
+    told.forget()
+    door()
+    assert_told(told, "replayed")
+
+
+def test_another_body(door: Sender, told: Told) -> None:
+    """Mismatched, with the record of the original at hand."""
+    door()
+    told.forget()
+    assert door({"amount": 1, "currency": "inr"}).status_code == 422
+    assert_told(told, "mismatched")
+    assert told.sent[0]["operation"].record.status is Status.COMPLETED
+
+
+def test_a_refusal_releases(door: Sender, told: Told) -> None:
+    """Claimed and released; the next one is claimed again, as the second attempt."""
+    assert door({"amount": -1, "currency": "inr"}).status_code == 400
+    assert_told(told, "claimed", "released")
+    told.forget()
+    assert door().status_code == 201
+    assert_told(told, "claimed", "completed")
+    assert told.logged[0]["attempt"] == 2
+
+
+def test_an_exception_releases(user: User, connect: Connect, told: Told) -> None:
+    """Once, and the exception's text is in none of ours."""
+    assert connect("/raising/", user)().status_code == 500
+    assert_told(told, "claimed", "released")
+    assert "swordfish" not in str([vars(record) for record in told.records])
+
+
+def test_a_takeover(door: Sender, told: Told) -> None:
+    """Taken over instead of claimed, as the next attempt."""
+    door()
+    lapse()
+    told.forget()
+    assert door().status_code == 201
+    assert_told(told, "taken_over", "completed")
+    assert told.logged[0]["attempt"] == 2
+
+
+@not_sqlite
+def test_a_duplicate(door: Sender, told: Told, listen: Listen) -> None:
+    """Busy, while the first one is in its guard."""
+    statuses: list[int] = []
+
+    def duplicate(**_: Any) -> None:
+        def call() -> None:
+            statuses.append(door().status_code)
+            connections.close_all()
+
+        if not statuses:
+            thread = threading.Thread(target=call)
+            thread.start()
+            thread.join(20)
+
+    listen("claimed", duplicate)
+    assert door().status_code == 201
+    assert statuses == [409]
+    assert_told(told, "claimed", "busy", "completed")
+
+
+def test_a_lost_record(door: Sender, told: Told, listen: Listen) -> None:
+    """Lost, once: somebody else owns the record at the settle. The work is undone."""
+
+    def steal(**_: Any) -> None:
+        IdempotencyRecord.objects.update(owner=uuid4())
+
+    listen("claimed", steal)
+    assert door().status_code == 409
+    assert_told(told, "claimed", "lost")
+    assert effects() == 0
+
+
+def test_a_store_that_is_gone(door: Sender, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unavailable, and nothing ran."""
+
+    def gone(*_: Any) -> None:
+        raise StoreUnavailable from OperationalError("password=swordfish")
+
+    monkeypatch.setattr(ORMStore, "claim", gone)
+    assert door().status_code == 503
+    assert_told(told, "unavailable")
+    assert told.logged[0]["error"] == "StoreUnavailable"
+    assert "swordfish" not in str([vars(record) for record in told.records])
+
+
+def test_nothing_is_told_without_a_key(user: User, connect: Connect, told: Told) -> None:
+    """No key, no event; nor for a malformed one."""
+    send = connect("/plain/charges/", user)
+    assert send(key=None).status_code == 201
+    assert send(key="a,b").status_code == 400
+    assert_told(told)
+
+
+# ------------------------------------------------------------------------------------------------------ when, and who
+
+
+def test_completed_comes_after_commit(door: Sender, listen: Listen) -> None:
+    """A receiver's own connection sees the record and the effect."""
+    seen: list[tuple[int, Any]] = []
+
+    def look(**_: Any) -> None:
+        def read() -> None:
+            seen.append((Effect.objects.count(), IdempotencyRecord.objects.get().status))
+            connections.close_all()
+
+        assert not connection.in_atomic_block
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join(20)
+
+    listen("completed", look)
+    door()
+    assert seen == [(1, Status.COMPLETED)]
+
+
+def test_released_comes_after_commit(user: User, connect: Connect, listen: Listen) -> None:
+    """The key is free for whoever is told."""
+    seen: list[bool] = []
+    listen("released", lambda **_: seen.append(connection.in_atomic_block))
+    connect("/refusing/", user)()
+    connect("/raising/", user)(key="another-key")
+    assert seen == [False, False]
+
+
+@pytest.mark.parametrize("event", ["claimed", "completed", "replayed", "mismatched", "released", "taken_over", "lost"])
+def test_a_receiver_that_raises_changes_nothing(
+    user: User, connect: Connect, told: Told, listen: Listen, event: str
+) -> None:
+    """Every other receiver, the log and every answer are as without it."""
+
+    def fail(**_: Any) -> None:
+        raise RuntimeError("A receiver failed.")
+
+    def steal(**_: Any) -> None:
+        IdempotencyRecord.objects.filter(path="/middleware/charges/").update(owner=uuid4())
+
+    listen(event, fail)
+    listen("claimed", steal)
+    send = connect("/plain/charges/", user)
+    assert send({"amount": -1}).status_code == 400
+    assert send().status_code == 201
+    assert send()["Idempotency-Replayed"] == "true"
+    assert send({"amount": 1}).status_code == 422
+    lapse()
+    assert send().status_code == 201
+    assert connect("/middleware/charges/", user)(key="another-key").status_code == 409
+    assert told.events == [
+        *("claimed", "released"),
+        *("claimed", "completed"),
+        "replayed",
+        "mismatched",
+        *("taken_over", "completed"),
+        *("claimed", "lost"),
+    ]
+    assert [logged["event"] for logged in told.logged] == told.events
+
+
+# -------------------------------------------------------------------------------------------------- what a record holds
+
+LEVELS = {
+    "claimed": logging.DEBUG,
+    "replayed": logging.DEBUG,
+    "resumed": logging.DEBUG,
+    "completed": logging.DEBUG,
+    "suspended": logging.DEBUG,
+    "deferred": logging.WARNING,
+    "busy": logging.INFO,
+    "released": logging.INFO,
+    "mismatched": logging.WARNING,
+    "taken_over": logging.WARNING,
+    "lost": logging.ERROR,
+    "unreadable": logging.ERROR,
+    "unavailable": logging.ERROR,
+    "unguarded": logging.WARNING,
+}
+
+
+def test_every_event_has_a_signal_and_a_level() -> None:
+    """The engine's events and the two of the entry points are all there is."""
+    from django_idempotency.instrumentation.observer import _TOLD
+
+    assert {event: level for event, (_, level, _) in _TOLD.items()} == LEVELS
+    assert all(signal is getattr(signals, event) for event, (signal, _, _) in _TOLD.items())
+    assert set(LEVELS) == set(ALL)
+    assert {name for name in vars(signals) if isinstance(getattr(signals, name), Signal)} == set(ALL)
+
+
+@pytest.mark.parametrize("key", ["k", "ab", "1234567", "12345678", "123456789", KEY, "k" * 255])
+def test_a_key_is_never_whole(user: User, connect: Connect, told: Told, key: str) -> None:
+    """Eight characters at most, and at most half of it: a short key is no less a key."""
+    connect("/plain/charges/", user)(key=key)
+    for logged in told.logged:
+        shown = logged["key"].removesuffix("…")
+        assert logged["key"] == shown + "…"
+        assert key.startswith(shown)
+        assert len(shown) <= min(8, len(key) / 2)
+
+
+def test_nothing_unvalidated_is_logged(user: User, connect: Connect, told: Told) -> None:
+    """The path is escaped; no header, query, body or answer, and no line break that would forge a line."""
+    send = connect("/plain/charges/", user)
+    evil = "/anybody/%0AERROR forged%0D%1b[31m\u2028é%25%3Cscript%3E"
+    send.url = evil + "?token=swordfish"
+    answer = send(CHARGE, headers={"X-Evil": "swordfish", "User-Agent": "swordfish"})
+    assert answer.status_code == 201
+    assert told.events == ["claimed", "completed"]
+    for record, logged in zip(told.records, told.logged, strict=True):
+        assert record.getMessage().isascii()
+        assert not record.args
+        assert not record.exc_info
+        everything = "".join(map(str, logged.values()))
+        assert everything.replace("…", "").isascii()
+        assert everything.isprintable()
+        assert not {"<", '"', "'", " "} & set(logged["path"])
+        assert "swordfish" not in everything + record.getMessage()
+
+
+def test_an_answer_to_nobody(connect: Connect, user: User, told: Told) -> None:
+    """A scope of the project's own is bounded and ASCII; a shared key is shortened all the same."""
+    send = connect("/plain/charges/", user)
+    send.client.logout()
+    send.url = "/anybody/x"
+    assert send(headers={"X-Tenant": "t" * 300}).status_code == 201
+    assert send().status_code == 201
+    scopes = {logged["scope"] for logged in told.logged}
+    assert "anonymous" in scopes
+    assert all(scope.isascii() and len(scope) <= 255 for scope in scopes)
+
+
+def test_a_quiet_logger_makes_no_record(user: User, connect: Connect, told: Told) -> None:
+    """Signals are sent whatever the level of the log."""
+    told.caplog.set_level(logging.WARNING, logger="django_idempotency")
+    connect("/plain/charges/", user)()
+    assert told.events == ["claimed", "completed"]
+    assert told.records == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_savepoint_that_cannot_be_made(listen: Listen) -> None:
+    """The connection is lost before a receiver is told: the store is away, and nothing has run."""
+
+    def fails(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("SAVEPOINT"):
+            raise OperationalError("server closed the connection unexpectedly")
+        return execute(sql, params, many, context)
+
+    listen("claimed", lambda **_: None)
+    operation = Operation(ORMStore(), make_ticket(guarantee=Guarantee.ATOMIC), Observer())
+    with connection.execute_wrapper(fails), pytest.raises(StoreUnavailable):
+        operation.open()
+    assert not connection.in_atomic_block

@@ -1,0 +1,540 @@
+"""`manage.py idempotency_record`: what it shows of a record in any store, and what it does to one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command, load_command_class
+from django.utils.connection import ConnectionDoesNotExist
+from pytest_django import Settings
+
+from django_idempotency.core import rules
+from django_idempotency.core.hashing import record_id
+from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
+from django_idempotency.core.scope_names import hashed, qualified
+from django_idempotency.engine.durable import Execution
+from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
+from django_idempotency.inspection.failures import reason
+from django_idempotency.inspection.terminal import plain, span
+from django_idempotency.management.commands import idempotency_record
+from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.base import BaseStore, Intervention
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.wrapper import innermost
+from django_idempotency.testing.tickets import make_ticket
+
+from ..docs.pages import code, table
+from ..services import REDIS, needs_redis
+from ..stores.acting import atomic_ticket, elsewhere
+from ..stores.conftest import dynamodb  # noqa: F401 - a fixture
+from ..stores.dynamodb import make_table, session
+
+STORE = "django_idempotency.stores"
+SCOPE, KEY = "user:auth.user:7", "order-42"
+ANSWER = b'{"id": 7, "amount": 24.90, "client_secret": "s3cret", "card": "4242 4242 4242 4242"}'
+JSON = (("Content-Type", "application/json"), ("X-Api-Token", "hidden"))
+
+
+def run(*arguments: str, alias: str = "default", scope: str = SCOPE, key: str = KEY) -> str:
+    out = StringIO()
+    call_command("idempotency_record", scope, key, "--store", alias, *arguments, stdout=out)
+    return out.getvalue()
+
+
+def fact(shown: str, name: str) -> str:
+    """Return what stands behind a name."""
+    (line,) = [line for line in shown.splitlines() if line.startswith(f"{name:<14}")]
+    return line[14:]
+
+
+def claim(store: BaseStore, **fields: Any) -> Ticket:
+    ticket = make_ticket(**{"scope": SCOPE, "key": KEY, **fields})
+    store.claim(ticket)
+    return ticket
+
+
+def complete(store: BaseStore, outcome: Outcome | None = None, **fields: Any) -> Ticket:
+    ticket = claim(store, **fields)
+    outcome = outcome or Outcome(status=201, headers=JSON, body=ANSWER)
+    settled = Settlement(
+        status=Status.COMPLETED,
+        fence=ticket.owner,
+        attempt=1,
+        digest=ticket.digest,
+        operation=ticket.owner,
+        outcome=outcome,
+    )
+    assert store.settle(ticket, settled)
+    return ticket
+
+
+@pytest.fixture
+def memory(settings: Settings) -> BaseStore:
+    """A store in this process; "other" stands beside it."""
+    settings.IDEMPOTENCY = {
+        "STORES": {
+            "default": {"BACKEND": f"{STORE}.memory.MemoryStore"},
+            "other": {"BACKEND": f"{STORE}.memory.MemoryStore"},
+        }
+    }
+    return stores["default"]
+
+
+@pytest.fixture(params=["orm", "memory", "dynamodb", pytest.param("redis", marks=needs_redis), "layered", "cached"])
+def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Iterator[BaseStore]:
+    """Each store in turn, as "default"."""
+    prefix = f"test-{uuid4()}"
+    redis = {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", "prefix": prefix, "timeout": 5}}
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
+        "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS},
+    }
+    entries: dict[str, Any] = {
+        "orm": {"BACKEND": f"{STORE}.orm.ORMStore"},
+        "memory": {"BACKEND": f"{STORE}.memory.MemoryStore"},
+        "redis": redis,
+        "layered": {"BACKEND": f"{STORE}.layered.LayeredStore", "OPTIONS": {"front": "front", "authority": "orm"}},
+        "cached": {"BACKEND": f"{STORE}.orm.ORMStore", "OPTIONS": {"local_cache": True}},
+    }
+    if request.param == "dynamodb":
+        options = {"table": prefix, "session": session(), "timeout": 5}
+        options["endpoint_url"] = request.getfixturevalue("dynamodb")
+        entries["dynamodb"] = {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}
+    settings.IDEMPOTENCY = {
+        "STORES": {
+            "default": entries[request.param],
+            **({"front": redis, "orm": entries["orm"]} if request.param == "layered" else {}),
+        }
+    }
+    store = stores["default"]
+    if request.param == "dynamodb":
+        make_table(store)  # type: ignore[arg-type]
+    yield store
+    store.release(make_ticket(scope=SCOPE, key=KEY).id, audit=lambda _: None)  # leaves no copy behind
+    if request.param == "dynamodb":
+        store.client.boto.close()  # type: ignore[attr-defined]
+
+
+class TestEveryStore:
+    def test_a_finished_record(self, store: BaseStore) -> None:
+        """Its facts, what a request would get, and the answer, with its secrets masked."""
+        ticket = complete(store)
+        shown = run()
+        assert fact(shown, "status").startswith("completed. Done")
+        assert "the response below again" in fact(shown, "a request now")
+        facts = {
+            name: fact(shown, name) for name in ("scope", "key", "request", "guarantee", "digest", "attempt", "id")
+        }
+        assert facts == {
+            "scope": SCOPE,
+            "key": KEY,
+            "request": "POST /api/charges/",
+            "guarantee": "lease",
+            "digest": ticket.digest.hex(),
+            "attempt": "1",
+            "id": str(ticket.id),
+        }
+        assert " s ago" in fact(shown, "completed")
+        assert fact(shown, "leased until") == "-"
+        assert type(innermost(store)).__name__ in fact(shown, "store")
+        assert fact(shown, "response") == "201"
+        assert '  "amount": 24.90,\n' in shown
+        assert "…4242" in shown
+        assert not any(secret in shown for secret in ("s3cret", "hidden", "4242 4242"))
+
+    def test_a_running_record(self, store: BaseStore) -> None:
+        """And neither verb touches it: exit status 1, and when its lease ends."""
+        ticket = claim(store)
+        shown = run()
+        assert fact(shown, "status").startswith("leased. ")
+        assert "409 in-progress" in fact(shown, "a request now")
+        assert fact(shown, "owner") == str(ticket.owner)
+        assert "in " in fact(shown, "leased until")
+        assert (fact(shown, "completed"), fact(shown, "response")) == ("-", "none")
+        for verb in ("--release", "--expire", "--erase"):
+            with pytest.raises(CommandError, match=r"somebody holds the record.*lease ends in (2[0-9]|30) s") as raised:
+                run(verb)
+            assert raised.value.returncode == 1
+        assert run().startswith(shown[:40])
+
+    def test_release_and_expire(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
+        """Each says what was done, what the next request gets, and who did it; a second time, that it is so already."""
+        complete(store)
+        out = run("--release")
+        assert out.startswith("Released. It was completed, attempt 1, POST /api/charges/.\n")
+        assert "now runs the work as attempt 2; another body under the key gets 422." in out
+        assert run("--release").startswith("It is free or expired already. Nothing was changed.\n")
+        assert fact(run(), "status").startswith("free. ")
+        assert run("--expire").startswith("Expired. It was free, attempt 1")
+        assert run("--expire").startswith("It is expired already. Nothing was changed.\n")
+        shown = run()
+        assert fact(shown, "status").startswith("expired. ")
+        assert ("by itself" if store.expires_natively else "A purge") in fact(shown, "a request now")
+        written = [record for record in caplog.records if record.name == "django_idempotency"]
+        assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
+
+    def test_erase(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
+        """Nothing is left of it; also where it sleeps, and its execution is named."""
+        ticket = complete(store)
+        assert run("--erase").startswith("Erased. It was completed, attempt 1, POST /api/charges/.\n")
+        assert (left := store.look(ticket.id)) is None or left.outcome is None
+        record = store.look(claim(store).id)
+        assert record is not None
+        asleep = Execution("order-17").asleep(record, record.ticket(owner=record.owner))
+        assert store.settle(asleep, rules.handover(record, asleep))
+        with pytest.raises(CommandError, match="Refused"):
+            run("--erase")
+        assert run("--erase", "--execution", "order-17").startswith("Erased. It was leased, attempt 1")
+        written = [record for record in caplog.records if record.name == "django_idempotency"]
+        assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
+
+    def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
+        """Its execution's name says that nobody will wake it; without, it is leased, and refused."""
+        owner = claim(store)
+        record = store.look(owner.id)
+        assert record is not None
+        asleep = Execution("order-17").asleep(record, owner)
+        assert store.settle(asleep, rules.handover(record, asleep))
+        assert "It sleeps for the durable execution order-17." in run("--execution", "order-17")
+        assert "It does not sleep for the durable execution order-18." in run("--execution", "order-18")
+        for others in ([], ["--execution", "order-18"]):
+            with pytest.raises(CommandError, match="Refused"):
+                run("--release", *others)
+        assert run("--release", "--execution", "order-17").startswith("Released. It was leased, attempt 1, POST")
+        assert run("--release", "--execution", "order-17").startswith("It is free or expired already.")
+        written = [record for record in caplog.records if record.name == "django_idempotency"]
+        assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]
+
+    def test_there_is_none(self, store: BaseStore) -> None:
+        """What may have been meant; from each verb alike."""
+        for verb in ([], ["--release"], ["--expire"], ["--erase"]):
+            with pytest.raises(CommandError) as raised:
+                run(*verb, key="nope")
+            assert raised.value.returncode == 1
+            if "MemoryStore" not in str(raised.value):
+                assert f"no record of the scope '{SCOPE}' and the key 'nope'" in str(raised.value)
+                assert "user:<app.model>:<pk>  of a user, such as user:auth.user:7" in str(raised.value)
+                assert "exact" in str(raised.value)
+
+
+@needs_redis
+@pytest.mark.parametrize("store", ["layered"], indirect=True)
+def test_a_release_leaves_no_copy(store: Any) -> None:
+    """Whichever alias is named, it goes through all that stands before the records."""
+    ticket = complete(store)
+    store.front.put(store.look(ticket.id), seconds=60)
+    assert store.front.peek(ticket.id) is not None
+    run("--release", alias="orm")
+    assert store.front.peek(ticket.id) is None
+
+
+class TestShowing:
+    def test_the_chosen_store(self, settings: Settings, memory: BaseStore) -> None:
+        """That of IDEMPOTENCY["STORE"], unless another is named."""
+        settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "STORE": "other"}
+        complete(stores["other"])
+        out = StringIO()
+        call_command("idempotency_record", SCOPE, KEY, stdout=out)
+        assert fact(out.getvalue(), "store") == "other (MemoryStore)"
+
+    @pytest.mark.parametrize(
+        ("content_type", "body", "words"),
+        [
+            ("application/pdf", b"\x00" * 1200, "1,200 bytes, not text"),
+            ("image/png", b"\x89", "1 byte, an image"),
+            ("text/plain", b"", "empty"),
+            ("text/plain", MISSING, "not stored"),
+        ],
+    )
+    def test_other_bodies(self, memory: BaseStore, content_type: str, body: Any, words: str) -> None:
+        """Their size, or why there is none."""
+        complete(memory, Outcome(status=200, headers=(("Content-Type", content_type),), body=body))
+        assert fact(run(), "body").startswith(words)
+
+    def test_no_body(self, memory: BaseStore) -> None:
+        """For a terminal that others see."""
+        complete(memory)
+        shown = run("--no-body")
+        assert fact(shown, "body") == f"{len(ANSWER)} bytes, left out"
+        assert "24.90" not in shown
+
+    def test_a_long_text_is_cut(self, memory: BaseStore) -> None:
+        complete(memory, Outcome(status=200, headers=(("Content-Type", "text/plain"),), body=b"x" * 200_000))
+        assert run().endswith("x\n… cut here.\n")
+
+    def test_an_expired_answer(self, memory: BaseStore) -> None:
+        complete(memory, ttl=-1)
+        assert fact(run(), "response") == "201, no longer sent"
+
+    def test_nothing_stored_reaches_the_terminal_raw(self, memory: BaseStore) -> None:
+        """No escape sequence, wherever it stands."""
+        evil = "a\x1b[2J\r\x9b1m\u202e"
+        headers = (("Content-Type", "text/plain"), (evil, evil))
+        complete(memory, Outcome(status=200, headers=headers, body=f"one\n{evil}\ntwo".encode()), path=f"/{evil}")
+        shown = run()
+        assert not any(char in shown for char in evil[1:2] + "\r\x9b\u202e")
+        assert r"a\x1b[2J\r\x9b1m\u202e" in shown
+        assert "\\x1b" in run("--release")
+
+    def test_a_long_scope(self, memory: BaseStore) -> None:
+        """It may be typed as it is, or as it is stored."""
+        scope = "scope:" + "x" * 300
+        complete(memory, scope=qualified(scope))
+        assert fact(run(scope=scope), "id") == fact(run(scope=qualified(scope)), "id")
+
+    @pytest.mark.parametrize("verb", [None, "--expire"])
+    def test_a_scope_that_is_stored_as_its_hash(self, memory: BaseStore, verb: str | None) -> None:
+        """It is typed by its name. What is stored by that name itself goes first."""
+        complete(memory, scope=hashed("scope:acme"))
+        given = [verb] if verb else []
+        assert run(*given, scope="scope:acme")
+        complete(memory, scope="scope:acme")
+        assert run("--release", scope="scope:acme").startswith("Released")
+        kept = memory.look(record_id(hashed("scope:acme"), KEY))
+        assert kept is not None
+        assert kept.status is Status.COMPLETED
+
+    @pytest.mark.parametrize(
+        ("realm", "typed"), [("acme", "realm:acme/"), ("münchen", "realm:münchen/"), ("a/b", None)]
+    )
+    def test_a_scope_in_a_realm(self, memory: BaseStore, realm: str, typed: str | None) -> None:
+        """It may be typed with its realm, or beside it; without, it is another's."""
+        complete(memory, scope=qualified("user:auth.user:7", realm=realm))
+        with pytest.raises(CommandError):
+            run(scope="user:auth.user:7")
+        shown = run("--realm", realm, scope="user:auth.user:7")
+        if typed is not None:
+            assert fact(run(scope=f"{typed}user:auth.user:7"), "id") == fact(shown, "id")
+
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [
+            *[(0, "0.0 s"), (9.94, "9.9 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (3600, "1 h")],
+            *[(3660, "1 h 1 min"), (3601, "1 h"), (86_399.7, "1 d"), (90_000, "1 d 1 h"), (8_640_000, "100 d")],
+        ],
+    )
+    def test_spans(self, seconds: float, words: str) -> None:
+        assert span(timedelta(seconds=seconds)) == words
+
+    def test_plain(self) -> None:
+        assert plain("é\t€ 😀\x07\x85\ud800") == "é\t€ 😀\\x07\\x85\\ud800"
+
+
+class TestAudit:
+    def test_who_and_what(
+        self, memory: BaseStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The user of the system, and the one behind sudo; the key is shortened."""
+        monkeypatch.setenv("LOGNAME", "root")
+        monkeypatch.setenv("SUDO_USER", "ada")
+        ticket = complete(memory)
+        run("--release")
+        (record,) = caplog.records
+        assert (record.name, record.levelno) == ("django_idempotency", logging.WARNING)
+        said: Any = record
+        assert said.idempotency == {
+            "event": "released_by_hand",
+            "sure": True,
+            "user": "root (sudo by ada)",
+            "store": "default",
+            "id": str(ticket.id),
+            "key": "orde…",
+            "scope": SCOPE,
+            "method": "POST",
+            "path": "/api/charges/",
+            "status": "completed",
+            "attempt": 1,
+        }
+        assert "root (sudo by ada)" in record.getMessage()
+        assert KEY not in record.getMessage()
+
+    def test_the_path_is_masked(self, memory: BaseStore) -> None:
+        complete(memory, path="/cards/4242424242424242/")
+        assert "/cards/[redacted …4242]/" in run("--release")
+
+    def test_a_user_without_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Containers have them."""
+
+        def nobody() -> str:
+            raise OSError("No username set in the environment")
+
+        monkeypatch.setattr("getpass.getuser", nobody)
+        monkeypatch.delenv("SUDO_USER", raising=False)
+        assert idempotency_record.operator().startswith("uid ")
+
+    @pytest.mark.parametrize("ended", [Intervention.HELD, Intervention.ALREADY, Intervention.GONE])
+    def test_only_what_was_done(
+        self, memory: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ended: Intervention
+    ) -> None:
+        monkeypatch.setattr(type(memory), "release", lambda *_, **__: ended)
+        complete(memory)
+        try:
+            run("--release")
+        except CommandError as error:
+            assert error.returncode == 1  # noqa: PT017 - two of the three
+            assert ended is not Intervention.ALREADY
+        assert caplog.records == []
+
+
+class TestFailures:
+    def test_a_key_of_no_encoding(self, memory: BaseStore) -> None:
+        """What a shell hands over as bytes that are no UTF-8."""
+        with pytest.raises(CommandError, match="not UTF-8"):
+            run(key="caf\udce9")
+
+    def test_an_unknown_store(self, memory: BaseStore) -> None:
+        with pytest.raises(CommandError, match=r"has no 'nope'\. It has 'default', 'other'"):
+            run(alias="nope")
+
+    def test_other_stores_are_named(self, settings: Settings) -> None:
+        """The record may be there."""
+        settings.IDEMPOTENCY = {
+            "STORES": {"default": {"BACKEND": "tests.management.test_idempotency_record.Empty"}, "b": {}, "c": {}}
+        }
+        with pytest.raises(CommandError, match="another store: type --store and one of b, c"):
+            run()
+
+    @pytest.mark.parametrize("verb", [[], ["--release"], ["--expire"]])
+    def test_redis_is_away(self, settings: Settings, verb: list[str]) -> None:
+        """The driver's own words."""
+        settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+        settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore"}}}
+        with pytest.raises(CommandError, match=r"The store 'default' did not answer: .*127\.0\.0\.1:1"):
+            run(*verb)
+
+    def test_a_missing_table(self, settings: Settings, dynamodb: str) -> None:  # noqa: F811 - the fixture
+        """The store's own words, and the driver's behind them."""
+        options = {"table": f"test-{uuid4()}", "endpoint_url": dynamodb, "session": session(), "timeout": 5}
+        settings.IDEMPOTENCY = {
+            "STORES": {"default": {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}}
+        }
+        with pytest.raises(CommandError, match=r"Type: manage\.py create_idempotency_table \(.*ResourceNotFound"):
+            run()
+        store: Any = stores["default"]
+        store.client.boto.close()
+
+    def test_others_were_faster(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        def lost(*_: Any, **__: Any) -> None:
+            raise LostRace
+
+        monkeypatch.setattr(type(memory), "release", lost)
+        with pytest.raises(CommandError, match="Others were faster, and nothing was changed"):
+            run("--release")
+
+    def test_silence_after_it_was_done(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What was done was done: exit status 0."""
+        complete(memory)
+        looks = iter([memory.look(make_ticket(scope=SCOPE, key=KEY).id), StoreUnavailable()])
+
+        def look(*_: Any) -> Any:
+            found = next(looks)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        monkeypatch.setattr(type(memory), "look", look)
+        assert run("--release").splitlines() == ["Released. It was completed, attempt 1, POST /api/charges/."]
+
+    @pytest.mark.parametrize("error", [StoreUnavailable, OutcomeUnknown])
+    def test_silence_as_it_is_done(
+        self,
+        memory: BaseStore,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        error: type[Exception],
+    ) -> None:
+        """Nobody knows whether it was: that is said, and who tried is written down."""
+        ticket = complete(memory)
+        release = memory.release
+
+        def release_and_fall_silent(*arguments: Any, **options: Any) -> None:
+            release(*arguments, **options)
+            raise error from ConnectionResetError("reset by peer")
+
+        monkeypatch.setattr(memory, "release", release_and_fall_silent)
+        with pytest.raises(
+            CommandError, match=r"Nobody knows whether it was released.* reset by peer\nType the command"
+        ):
+            run("--release")
+        (record,) = caplog.records
+        assert record.getMessage().startswith("Released by hand, perhaps, since the store did not answer, by ")
+        facts: dict[str, Any] = vars(record)["idempotency"]
+        assert (facts["event"], facts["sure"], facts["id"]) == ("released_by_hand", False, str(ticket.id))
+        monkeypatch.undo()
+        assert run("--release").startswith("It is free or expired already.")
+
+    @pytest.mark.parametrize(
+        ("raised", "said"),
+        [
+            (ConfigurationError("It is another kind of table."), "another kind of table"),
+            (ModuleNotFoundError("No module named 'django_redis'"), "No module named 'django_redis'"),
+            (ImproperlyConfigured("It cannot be built."), "cannot be built"),
+            (ConnectionDoesNotExist("The connection 'nope' doesn't exist."), "'nope' doesn't exist"),
+        ],
+    )
+    def test_misconfigured(self, memory: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, said: str) -> None:
+        """What is wrong, and what to type."""
+
+        def look(*_: Any) -> None:
+            raise raised
+
+        monkeypatch.setattr(type(memory), "look", look)
+        for verb in ([], ["--release"]):
+            with pytest.raises(CommandError, match=rf"'default' cannot be used: .*{said}.*\nType: manage\.py check"):
+                run(*verb)
+
+    def test_a_cache_that_is_not_there(self, settings: Settings) -> None:
+        options = {"cache": "nope"}
+        settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": options}}}
+        with pytest.raises(CommandError, match=r"The connection 'nope' doesn't exist\.\nType: manage\.py check"):
+            run()
+
+    def test_reasons(self) -> None:
+        unknown, silent = StoreUnavailable(), StoreUnavailable()
+        silent.__cause__ = TimeoutError()
+        assert (reason(unknown), reason(silent)) == ("nobody knows why", "TimeoutError")
+        assert reason(StoreUnavailable("Only 0 of 1 replicas.")) == "Only 0 of 1 replicas."
+
+    def test_both_verbs(self, memory: BaseStore) -> None:
+        with pytest.raises(CommandError, match="not allowed with"):
+            run("--release", "--expire")
+
+
+class Empty(BaseStore):
+    """Has no records."""
+
+    claim = aclaim = settle = asettle = renew = purge = None  # type: ignore[assignment]
+
+    def look(self, record_id: Any) -> None:
+        return None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_living_owner_of_an_atomic_record() -> None:
+    """Its lease is over and its transaction is not: refused."""
+    ticket = atomic_ticket(scope=SCOPE, key=KEY, lease=0)
+    ORMStore().claim(ticket)
+    with ORMStore().guard(ticket) as hold:
+        assert hold.record is not None
+        with pytest.raises(CommandError, match="somebody holds the record"):
+            elsewhere(lambda: run("--release"))
+        hold.give_up()
+    assert "if that has died, runs as attempt 2" in fact(run(), "a request now")
+
+
+def test_every_option_is_documented() -> None:
+    """In the order of the code."""
+    parser = load_command_class("django_idempotency", "idempotency_record").create_parser("manage.py", "x")
+    ours = [
+        action.option_strings[0]
+        for action in parser._actions
+        if action.dest in ("realm", "store", "verb", "execution", "no_body")
+    ]
+    assert [code(row[0]) for row in table("reference/commands.md", "## idempotency_record")] == ours

@@ -1,0 +1,138 @@
+"""`derive()` follows the operation: the same at every attempt and takeover, another when the operation is another."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+from django.db.models import F
+
+from django_idempotency.core.hashing import secret_id
+from django_idempotency.core.records import Guarantee, Ticket
+from django_idempotency.core.rules import Ending, Execute
+from django_idempotency.engine.operation import Operation
+from django_idempotency.errors import OperationUnknown, SecretUnknown
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.derivation import derive
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import NOW, make_ticket
+
+from ..fakes import Listener
+from ..stores.acting import OUTCOME, committed
+
+pytestmark = committed
+
+#: What an attempt may end with, and be followed by another; `None`: its process dies.
+FOLLOWED = (Ending.FAILED, Ending.DROPPED, None)
+
+
+@pytest.fixture(params=Guarantee)
+def guarantee(request: pytest.FixtureRequest) -> Guarantee:
+    return Guarantee(request.param)
+
+
+def run(
+    guarantee: Guarantee, ended: Ending | None, body: bytes = b"one", *, now: datetime = NOW
+) -> tuple[Execute, str]:
+    """Run the key once more. Return what it was, and the key that it derived."""
+    named = secret_id(configured.SECRET_KEY)
+    ticket: Ticket = make_ticket(body=body, guarantee=guarantee, lease=0, secret_id=named, now=now)
+    call = Operation(ORMStore(), ticket, Listener(), renews=False)
+    verdict = call.open()
+    assert isinstance(verdict, Execute)
+    try:
+        derived = derive(call, "charge")
+        if ended is not None:
+            call.settle(ended, OUTCOME)
+    finally:
+        call.close()  # all that a dead process leaves behind: its transaction is rolled back
+    return verdict, derived
+
+
+def pass_by(**time: float) -> None:
+    """Let time pass for the records."""
+    IdempotencyRecord.objects.update(expires_at=F("expires_at") - timedelta(**time))
+
+
+def test_every_attempt(guarantee: Guarantee) -> None:
+    """Failed, refused, crashed and taken over: one operation, one key."""
+    ends = (*FOLLOWED, *FOLLOWED[::-1])
+    runs = [run(guarantee, ended) for ended in ends]
+    assert len({derived for _, derived in runs}) == 1
+    assert runs[-1][0].attempt == (6 if guarantee is Guarantee.LEASE else 4)  # in `atomic` a crash is written nowhere
+
+
+def test_a_corrected_request(guarantee: Guarantee) -> None:
+    """After a refusal another body derives another key, at each of its attempts; the first body its own one again."""
+    _, refused = run(guarantee, Ending.DROPPED, b"amount: -1")
+    corrected = [run(guarantee, ended, b"amount: 1")[1] for ended in (None, Ending.FAILED, Ending.DROPPED)]
+    assert len(set(corrected)) == 1
+    assert refused not in corrected
+    assert run(guarantee, Ending.KEPT, b"amount: -1")[1] == refused
+
+
+@pytest.mark.parametrize("ended", [*FOLLOWED, Ending.KEPT])
+def test_a_new_life(guarantee: Guarantee, ended: Ending | None) -> None:
+    """What comes after the retention is another operation, and so is what comes after that."""
+    derived = set()
+    for each in (ended, Ending.KEPT, Ending.FAILED):
+        verdict, key = run(guarantee, each)
+        assert verdict.attempt == 1
+        derived.add(key)
+        pass_by(days=2)
+    assert len(derived) == 3
+
+
+def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
+    """It is one operation from its first moment, also while the store still has the expired record only."""
+    _, before = run(guarantee, Ending.KEPT)
+    pass_by(days=2)
+    runs = [run(guarantee, ended) for ended in (None, None, Ending.FAILED, None, Ending.KEPT)]
+    assert len({derived for _, derived in runs}) == 1
+    assert runs[0][1] != before
+    if guarantee is Guarantee.ATOMIC:  # nothing was written of the first two
+        assert [verdict.new_life for verdict, _ in runs] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize(("verb", "same"), [("release", True), ("expire", False)])
+def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
+    """*Release* lets the operation run again, *Expire* ends it."""
+    _, before = run(guarantee, Ending.KEPT)
+    getattr(ORMStore(), verb)(make_ticket().id, audit=lambda _: None)
+    assert (run(guarantee, Ending.KEPT)[1] == before) is same
+
+
+def test_a_purge(guarantee: Guarantee) -> None:
+    """What comes after the retention is another operation, also where its record is not there any more."""
+    _, before = run(guarantee, Ending.FAILED)
+    pass_by(days=2)
+    assert ORMStore().purge(limit=10).count == 1
+    assert run(guarantee, Ending.KEPT, now=NOW + timedelta(days=2))[1] != before
+
+
+def test_a_lost_record(guarantee: Guarantee) -> None:
+    """A store that has forgotten a claim, as after a crash, derives the same key: the provider knows it."""
+    _, before = run(guarantee, None)
+    IdempotencyRecord.objects.all().delete()
+    assert run(guarantee, Ending.KEPT, now=NOW + timedelta(seconds=1))[1] == before
+
+
+def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
+    """The secret of attempt 1 goes on counting, for whoever takes over; a new life begins with the new one."""
+    _, before = run(guarantee, None)
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "rotated"
+    assert run(guarantee, Ending.FAILED)[1] == before
+    settings.SECRET_KEY_FALLBACKS = []
+    with pytest.raises(SecretUnknown):
+        run(guarantee, Ending.FAILED)
+    pass_by(days=2)
+    assert run(guarantee, Ending.KEPT)[1] != before
+
+
+def test_without_an_operation() -> None:
+    """A call that goes on without its store derives nothing: when that is back, a retry would derive another key."""
+    with pytest.raises(OperationUnknown):
+        derive(Operation(ORMStore(), make_ticket(), Listener()), "charge")

@@ -1,0 +1,81 @@
+"""Scope functions: guests, and names that are no secret."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.http import HttpRequest
+from django.test import RequestFactory
+
+from django_idempotency import Policy, conf, scopes
+from django_idempotency.core.scope_names import hashed
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.keys import scope_of
+
+KEY = "k" * 20
+
+
+def visit(engine: str = "db", key: str | None = None) -> Any:
+    request: Any = RequestFactory().post("/")
+    request.session = import_module(f"django.contrib.sessions.backends.{engine}").SessionStore(key)
+    return request
+
+
+def scope(request: HttpRequest, **fields: Any) -> str | None:
+    return scope_of(request, None, conf.resolve(Policy(**fields)), KEY)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("engine", ["db", "cache", "cached_db"])
+def test_a_guest(engine: str) -> None:
+    """The same at each request of a session, another in another; the key itself is nowhere."""
+    one, other = visit(engine), visit(engine)
+    for request in (one, other):
+        request.session.create()
+    again = visit(engine, one.session.session_key)
+    found = scope(one, scope=scopes.session)
+    assert found is not None
+    assert found.startswith("scope:session:")
+    assert one.session.session_key not in found
+    assert found == scope(again, scope=scopes.session) != scope(other, scope=scopes.session)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("key", [None, "z" * 32], ids=["none yet", "one that is over"])
+def test_a_guest_without_a_session(key: str | None) -> None:
+    """Nobody: a session made now would be lost with the first response, and the retry be another guest's."""
+    request = visit("db", key)
+    assert scope(request, scope=scopes.session) is None
+    assert request.session.session_key is None
+
+
+def test_sessions_that_have_no_key_that_stays() -> None:
+    """None at all, or one in a signed cookie: said, and what to type."""
+    with pytest.raises(ConfigurationError, match="SessionMiddleware"):
+        scopes.session(RequestFactory().post("/"))
+    with pytest.raises(ConfigurationError, match="SESSION_ENGINE"):
+        scopes.session(visit("signed_cookies"))
+
+
+def test_a_name_is_a_secret_until_it_is_said_to_be_none() -> None:
+    """What stands in tables, the admin and logs is its hash."""
+
+    def email(request: HttpRequest) -> str:
+        return "ada@example.com"
+
+    assert scope(visit(), scope=email) == hashed("scope:ada@example.com")
+    assert scope(visit(), scope=scopes.public(email)) == "scope:ada@example.com"
+    assert "email" in repr(scopes.public(email))
+
+
+async def later(request: HttpRequest) -> str:
+    return "acme"
+
+
+@pytest.mark.parametrize("wrong", [later, "shop.clients.partner", None])
+def test_what_is_no_scope_function(wrong: Any) -> None:
+    """It is said where it is declared."""
+    with pytest.raises(TypeError, match=r"scopes\.public\(\) takes a sync function"):
+        scopes.public(wrong)

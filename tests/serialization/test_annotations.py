@@ -1,0 +1,165 @@
+"""Which classes an annotation reaches, also through strings, aliases, generics and fields."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Optional, TypeVar, Union
+
+import pytest
+
+from django_idempotency.serialization.annotations import Search, classes_in
+
+from . import result_types as of
+
+if TYPE_CHECKING:
+    from nowhere import Absent  # type: ignore[import-not-found]
+
+Bound = TypeVar("Bound", bound=of.Owner)
+OneOf = TypeVar("OneOf", of.Owner, of.Level)
+ORDER = {of.Order, of.Line, of.State}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (None, set()),
+        (int, set()),
+        (Any, set()),
+        (list, set()),
+        (object, set()),
+        (of.Service, set()),  # a class of neither kind
+        (of.State, {of.State}),
+        (of.Order, ORDER),  # and what its fields name, as strings
+        (Optional[of.Order], ORDER),  # noqa: UP045 - also as it was written once
+        (Union[of.Order, of.Level], {*ORDER, of.Level}),  # noqa: UP007
+        (of.Order | None, ORDER),
+        (list[of.Level], {of.Level}),
+        (dict[of.Level, list[of.Owner]], {of.Level, of.Owner}),
+        (tuple[of.Level, ...], {of.Level}),
+        (Annotated[of.Level, of.Owner("not this")], {of.Level}),
+        (Annotated[of.Level, ["unhashable"]], {of.Level}),
+        (of.OrderId, {of.Point}),  # a NewType
+        (Literal[of.State.PAID, "x"], {of.State}),
+        (Bound, {of.Owner}),
+        (OneOf, {of.Owner, of.Level}),
+        (list[Bound], {of.Owner}),  # type: ignore[valid-type]
+        (of.Page, {of.Page}),  # whose fields name it again
+        (of.Page[of.Level], {of.Page, of.Level}),
+        (of.PaidPage, {of.PaidPage, of.Page, of.State}),
+        (Awaitable[of.Level], {of.Level}),
+        (Coroutine[Any, Any, of.Level], {of.Level}),
+        (Callable[[of.Level], of.Owner], {of.Owner}),
+        (of.Account, {of.Account, of.Owner, of.Money}),
+        (of.Untyped, {of.Untyped, of.Owner}),
+        (of.Loose, {of.Loose, of.Later}),
+        (of.Waiting, {of.Waiting, of.Behind}),
+        (of.Roots, {of.Roots, of.Point}),
+        (of.Envelope[of.Level], {of.Envelope[of.Level], of.Level}),
+        (of.Row, {*ORDER, of.Money}),  # a TypedDict is a dict, its values are not
+    ],
+)
+def test_classes_in(annotation: Any, expected: set[type]) -> None:
+    assert classes_in(annotation) == expected
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type X = ... came with Python 3.12")
+def test_type_aliases() -> None:
+    """`type X = ...` is followed, also where it names itself, has parameters or names nothing."""
+    names: dict[str, Any] = {"of": of}
+    exec(
+        "type Tree = dict[str, Tree] | of.Level\ntype Many[T] = list[T] | of.Owner\ntype Absent = nowhere.Absent\n"
+        "def function[T: of.Money]() -> 'T': ...",
+        names,
+    )
+    assert classes_in(names["Tree"]) == {of.Level}
+    assert classes_in(names["Many"][of.Point]) == {of.Owner, of.Point}
+    assert returned(names["function"])[0] == {of.Money}
+    search = Search()
+    search.annotation(names["Absent"])
+    assert search.unresolved == {"nowhere"}
+
+
+def returned(function: Any) -> tuple[set[type], set[str]]:
+    search = Search()
+    search.returned(function)
+    return search.found, search.unresolved
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any: ...
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (of.plain, set()),
+        (len, set()),
+        (of.Service.method, ORDER),
+        (of.Service().method, ORDER),
+        (of.Service.cls_method, {of.Money}),
+        (vars(of.Service)["cls_method"], {of.Money}),  # the classmethod itself
+        (vars(of.Service)["static_method"], {of.Point}),
+        (of.Service(), {of.Page, *ORDER}),
+        (functools.partial(of.Service.method, of.Service()), ORDER),
+        (wrapped(of.Service.method), ORDER),
+        (of.awaited, {of.Account, of.Owner, of.Money}),
+        (of.rows, {*ORDER, of.Money}),
+        (of.unresolved_argument, ORDER),  # only what is returned must resolve
+    ],
+)
+def test_strings(function: Any, expected: set[type]) -> None:
+    """Under `from __future__ import annotations` every annotation is one."""
+    assert returned(function) == (expected, set())
+
+
+def test_names_for_the_type_checker_only() -> None:
+    """What can be resolved, is; the rest is told by name."""
+    assert returned(of.partly_unresolved) == (ORDER, {"Absent"})
+    found, unresolved = returned(of.hopeless)
+    assert found == set()
+    assert "Absent" in str(unresolved)
+    search = Search()
+    search.annotation(ForwardRef("Absent"))
+    assert search.unresolved == {"Absent"}
+
+
+def test_local_classes() -> None:
+    """A function that makes what it returns closes over the class, so its name resolves, and those in its fields."""
+
+    @dataclass
+    class Inner:
+        level: of.Level
+
+    @dataclass
+    class Outer:
+        inner: Inner
+
+    def function() -> Outer:
+        return Outer(Inner(of.Level.LOW))
+
+    def another() -> Outer:
+        return function()
+
+    assert returned(function) == ({Outer, Inner, of.Level}, set())
+    assert returned(another) == (set(), {"Outer"})
+
+
+def test_names_inside_a_class() -> None:
+    """An annotation may name what its own class holds, also beside a name that stands nowhere."""
+
+    @dataclass
+    class Outer:
+        @dataclass
+        class Inner:
+            level: of.Level
+
+        inner: Inner
+        absent: Absent | None = None
+
+    assert classes_in(Outer) == {Outer, Outer.Inner, of.Level}

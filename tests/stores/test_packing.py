@@ -1,0 +1,85 @@
+"""A record as one value: what is packed comes back, and nothing else is taken for a record."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_idempotency.core.records import MISSING, Outcome, Record, Status
+from django_idempotency.core.rules import born
+from django_idempotency.stores import packing
+from django_idempotency.stores.packing import Malformed
+from django_idempotency.testing.tickets import NOW, make_ticket
+
+SEAL = b"s" * packing.SEAL
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+outcomes = st.none() | st.builds(
+    Outcome,
+    status=st.integers(100, 599),
+    headers=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
+    body=st.just(MISSING) | st.binary(max_size=64) | st.binary(min_size=1, max_size=4).map(lambda part: part * 1000),
+)
+
+
+def record(**fields: object) -> Record:
+    return replace(born(make_ticket(), NOW), **fields)  # type: ignore[arg-type]
+
+
+@given(outcome=outcomes, attempt=st.integers(1, 2**32 - 1), status=st.sampled_from(Status), scope=texts, key=texts)
+def test_what_is_packed_comes_back(outcome: Outcome | None, attempt: int, status: Status, scope: str, key: str) -> None:
+    """Every field, whatever is in it."""
+    packed = record(outcome=outcome, attempt=attempt, status=status, scope=scope, key=key)
+    assert packing.unpack(packing.pack(packed, SEAL), packed.id, packed.read_at) == packed
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_record(value: bytes) -> None:
+    """They are refused with the one exception that stores expect."""
+    with pytest.raises(Malformed):
+        packing.unpack(value, make_ticket().id, NOW)
+
+
+@given(st.integers(1, 60))
+def test_a_record_cut_short(cut: int) -> None:
+    """Where something is missing, nothing is made up."""
+    whole = packing.pack(record(outcome=Outcome(status=201, body=b"x" * 50)), SEAL)
+    with pytest.raises(Malformed):
+        packing.unpack(whole[:-cut], make_ticket().id, NOW)
+
+
+def test_a_body_over_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would not be inflated is not deflated: an answer that was stored is never lost to the bound."""
+    monkeypatch.setattr(packing, "INFLATE_LIMIT", 5000)
+    for size in (4999, 5000, 5001, 9000):
+        outcome = Outcome(status=200, body=b"0" * size)
+        packed = packing.pack_outcome(outcome)
+        assert packing.unpack_outcome(packed) == outcome
+        assert (len(packed) < size) is (size <= 5000)
+
+
+def test_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What says that it inflates beyond the bound is refused, unread."""
+    packed = packing.pack_outcome(Outcome(status=200, body=b"0" * 5000))
+    monkeypatch.setattr(packing, "INFLATE_LIMIT", 4999)
+    with pytest.raises(Malformed):
+        packing.unpack_outcome(packed)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_bomb_that_lies(size: int) -> None:
+    """What inflates to more than it says is refused, and is never in memory as a whole."""
+    deflated = zlib.compress(bytes(32 * 1024 * 1024), 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed):
+            packing.inflate(deflated, size)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(deflated) < 1024 * 1024
