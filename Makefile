@@ -3,10 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := test
-.PHONY: test foreign lint format demo bench docs
+.PHONY: quick test foreign lint format demo bench docs
 
+# Within a minute, without any service: what to run after each change.
+quick: .venv/dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	DATABASE=sqlite $(BIN)/python -m pytest -q -x -n 2 --dist=worksteal -m "unit and not (faults or needs or slow)"
+
+# TEST="postgresql -- -k purge" for a part of it.
 test: .venv/dev
-	$(BIN)/python tests/run.py
+	$(BIN)/python tests/run.py $(TEST)
 
 # Other people's suites, in an environment of their own; FOREIGN="djangorestframework" for one of them.
 foreign: .venv/dev

@@ -13,7 +13,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management.color import Style
 from django.db import connection
 from django.db.models.signals import post_migrate
-from django.test import Client
+from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
 from django_idempotency.engine.deferring import Deferring
@@ -34,11 +34,13 @@ logging.getLogger("asyncio").addFilter(not_about_speed)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs no database `unit`, and skip what needs a service that is not here."""
+    """Mark what needs no database `unit` and what asks moto `slow`; skip what needs a service that is not here."""
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
         if item.get_closest_marker("django_db") is None and DATABASE_FIXTURES.isdisjoint(fixtures):
             item.add_marker("unit")
+        if "dynamodb" in fixtures:
+            item.add_marker("slow")
         for needed in item.iter_markers("needs"):
             if reason := missing(*needed.args):
                 item.add_marker(pytest.mark.skip(reason=reason))
@@ -70,6 +72,13 @@ def deletions(style: Style, tables: Sequence[str], **options: bool) -> list[str]
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(f"(SELECT '{table}' FROM \"{table}\" LIMIT 1)" for table in tables))
         return [f'DELETE FROM "{table}"' for (table,) in cursor.fetchall()]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hash passwords quickly: a good hasher takes a fifth of a second for each user of a test."""
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import factory
-from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
@@ -14,19 +11,13 @@ from rest_framework.authtoken.models import Token
 PASSWORD = "correct horse battery staple"
 
 
-@cache
-def hashed_password() -> str:
-    """Hash once: a good hasher is slow on purpose."""
-    return make_password(PASSWORD)
-
-
 class UserFactory(factory.django.DjangoModelFactory[User]):
     class Meta:
         model = User
 
     username = factory.Sequence(lambda n: f"user-{n}")
     email = factory.LazyAttribute(lambda user: f"{user.username}@example.com")
-    password = factory.LazyFunction(hashed_password)
+    password = factory.django.Password(PASSWORD)
 
 
 class AdminFactory(UserFactory):

@@ -275,6 +275,7 @@ def test_the_finder_of_circles(graph: dict[str, set[str]], found: list[str]) -> 
     assert circle(graph) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [

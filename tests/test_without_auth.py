@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import django
 from django.conf import settings
@@ -37,6 +39,7 @@ print(send().status_code, send()["Idempotency-Replayed"])
 """
 
 
+@pytest.mark.slow
 def test_a_project_without_auth() -> None:
     """It starts, passes `check`, and replays."""
     done = subprocess.run(

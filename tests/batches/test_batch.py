@@ -333,6 +333,7 @@ def test_ordered_groups(door: str, error: Exception) -> None:
     assert [item.index for item in report.not_started] == [3]
 
 
+@pytest.mark.slow
 def test_groups_that_are_over_are_forgotten() -> None:
     """A stream may have as many groups as records."""
     kept: list[int] = []
@@ -564,6 +565,7 @@ class Row:
         alive.add(self)
 
 
+@pytest.mark.slow
 @both_doors
 def test_a_long_stream(door: str) -> None:
     """Read one by one; with `keep_successes=False` hardly more is held than is under way."""

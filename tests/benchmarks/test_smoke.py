@@ -9,6 +9,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 ROWS = (

@@ -166,6 +166,7 @@ def test_golden_vectors(value: object, expected: str) -> None:
     assert meaning(value).hex() == expected
 
 
+@pytest.mark.slow
 def test_the_bytes_are_those_of_any_process() -> None:
     """Neither the seed of hashes nor the order of a set shows."""
     script = (

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .pages import DOCS, ROOT, blocks
 
 PAGE = DOCS / "how-to" / "your-own-store.md"
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path: Path) -> None:
     """Every file of the page, where it says; then pytest, in a project that has nothing else."""
     for block in blocks(PAGE):

@@ -356,6 +356,7 @@ operation.settle(Ending.KEPT, Outcome(status=201))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tries", "ended"), [(12, "completed"), (10**6, "lost")])
 def test_the_end_of_a_process(tries: int, ended: str) -> None:
     """It waits for what can still be written, a few seconds at most; what cannot is reported as lost."""

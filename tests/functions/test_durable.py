@@ -14,6 +14,7 @@ from tests.docs.pages import ROOT
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="The SDK needs Python 3.11")
 
 
+@pytest.mark.slow
 def test_the_page() -> None:
     """It sleeps for twelve hours and goes on; who comes meanwhile is refused, who comes after gets its result."""
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}

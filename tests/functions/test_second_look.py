@@ -165,6 +165,7 @@ def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
 # ---------------------------------------------------------------------------------------------------------------- life
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_busy", ["reject", "wait"])
 def test_a_chain_of_tasks(on_busy: str) -> None:
     """A task that was started inside a call does not keep the calls before it alive, nor ask them all."""

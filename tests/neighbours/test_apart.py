@@ -20,6 +20,7 @@ WANTS = {"allauth": (3, 11), "djstripe": (3, 11)}
 NOT_ON_THE_NEWEST = {"allauth", "ninja_extra"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_apart(settings: Path) -> None:
     """Every case passes there. What they print is shown when one does not."""

@@ -32,6 +32,7 @@ def test_importing_it_loads_no_model() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
 def test_those_who_do_not_install_it_get_no_table(installed: bool) -> None:
     """And no command."""

@@ -118,6 +118,7 @@ def test_an_error_elsewhere() -> None:
         together(MemoryStore(), [fail, lambda _: None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "absent"),
     [

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ("pytester",)
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "django_idempotency.testing.pytest_plugin"

@@ -79,6 +79,7 @@ def test_seen() -> None:
     assert replace(KEPT, answers=("201",), effects=(2,)).seen == "201\nas attempt 2"
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.skipif("sqlite" not in settings.DATABASES["default"]["ENGINE"], reason="the demo brings its own SQLite")
 def test_the_demo() -> None:
