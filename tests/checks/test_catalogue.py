@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from django_idempotency.checks import catalogue
 from django_idempotency.checks.catalogue import CATALOGUE
 
@@ -27,17 +25,16 @@ def test_the_docs_have_every_check() -> None:
     assert lines == [row(code) for code in CATALOGUE]
 
 
-@pytest.mark.parametrize("code", CATALOGUE)
-def test_every_check_can_happen_and_is_tested(code: str) -> None:
+def test_every_check_can_happen_and_is_tested() -> None:
     """No code without a place that finds it, and a test that names it."""
-    assert any(f'"{code}"' in path.read_text() for path in PACKAGE.glob("*.py") if path.name != "catalogue.py")
-    assert any(f'"{code}"' in path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    finding = "".join(path.read_text() for path in PACKAGE.glob("*.py") if path.name != "catalogue.py")
+    testing = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert [code for code in CATALOGUE if f'"{code}"' not in finding] == []
+    assert [code for code in CATALOGUE if f'"{code}"' not in testing] == []
 
 
-@pytest.mark.parametrize("code", CATALOGUE)
-def test_every_hint_says_what_to_type(code: str) -> None:
+def test_every_hint_says_what_to_type() -> None:
     """An imperative, and no Markdown that the docs would swallow."""
-    message, hint = CATALOGUE[code]
-    assert re.search(r"\b(Type|type|Put|Move|Keep|Take|Add|Swap|Did you mean)\b", hint)
-    assert "`" not in message + hint
-    assert "|" not in message + hint
+    verb = re.compile(r"\b(Type|type|Put|Move|Keep|Take|Add|Swap|Did you mean)\b")
+    assert [code for code, (_, hint) in CATALOGUE.items() if not verb.search(hint)] == []
+    assert [code for code, texts in CATALOGUE.items() if re.search("[`|]", "".join(texts))] == []

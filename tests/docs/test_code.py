@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from textwrap import dedent
-
-import pytest
 
 from django_idempotency import aprocess_batch, conf, execution, idempotent_function, process_batch
 from django_idempotency.core.policy import FIELD_NAMES
@@ -25,65 +23,100 @@ KEYWORDS = {
         for function in (execution, idempotent_function, process_batch, aprocess_batch)
     },
 }
-EXAMPLES = [
-    pytest.param(block, id=f"{page.relative_to(ROOT).as_posix()}:{block.line}")
+#: Place → a block of Python, and the same of drawings.
+EXAMPLES = {
+    f"{page.relative_to(ROOT).as_posix()}:{block.line}": block
     for page in (*pages(), ROOT / "README.md")
     for block in blocks(page)
     if block.language in ("python", "pycon", "py")
-]
+}
+DRAWINGS = {
+    f"{page.relative_to(ROOT).as_posix()}:{block.line}": block
+    for page in pages()
+    for block in blocks(page)
+    if block.language == "text"
+}
 
 
 def tree(block: Block) -> ast.Module:
     return ast.parse(dedent(block.code))
 
 
-@pytest.mark.parametrize("block", EXAMPLES)
-def test_it_compiles(block: Block) -> None:
+def faults(find: Callable[[Block], object]) -> dict[str, object]:
+    """Return what is wrong with examples, by their places."""
+    return {place: wrong for place, block in EXAMPLES.items() if (wrong := find(block))}
+
+
+def test_they_compile() -> None:
     """Also what stands in the middle of a class."""
-    compile(tree(block), "<docs>", "exec", dont_inherit=True)
+
+    def find(block: Block) -> object:
+        try:
+            compile(tree(block), "<docs>", "exec", dont_inherit=True)
+        except SyntaxError as error:
+            return error
+        return None
+
+    assert faults(find) == {}
 
 
-@pytest.mark.parametrize("block", EXAMPLES)
-def test_its_imports_exist(block: Block) -> None:
+def test_their_imports_exist() -> None:
     """Those from this package and from the testproject."""
-    for node in ast.walk(tree(block)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS:
-            module = import_module(str(node.module))
-            for alias in node.names:
-                if not hasattr(module, alias.name):
-                    import_module(f"{node.module}.{alias.name}")  # a module of that name
+
+    def find(block: Block) -> object:
+        return [
+            f"{node.module}.{alias.name}"
+            for node in ast.walk(tree(block))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS
+            for alias in node.names
+            if not exists(str(node.module), alias.name)
+        ]
+
+    assert faults(find) == {}
 
 
-@pytest.mark.parametrize("block", EXAMPLES)
-def test_its_fields_exist(block: Block) -> None:
+def exists(module: str, name: str) -> bool:
+    try:
+        if not hasattr(import_module(module), name):
+            import_module(f"{module}.{name}")  # a module of that name
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def test_their_fields_exist() -> None:
     """Whatever is called with a keyword takes it: a policy, a decorator, a batch."""
-    for node in ast.walk(tree(block)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KEYWORDS:
-            assert {keyword.arg for keyword in node.keywords} <= KEYWORDS[node.func.id]
+
+    def find(block: Block) -> object:
+        return [
+            f"{node.func.id}({keyword.arg}=...)"
+            for node in ast.walk(tree(block))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KEYWORDS
+            for keyword in node.keywords
+            if keyword.arg not in KEYWORDS[node.func.id]
+        ]
+
+    assert faults(find) == {}
 
 
-@pytest.mark.parametrize("block", EXAMPLES)
-def test_its_settings_exist(block: Block) -> None:
+def test_their_settings_exist() -> None:
     """`IDEMPOTENCY = {...}` has settings of ours."""
-    for node in ast.walk(tree(block)):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            if targets == [conf.NAME]:
-                assert {ast.literal_eval(key) for key in node.value.keys if key} <= set(conf.DEFAULTS)
+
+    def find(block: Block) -> object:
+        return {
+            key
+            for node in ast.walk(tree(block))
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+            if [target.id for target in node.targets if isinstance(target, ast.Name)] == [conf.NAME]
+            for key in map(ast.literal_eval, filter(None, node.value.keys))
+        } - set(conf.DEFAULTS)
+
+    assert faults(find) == {}
 
 
-DRAWINGS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT).as_posix()}:{block.line}")
-    for page in pages()
-    for block in blocks(page)
-    if block.language == "text"
-]
-
-
-@pytest.mark.parametrize("block", DRAWINGS)
-def test_a_drawing_fits(block: Block) -> None:
+def test_drawings_fit() -> None:
     """Into the column of a page, without a bar to scroll."""
-    assert max(map(len, block.code.splitlines())) <= 80
+    assert {place for place, block in DRAWINGS.items() if max(map(len, block.code.splitlines())) > 80} == set()
 
 
 def test_there_are_examples() -> None:
@@ -91,7 +124,6 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) > 30
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: Path(page).name)
-def test_fences_are_closed(page: Path) -> None:
+def test_fences_are_closed() -> None:
     """An open one would swallow the rest of the page."""
-    assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0
+    assert [page.name for page in pages() if page.read_text(encoding="utf-8").count("\n```") % 2] == []

@@ -54,9 +54,9 @@ def test_a_quoted_key_is_the_same_key(door: Sender) -> None:
     assert door(key=f'"{KEY}"')["Idempotency-Replayed"] == "true"
 
 
-@pytest.mark.parametrize("key", ["", '""', "a,b", '"a', 'a"b', "é", "k" * 256, "a\x7f", '"a", "b"'])
+@pytest.mark.parametrize("key", ["", "a,b"])
 def test_a_malformed_key_is_refused(door: Sender, key: str) -> None:
-    """400, and nothing ran or was stored."""
+    """400, and nothing ran or was stored. http/test_keys.py has what else is malformed."""
     answer = door(key=key)
     assert (answer.status_code, answer.json()["code"]) == (400, "key-malformed")
     assert effects() == 0

@@ -122,9 +122,14 @@ class TestOverORM(OverORM):
 
 @pytest.mark.django_db
 class TestInsideATransaction(OverORM):
-    """As a test case runs it: nothing is committed, so the front stays empty."""
+    """As a test case runs it: nothing is committed, so the front stays empty, and one front is like another."""
 
     shared = False
+
+    @pytest.fixture
+    def store(self) -> LayeredStore:
+        stopwatch = Stopwatch()
+        return LayeredStore(front=FarFront(stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
 
 
 # ---------------------------------------------------------------------------------------------------------- its parts
