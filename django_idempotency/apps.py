@@ -8,14 +8,14 @@ from .engine import notifying
 
 
 class IdempotencyConfig(AppConfig):
-    """Registers the system checks, and gives back the connections of our own threads."""
+    """Registers the system checks, and closes the connections of our own threads."""
 
     name = "django_idempotency"
     verbose_name = _("Idempotency")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from .checks import register  # not above: imports stores, and DRF's door where a project has it
+        from .checks import register  # not above: imports stores, and the DRF integration if a project uses it
 
         register()
         notifying.closing = connections.close_all

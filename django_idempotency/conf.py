@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "DERIVE_SECRET_FALLBACKS": [],
     # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
     "PROBLEM_DOCS": None,
-    # What the middleware leaves alone: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
+    # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
     "EXEMPT": [],
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
@@ -58,7 +58,7 @@ DEFAULTS: dict[str, Any] = {
 #: Settings whose callables may be given as a dotted path.
 IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY")
 
-#: On a policy: the settings that it was resolved with, and what came of them.
+#: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"
 
 #: LazySettings has a `__getattribute__` of its own, in Python.
@@ -66,7 +66,7 @@ _unwrapped = object.__getattribute__
 
 
 def declared() -> Mapping[str, Any]:
-    """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` when that is no dict."""
+    """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` if it is not a dict."""
     # Asked of what LazySettings wraps, which it does not remember for a name that is absent: 0.1 µs instead of 2.
     found = getattr(_unwrapped(django_settings, "_wrapped"), NAME, None)
     if found is None and not django_settings.configured:
@@ -84,13 +84,13 @@ def get(name: str) -> Any:
 
 
 def field(policy: Policy, name: str) -> Any:
-    """Return one field of a policy, or what the settings say of it."""
+    """Return one field of a policy, or else its setting."""
     value = getattr(policy, name)
     return get(name.upper()) if value is MISSING else value
 
 
 def concerns_keyless(policy: Policy) -> bool:
-    """Does a policy concern requests that carry no key, too? It refuses them, or selects a key for them."""
+    """Does a policy also concern requests without a key? It refuses them, or selects a key for them."""
     required: Any = policy.required
     key: Any = policy.key
     if MISSING in (required, key):
@@ -101,9 +101,9 @@ def concerns_keyless(policy: Policy) -> bool:
 
 
 def resolve(policy: Policy) -> Resolved:
-    """Fill what a policy leaves out from the settings. Raises `ValueError` when the two together make no sense.
+    """Fill in what a policy leaves out from the settings. Raises `ValueError` when the two contradict each other.
 
-    The settings are read each time; what came of equal ones is kept, beside them, on the policy.
+    The settings are read each time; the result is cached on the policy, and used while they are equal.
     """
     found = declared()
     known: tuple[Mapping[str, Any], Resolved] | None = policy.__dict__.get(_RESOLVED)
@@ -142,7 +142,7 @@ def derive_secret() -> Any:
 
 
 def imported(name: str) -> Any:
-    """Return one setting, or what its dotted path leads to. Raises what importing that raises."""
+    """Return one setting, with a dotted path imported. Raises what the import raises."""
     value = get(name)
     if name in IMPORTED and isinstance(value, str) and "." in value and not _is_expression(name, value):
         from django.utils.module_loading import import_string
@@ -152,7 +152,7 @@ def imported(name: str) -> Any:
 
 
 def _is_expression(name: str, value: str) -> bool:
-    """Tell a JMESPath expression from a dotted path: where it begins with a name, that is one of the document's."""
+    """Is it a JMESPath expression and not a dotted path? One that begins with a name begins with a document's."""
     if name not in ("KEY", "FINGERPRINT"):
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None

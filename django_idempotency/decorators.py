@@ -1,4 +1,4 @@
-"""The decorator's door: any view, sync or async, function, method or class."""
+"""The `@idempotent` decorator for any view: sync or async, function, method or class."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def idempotency_exempt(view: Decorated) -> Decorated:
-    """Keep the middleware away from a view: login, signup, tokens, whose answers must not be stored."""
+    """Exempt a view from the middleware, such as login, signup or tokens, whose responses must not be stored."""
     setattr(view, EXEMPT, True)
     return view
 
@@ -46,9 +46,9 @@ def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]: ...
 def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
     """Make a view safe to retry. Takes the fields of `Policy`, or nothing: `@idempotent` is `@idempotent()`.
 
-    On a function it goes below `login_required` and its like, on a DRF function above `@api_view`; on a class it
-    guards the handlers of unsafe methods. Raises `ValueError` for a field that makes no sense, and
-    `ImproperlyConfigured` where it cannot keep what it promises.
+    On a function it goes below `login_required` and similar decorators, on a DRF function above `@api_view`; on a class
+    it guards the handlers of unsafe methods. Raises `ValueError` for an invalid field, and `ImproperlyConfigured` where
+    it could not keep its promise.
     """
     policy = Policy(**fields)
     compile_expressions(policy)
@@ -82,8 +82,8 @@ def _refuse_what_cannot_work(view: Any) -> None:
     hook.refuse_generator(view)
     if (cls := view_class(view)) is not None and rest_class(view) is None:
         raise ImproperlyConfigured(
-            f"@idempotent() around {cls.__name__}.as_view() would answer before the class has checked "
-            "anything. Put @idempotent() on the class."
+            f"@idempotent() around {cls.__name__}.as_view() would replay before the class has checked "
+            "access. Put @idempotent() on the class."
         )
     _refuse_access_decorator(view, name)
 
@@ -91,8 +91,8 @@ def _refuse_what_cannot_work(view: Any) -> None:
 def _refuse_access_decorator(view: Any, name: str) -> None:
     if hasattr(view, "login_url"):  # what user_passes_test leaves on a view
         raise ImproperlyConfigured(
-            f"@idempotent() above the access decorator of {name} would answer before it. Swap the two lines; on a class, "
-            "give the access decorator to its dispatch."
+            f"@idempotent() above the access decorator of {name} would replay without asking it. Swap the two lines; on "
+            "a class, put the access decorator on its dispatch."
         )
 
 
@@ -102,7 +102,7 @@ def _name(view: Any) -> str:
 
 
 def _is_async(view: Any) -> bool:
-    """Does a view return a coroutine? Of an instance its `__call__` says so."""
+    """Does a view return a coroutine? For an instance, its `__call__` decides."""
     return iscoroutinefunction(view) or iscoroutinefunction(getattr(type(view), "__call__", None))  # noqa: B004
 
 
@@ -121,7 +121,7 @@ def _guarded(view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any]
             return run_inside(source, policy, call)
         if (operation := hook.call_of(source, policy)) is not None:
             return operation.enter(call)
-        # Asked now, since a @non_atomic_requests may stand above us.
+        # Read at the call, since a @non_atomic_requests may be above this decorator.
         declared = declared_non_atomic(guarded) if on is None else declared_non_atomic(on) | declared_for(source)
         return run(source, policy, call, source=source, declared=declared)
 
@@ -155,7 +155,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
 
 
 def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Find the request of a function (first) or a method (second); Django's, or DRF's."""
+    """Return the request among the arguments of a function (first) or a method (second); Django's or DRF's."""
     for value in (*args[:2], kwargs.get("request")):
         if isinstance(value, HttpRequest) or hasattr(value, "_request"):
             return value
@@ -166,31 +166,31 @@ def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_method(view: Any) -> bool:
-    """Is it written in a class body? A bound method is a view like any function."""
+    """Is it defined in a class body? A bound method counts as a function."""
     return inspect.isfunction(view) and "." in getattr(view, "__qualname__", "").rpartition("<locals>.")[2]
 
 
-#: On a dispatch of ours.
+#: Marks a dispatch() of ours.
 _LEAVES = "idempotency_leaves"
 
 _HIDDEN = (
-    "another decorator, such as a method_decorator or a staticmethod, stands above it and hides it from its class. "
+    "another decorator above it, such as a method_decorator or a staticmethod, hides it from its class. "
     "Swap the two lines, or put @idempotent() on a function."
 )
 
 
 class _Method:
-    """Stands for a decorated method until its class exists, and then guards it there.
+    """Holds a decorated method until its class exists, and then guards it there.
 
-    What cannot be guarded is refused when the method is looked up, as `as_view()` does. Until Python 3.12 an exception
-    in `__set_name__` would only be seen as the cause of another.
+    A method that cannot be guarded raises when it is looked up, as by `as_view()`. Before Python 3.12 an exception in
+    `__set_name__` would only appear as the cause of another.
     """
 
     def __init__(self, method: Callable[..., Any], policy: Policy) -> None:
         functools.update_wrapper(self, method)  # a decorator above, such as DRF's @action, asks for its name
         self._method = method
         self._policy = policy
-        # In its __dict__: what is put around it copies that, and so `manage.py check` finds it.
+        # In its __dict__: decorators around it copy that, so `manage.py check` finds it.
         setattr(self, REFUSAL, f"@idempotent() on {_name(method)}: {_HIDDEN}")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -209,7 +209,7 @@ class _Method:
     def _guard(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self._method)
         if hook.ROUTE in vars(self):
-            from .ninja.controllers import guard_method  # wants django-ninja-extra, which has made a route of it
+            from .ninja.controllers import guard_method  # needs django-ninja-extra, which has made it a route
 
             bare = vars(_Method(self._method, self._policy))
             vars(self._method).update({name: mark for name, mark in vars(self).items() if name not in bare})
@@ -218,24 +218,24 @@ class _Method:
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
             raise ImproperlyConfigured(
                 f"@idempotent() on {owner.__name__}.{name}: methods are guarded in Django's class-based views. "
-                "In DRF mix IdempotentViewMixin into the class; get_idempotency_policy() says what each action asks for."
+                "In DRF mix IdempotentViewMixin into the class; get_idempotency_policy() chooses a policy for each action."
             )
         if name not in UNSAFE_HANDLERS:
             raise ImproperlyConfigured(
-                f"@idempotent() on {owner.__name__}.{name}: it is no handler of {UNSAFE_HANDLERS}."
+                f"@idempotent() on {owner.__name__}.{name}: it is not one of the handlers {UNSAFE_HANDLERS}."
             )
         _guard_handlers(owner, [name], self._policy)
 
 
 def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
     if not issubclass(cls, View):
-        raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is no View.")
-    if hasattr(cls, "initialize_request"):  # DRF's, told apart without importing DRF
+        raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is not a subclass of View.")
+    if hasattr(cls, "initialize_request"):  # DRF's, recognized without importing DRF
         from .rest_framework.lending import guard_class
 
         return guard_class(cls, policy)
     if (library := library_view(cls)) is not None:
-        from .graphql.views import guard  # wants graphql-core, which such a class has loaded
+        from .graphql.views import guard  # needs graphql-core, which such a class has loaded
 
         return guard(cls, library, policy)
     _refuse_answer_in_dispatch(cls)
@@ -245,22 +245,22 @@ def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
 
 
 def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
-    """Refuse a class that has no handler to guard and a `dispatch()` that is not Django's: it may answer there."""
+    """Refuse a class without a handler to guard whose `dispatch()` is not Django's: it may respond there."""
     if any(hasattr(cls, name) for name in UNSAFE_HANDLERS):
         return
     for base in cls.__mro__[: cls.__mro__.index(View)]:
         dispatch = vars(base).get("dispatch")
         if dispatch is not None and not hasattr(dispatch, _LEAVES) and base.__module__.partition(".")[0] != "django":
             raise ImproperlyConfigured(
-                f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), of which it has none: "
-                f"{base.__name__} answers in dispatch(). Put @idempotent() on a function that calls "
-                f"{cls.__name__}.as_view()(request), below what says who the client is, or leave it to "
+                f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), but it has none of them: "
+                f"{base.__name__} responds in dispatch(). Put @idempotent() on a function that calls "
+                f"{cls.__name__}.as_view()(request), below what authenticates the client, or leave it to "
                 "IdempotencyMiddleware."
             )
 
 
 def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
-    """Guard the handlers that a subclass has of its own, too, as those of a DRF class are; not what it has exempted."""
+    """Also guard the handlers that subclasses add, as DRF classes do, except those they exempt."""
     begun = next_method(cls, "__init_subclass__")
 
     def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807 - it becomes one
@@ -269,13 +269,13 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
             if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
                 _guard_handler(klass, name, policy, on=next_method(klass, "dispatch"))
         _refuse_answer_in_dispatch(klass)
-        begun(klass, **kwargs)  # last: the terms of the nearest base win
+        begun(klass, **kwargs)  # last: the policy of the nearest base wins
 
     cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
 
 
 def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
-    """Guard a class's handlers, so that its mixins (LoginRequiredMixin) come first, and leave ATOMIC_REQUESTS."""
+    """Guard a class's handlers, so that mixins such as LoginRequiredMixin run first, and leave ATOMIC_REQUESTS."""
     dispatch = next_method(cls, "dispatch")
     declared = declared_non_atomic(dispatch)
     for name in names:
@@ -294,7 +294,7 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
 
     @functools.wraps(as_view)
     def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
-        # Not on dispatch, whose mark all views of the class would share, with what non_atomic_requests() adds to one.
+        # Not on dispatch: all views of the class share its mark, with what non_atomic_requests() adds for one of them.
         return leave_atomic_requests(watched(as_view(klass, *args, **kwargs)))
 
     cls.dispatch = leaving

@@ -1,15 +1,16 @@
-"""What becomes of a message: done with, delivered again, or a case for a person. One table for every broker.
+"""Maps the outcome of a message handler to a disposition: acknowledge, redeliver or dead-letter. One table for every broker.
 
-A message comes at least once, and so do questions about it: is this one a duplicate, is its first copy still at work, is
-it one that can never work? The call under its key has answered them by what it returned or raised; `disposition` says
-what that means to whoever delivers, be it RabbitMQ, Celery or the sender of a webhook:
+A message arrives at least once. Is this one a duplicate, is its first copy still being handled, can it never succeed?
+The guarded call has answered that by what it returned or raised; `disposition` translates the answer for whatever
+delivers, be it RabbitMQ, Celery or the sender of a webhook:
 
-    it returned, now or the first time      Acknowledge   the effect is there, once
+    it returned, now or earlier             Acknowledge   the effect is there, once
     its turn has not come                   Redeliver     later, as often as it takes: nothing has failed
-    the message itself is wrong             DeadLetter    it would be as wrong the next time
-    the handler failed                      Redeliver     after longer and longer pauses; at the limit, DeadLetter
+    the message itself is wrong             DeadLetter    it would be wrong the next time, too
+    the handler failed                      Redeliver     after increasing pauses; at the limit, DeadLetter
 
-What is no `Exception` (SystemExit, cancellation) gets no disposition: the consumer stops, and its broker delivers again.
+Other exceptions than `Exception` (SystemExit, cancellation) get no disposition: the consumer stops, and its broker
+redelivers.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from .errors import (
     is_answer,
 )
 
-#: The work is done; a message wants no answer.
+#: The work is done; a message needs no result.
 _DONE = (ResponseNotStored,)
-#: Another owner is at work, or we cannot tell now: the same message gets its answer later.
+#: Another owner is at work, or the state is unknown for now: redeliver.
 _NOT_YET = (InProgress, LostRace, DeadlinePassed, StoreUnavailable, OutcomeUnknown)
-#: The message or the program is at fault, or a person has to look: no delivery changes that.
+#: The message or the program is at fault, or a person must decide: redelivery does not help.
 _NEVER = (
     *(KeyMissing, KeyMalformed, ScopeRequired, NotDigestible, NotSelectable),
     *(RequestMismatch, ReplayRefused, HeldForPerson, CalledItself),
 )
 
-#: After so many failures a message is a dead letter.
+#: Failures after which a message is dead-lettered.
 LIMIT = 5
 #: The shortest pause, and the longest (seconds).
 PAUSE, LONGEST_PAUSE = 1, 60
@@ -53,22 +54,22 @@ PAUSE, LONGEST_PAUSE = 1, 60
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Done with: its effect is there, by this delivery or an earlier one."""
+    """Done: this delivery or an earlier one had the effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redeliver:
-    """Not done with: deliver it again, not sooner than after a pause."""
+    """Not done: deliver it again, after a pause."""
 
     #: Seconds to wait; at least 1.
     after: int
-    #: How often the handler has failed for this message. Hand it in with the next delivery.
+    #: How often the handler has failed for this message. Pass it with the next delivery.
     failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Not done with, and delivering it again is of no use before a person has looked."""
+    """Not done, and redelivery is of no use before a person has looked at it."""
 
 
 Disposition = Acknowledge | Redeliver | DeadLetter
@@ -81,10 +82,10 @@ def disposition(
     limit: int = LIMIT,
     answers: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Disposition:
-    """Say what becomes of a message whose guarded handler raised `error`; `None`: it returned.
+    """Return the disposition of a message whose guarded handler raised `error`; `None`: it returned.
 
     `failures` is how often it had failed before this delivery, `limit` how often it may. `answers` are exceptions that
-    are as good as a result: those of the handler's `keep_exceptions`.
+    count as a result: those of the handler's `keep_exceptions`.
     """
     done = isinstance(error, _DONE) and not error.inside
     if error is None or done or is_answer(error, _tuple(answers)):

@@ -1,7 +1,7 @@
-"""The middleware's door: project wide, for views that have none of their own.
+"""The middleware: a guard for the whole project, for views without one of their own.
 
-It stands after every middleware that has a `process_view`, since what those refuse must not be answered from a record.
-`process_view` claims and opens the guard, and the view runs as ever; the answer is settled when it comes back.
+It comes after every middleware that has a `process_view`, since a request that those refuse must not be replayed.
+`process_view` claims and opens the guard, the view runs as usual, and the response is settled on its way back.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from .http.unguarded import (
 )
 
 _POLICY = Policy()
-#: On a request: the exchange that the middleware opened, not one of a door further in.
+#: On a request: the exchange that the middleware opened, not that of an inner guard.
 _OUTER = "_idempotency_outer"
-#: On a request: where its __call__ will settle it.
+#: On a request: whether its __call__ settles it in this thread or in the event loop.
 _SETTLES = "_idempotency_settles"
 IN_THREAD, IN_LOOP = "in this thread", "in the event loop"
 
 
 class IdempotencyMiddleware:
-    """Guards every unsafe request that carries a key and belongs to somebody."""
+    """Guards every unsafe request that carries a key and has a principal."""
 
     sync_capable = True
     async_capable = True
@@ -85,7 +85,7 @@ class IdempotencyMiddleware:
             self._say(request)
             raise
         finally:
-            LEAVES.set(None)  # a thread outlives its requests, and this MIDDLEWARE may not stand before the next
+            LEAVES.set(None)  # a thread outlives its requests, and the next may not pass this middleware
         if (exchange := self._exchange(request)) is None:
             self._judge(request, response)
             self._say(request)
@@ -97,7 +97,7 @@ class IdempotencyMiddleware:
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         if not self._runs_async(request):
-            # One hop: claim, view, settle and COMMIT in one thread call, which a client that leaves cannot cut.
+            # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
             return await to_the_end(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
         self._begin(request, IN_LOOP)
         try:
@@ -118,16 +118,16 @@ class IdempotencyMiddleware:
 
     def _begin(self, request: HttpRequest, how: str) -> None:
         setattr(request, _SETTLES, how)
-        setattr(request, _OUTER, None)  # somebody may send the same request through once more
+        setattr(request, _OUTER, None)  # the same request may be sent through again
         note(request, None)
 
     def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
-        """Find out what became of a keyed request of which no entry point has said anything."""
+        """Report a keyed request that no entry point has handled."""
         if noted(request) is None and not is_left_unguarded(request) and carries_key(request):
             pass_by(request, response)
 
     def _say(self, request: HttpRequest) -> None:
-        """Tell why a request ran unguarded, now that nothing nearer to the view has guarded it."""
+        """Report why a request ran unguarded, now that nothing closer to the view has guarded it."""
         if noted(request) is None:
             say_unguarded(request)
 
@@ -140,11 +140,11 @@ class IdempotencyMiddleware:
         return getattr(request, _OUTER, None)
 
     def _runs_async(self, request: HttpRequest) -> bool:
-        """Is the request's view async? Asked before the view is resolved for good, on ASGI and with a key only."""
+        """Is the request's view async? Resolved ahead of Django, only on ASGI and with a key."""
         try:
             match = get_resolver(getattr(request, "urlconf", None)).resolve(request.path_info)
         except Http404:
-            return True  # no view: no thread
+            return True  # no view, so no thread is needed
         return iscoroutinefunction(match.func)
 
     # ----------------------------------------------------------------------------------------------------- the view
@@ -152,11 +152,11 @@ class IdempotencyMiddleware:
     def process_view(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
-        """Claim and open the guard; answer only what is ours to answer."""
+        """Claim and open the guard; return a response only for a replay or a problem."""
         LEAVES.set(None)
         if self._passes(request, callback):
             return None
-        # DRF's: the guard belongs behind its authentication and permissions.
+        # DRF's: the guard belongs after its authentication and permissions.
         if rest_class(callback) is not None and not iscoroutinefunction(callback):
             from .rest_framework.lending import run_lent
 
@@ -181,7 +181,7 @@ class IdempotencyMiddleware:
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
-        asks_project = bool(conf.get("EXEMPT"))  # whose functions may ask a database
+        asks_project = bool(conf.get("EXEMPT"))  # its functions may query a database
         if await sync_to_async(self._passes)(request, callback) if asks_project else self._passes(request, callback):
             return None
         try:
@@ -193,7 +193,7 @@ class IdempotencyMiddleware:
             return problem_response(problem, request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Remember that the view raised: its answer will be somebody else's, but for what only we can explain."""
+        """Note that the view raised. The response will be the project's, except for our own problems."""
         if (exchange := self._exchange(request)) is None:
             return None
         exchange.raised = exception
@@ -204,7 +204,7 @@ class IdempotencyMiddleware:
         return None
 
     def _passes(self, request: HttpRequest, callback: Any) -> bool:
-        """Does the request pass, since it has nothing to guard, or a door nearer to the view?"""
+        """Does the request pass, because there is nothing to guard, or a guard closer to the view?"""
         method = request.method or ""
         if not self._asks(request):
             return True
@@ -215,7 +215,7 @@ class IdempotencyMiddleware:
         return has_own_door(callback, method) or self._is_left(request, callback)
 
     def _is_left(self, request: HttpRequest, callback: Any) -> bool:
-        """Is a view without an entry point of its own exempt, or one that only such an entry point can guard?"""
+        """Is a view without its own guard exempt, or can only its own guard work?"""
         if (exemption := exempted_by(request, callback)) is not None:
             return self._left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
         if is_ninja(callback):
@@ -223,22 +223,22 @@ class IdempotencyMiddleware:
         return library_view(view_class(callback)) is not None and self._resolves_later(request, callback)
 
     def _asks(self, request: HttpRequest) -> bool:
-        """Does a request ask to be guarded, or do the settings ask it of every unsafe one?"""
+        """Does a request ask to be guarded, or do the settings require it of every unsafe one?"""
         return request.method not in SAFE_METHODS and (carries_key(request) or conf.concerns_keyless(_POLICY))
 
     def _stands_outside(self, request: HttpRequest, callback: Any) -> bool:
-        """Leave an operation of ninja alone: who may have a replay is decided inside of it."""
+        """Skip a ninja operation: access to its replays is checked inside it."""
         if conf.get("REQUIRED"):
             operation = operation_of(callback, request.method or "")
             name = getattr(getattr(operation, "view_func", None), "__qualname__", "it")
             raise ConfigurationError(
-                f'The middleware cannot guard the operations of django-ninja, and "REQUIRED" is set. Put @idempotent() '
-                f"on {name}, directly below the line that makes an operation of it, or @idempotency_exempt."
+                f'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. Put @idempotent() '
+                f"on {name}, directly below the decorator that makes it an operation, or @idempotency_exempt."
             )
         return self._left(request, INSIDE)
 
     def _resolves_later(self, request: HttpRequest, callback: Any) -> bool:
-        """Leave a GraphQL view alone: its resolvers ask for rights, and a replay would run none."""
+        """Skip a GraphQL view: its resolvers check access, and a replay would run none."""
         if conf.get("REQUIRED"):
             raise ConfigurationError(
                 f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
@@ -271,10 +271,10 @@ class IdempotencyMiddleware:
         )
 
     def _require_settling(self, request: HttpRequest, how: str) -> None:
-        """Open no guard that nobody would close: __call__ must have seen the key, and the same view."""
+        """Refuse a guard that would never be closed: __call__ must have seen the same key and view."""
         if getattr(request, _SETTLES, None) != how and may_have_key(request, _POLICY):
             raise ConfigurationError(
-                "A middleware behind IdempotencyMiddleware has changed the key or the URLconf of this request. "
+                "A middleware after IdempotencyMiddleware has changed the key or the URLconf of this request. "
                 "Put IdempotencyMiddleware last in MIDDLEWARE."
             )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
-    """Return what a driver read of an `InstantField`, or of the database's own clock, as an aware UTC datetime."""
+    """Return a driver's value of an `InstantField`, or of the database's clock, as an aware UTC datetime."""
     if isinstance(value, str):  # SQLite, for an expression
         value = datetime.fromisoformat(value)
     # Naive is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
@@ -48,7 +48,7 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
 
 
 class IdempotencyRecord(models.Model):
-    """What is known of one idempotency key. Written by `stores.orm` only; everybody else reads."""
+    """The record of one idempotency key. Only `stores.orm` writes it; all other code reads."""
 
     #: The first 16 bytes of SHA-256(scope ‖ 0 ‖ key): no collation, padding or truncation, no sequence.
     id = models.UUIDField(_("id"), primary_key=True, editable=False)
@@ -67,7 +67,7 @@ class IdempotencyRecord(models.Model):
         ],
     )
     owner = models.UUIDField(_("owner token"))
-    #: What `derive()` is bound to: from the key's first claim to its expiry, whoever owns the record.
+    #: What `derive()` is bound to: the same from the key's first claim to its expiry, for every owner.
     operation = models.UUIDField(_("operation"))
     attempt = models.PositiveIntegerField(_("attempt"))
     lease_until = InstantField(_("leased until"))
@@ -78,7 +78,7 @@ class IdempotencyRecord(models.Model):
     secret_id = models.CharField(_("derive-secret id"), max_length=8)
     response_status = models.SmallIntegerField(_("response status"), null=True)
     response_headers = models.TextField(_("response headers"))
-    #: NULL: the answer was not stored. Empty: the answer was empty.
+    #: NULL: the body was not stored. Empty: the body was empty.
     response_body = models.BinaryField(_("response body"), null=True)
 
     class Meta:

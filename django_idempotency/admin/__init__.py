@@ -1,4 +1,4 @@
-"""The records in Django's admin: to read, and for the two things an operator may do to them."""
+"""The records in Django's admin: read-only pages, and three interventions."""
 
 from .pages import IdempotencyRecordAdmin
 

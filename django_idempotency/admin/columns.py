@@ -21,12 +21,12 @@ from ..models import IdempotencyRecord
 from .listing import ModelAdmin
 from .rows import facts, whole
 
-#: How the call of a function ended, by the status that stands for it.
+#: How the call of a function ended, by the status that encodes it.
 _ENDED = {kind.value: kind.name.lower() for kind in Kind}
 
 
 class Columns(ModelAdmin):
-    """Adds what is shown of a row and is no plain column of it."""
+    """Adds the displayed columns that are not plain fields."""
 
     # ------------------------------------------------------------------------------------- the list, two facts a cell
 
@@ -51,7 +51,7 @@ class Columns(ModelAdmin):
     def end(self, row: IdempotencyRecord) -> SafeString:
         return moment(row.expires_at, brief=True)
 
-    @admin.display(description=_("answer"), empty_value="-")
+    @admin.display(description=_("response"), empty_value="-")
     def answer(self, row: IdempotencyRecord) -> int | str | None:
         if row.method == METHOD and row.response_status is not None:
             return _ENDED.get(row.response_status, row.response_status)
@@ -70,7 +70,7 @@ class Columns(ModelAdmin):
     @admin.display(description=_("request digest"))
     def fingerprint(self, row: IdempotencyRecord) -> Any:
         digest = bytes(row.digest).hex()
-        return format_html("<code>{}</code>", digest) if digest else _("None: another body may come.")
+        return format_html("<code>{}</code>", digest) if digest else _("None: the next body may differ.")
 
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:

@@ -1,4 +1,4 @@
-"""What an operator may do: confirmed, each under its own permission, and written to the admin's log."""
+"""Release, expire and erase: each with its own permission, confirmed, and written to the admin's log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .listing import Records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """What one of them is called, and says."""
+    """The name and the texts of one intervention."""
 
     name: str
     call: Callable[[BaseStore, UUID, Audit], Intervention]
@@ -46,9 +46,9 @@ VERBS = {
         button=_("Release…"),
         title=_("Release idempotency keys"),
         warning=_(
-            "The stored response is forgotten, and the next request with the key runs the work again. Make sure first "
-            "that its effect has not happened: what was charged would be charged again. Another body under the key "
-            "still gets 422."
+            "The stored response is forgotten, and the next request with the key runs the work again. First make sure "
+            "that its effect has not happened: a charge would be made again. A different body under the key still gets "
+            "422."
         ),
         done=ngettext_lazy("%d record was released.", "%d records were released."),
         logged=_("Released. It was %(status)s, attempt %(attempt)d."),
@@ -60,7 +60,7 @@ VERBS = {
         title=_("Expire idempotency records"),
         warning=_(
             "The record counts as expired from now on. The next request with the key, whatever its body, runs the work "
-            "as if there had been none before; a purge deletes the record."
+            "as if it were the first; a purge deletes the record."
         ),
         done=ngettext_lazy("%d record has expired.", "%d records have expired."),
         logged=_("Expired. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
@@ -71,30 +71,30 @@ VERBS = {
         button=_("Erase…"),
         title=_("Erase idempotency records"),
         warning=_(
-            "The record and its stored response are deleted, in the table and in every copy before it. The next request "
-            "with the key runs the work as if there had been none before: what was charged would be charged again."
+            "The record and its stored response are deleted, in the table and in every cached copy. The next request with "
+            "the key runs the work as if it were the first: a charge would be made again."
         ),
         done=ngettext_lazy("%d record was erased.", "%d records were erased."),
         logged=_("Erased. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
     ),
 }
 
-#: What is said of records that were not changed.
+#: The messages about records that were not changed.
 _UNCHANGED = {
     Intervention.HELD: (
         messages.WARNING,
         ngettext_lazy(
-            "%d record was refused, since somebody holds it: a request is at work under its key. Try again later.",
-            "%d records were refused, since somebody holds them: requests are at work under their keys. Try again later.",
+            "%d record was refused: a request with its key is running, and holds it. Try again later.",
+            "%d records were refused: requests with their keys are running, and hold them. Try again later.",
         ),
     ),
     Intervention.ALREADY: (
         messages.INFO,
-        ngettext_lazy("%d record was free or expired already.", "%d records were free or expired already."),
+        ngettext_lazy("%d record was already free or expired.", "%d records were already free or expired."),
     ),
     Intervention.GONE: (
         messages.WARNING,
-        ngettext_lazy("%d record does not exist any more.", "%d records do not exist any more."),
+        ngettext_lazy("%d record no longer exists.", "%d records no longer exist."),
     ),
 }
 
@@ -108,7 +108,7 @@ class Interventions(TickedAdmin):
         raise NotImplementedError
 
     def may(self, request: HttpRequest, verb: Verb) -> bool:
-        """May this user see records, and do that to them?"""
+        """May this user see records and perform this intervention?"""
         permission = f"{self.opts.app_label}.{verb.name}_record"
         return self.has_view_permission(request) and request.user.has_perm(permission)
 
@@ -134,7 +134,7 @@ class Interventions(TickedAdmin):
         return self._selected(request, VERBS["erase"])
 
     def _selected(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
-        """Ask, then act on the rows that were ticked; not on the queryset, which may be every row there is."""
+        """Ask, then act on the ticked rows; not on the queryset, which may be the whole table."""
         ticked = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
         rows = list(self.get_queryset(request).filter(pk__in=ticked).defer("response_headers", "response_body"))
         if request.POST.get("confirmed") != "yes":
@@ -173,7 +173,7 @@ class Interventions(TickedAdmin):
         return TemplateResponse(request, template, context)
 
     def _intervene(self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord]) -> None:
-        """Act on each row in a short transaction of its own, with its entry in the log; say what became of them."""
+        """Act on each row in a short transaction of its own, with its entry in the log, and report the outcome."""
         store, counted = self.get_store(), Counter[Intervention]()
         for row in rows:
 

@@ -1,6 +1,6 @@
 """A list that stays fast at five million rows: ordered and windowed by the one index, and never counted.
 
-- A page is read with one row more than it shows, so it knows whether there is another. Nothing is counted.
+- A page reads one row more than it shows, to know whether there is another page. Nothing is counted.
 - Filters and a search without a key look at no more than the first `SCANNED` rows of the window.
 - A search for scope and key goes to the primary key, whatever the window and the filters.
 """
@@ -26,9 +26,9 @@ from ..core.kinds import METHOD
 from ..core.scope_names import spellings
 from ..models import IdempotencyRecord
 
-#: Rows that a filter or a search looks at: some 30 ms when they are in memory.
+#: Rows that a filter or a search reads: some 30 ms when they are in memory.
 SCANNED = 20_000
-#: Rows behind which a page is not looked up: OFFSET walks them all.
+#: The deepest row that a page may start at: OFFSET walks all rows before it.
 DEEPEST = 10_000
 
 Records = QuerySet[IdempotencyRecord]
@@ -41,7 +41,7 @@ else:
 
 
 class ExpiryFilter(admin.SimpleListFilter):
-    """The window. It uses the index on `expires_at`, in whose order the list stands."""
+    """The window. It uses the index on `expires_at`, which also orders the list."""
 
     title = _("expiry")
     parameter_name = "expires"
@@ -75,7 +75,7 @@ class ExpiryFilter(admin.SimpleListFilter):
 
 
 class MethodFilter(admin.SimpleListFilter):
-    """Methods as configured, and that of functions: to ask the table for those in use would be a scan."""
+    """The configured methods, and that of functions: asking the table for those in use would scan it."""
 
     title = _("method")
     parameter_name = "method"
@@ -107,9 +107,9 @@ class ResponseFilter(admin.SimpleListFilter):
 
 
 def exact(records: Records, term: str) -> Records | None:
-    """Return what `term` names by primary key: a scope and a key, or a record's id. `None` if it cannot name any.
+    """Return the record that `term` names, by a scope and a key, or by its id; `None` if it cannot name any.
 
-    Either may hold spaces, so every one of them may be the border. The scope may be one that is stored as its hash.
+    Scope and key may contain spaces, so each space may separate them. The scope may be stored as its hash.
     """
     words = term.split(" ")
     borders = range(1, min(len(words), 10))
@@ -126,11 +126,11 @@ def exact(records: Records, term: str) -> Records | None:
 
 
 class RecordChangeList(ChangeList):
-    #: Did a filter or a search look at part of the window only?
+    #: Did a filter or a search read only part of the window?
     cut = False
 
     def get_ordering(self, request: HttpRequest, queryset: Records) -> list[Any]:
-        return ["-expires_at", "-pk"]  # whatever ?o= says: any other order sorts the table
+        return ["-expires_at", "-pk"]  # ignores ?o=: any other order would sort the table
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Records:
         queryset = super().get_queryset(request, exclude_parameters).defer("response_headers", "response_body")
@@ -143,7 +143,7 @@ class RecordChangeList(ChangeList):
         return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"expires"} else queryset
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:
-        """Look at the first rows of the window only. Where they end is read from the index alone."""
+        """Limit a queryset to the first rows of the window. Their end is read from the index alone."""
         window = self.root_queryset
         for spec in self.filter_specs:
             if isinstance(spec, ExpiryFilter):
@@ -154,7 +154,7 @@ class RecordChangeList(ChangeList):
         return queryset.filter(expires_at__gte=edge[0]) if edge else queryset
 
     def get_results(self, request: HttpRequest) -> None:
-        """Read a page and one row more. The result count is that of the page: nothing selects across pages."""
+        """Read a page and one more row. The result count is that of the page: no action selects across pages."""
         first = (self.page_num - 1) * self.list_per_page
         if not 0 <= first < DEEPEST:
             raise IncorrectLookupParameters

@@ -1,4 +1,4 @@
-"""The pages of `IdempotencyRecord`: a list, a record, and nothing to edit."""
+"""The admin pages of `IdempotencyRecord`: a list and a detail page, both read-only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .rows import outcome_of
 
 @admin.register(IdempotencyRecord)
 class IdempotencyRecordAdmin(Columns, Interventions):
-    """Reads the records of one store. To see a second one, register a subclass with its `store_alias`."""
+    """Shows the records of one store. To see a second one, register a subclass with its `store_alias`."""
 
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
     store_alias: str | None = None
@@ -42,8 +42,8 @@ class IdempotencyRecordAdmin(Columns, Interventions):
     show_facets = admin.ShowFacets.NEVER  # each would count the table
     search_fields = ("key",)  # shows the search bar; how it searches: listing.py
     search_help_text = _(
-        "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id: found at once, wherever it "
-        "is. A scope or a key alone: looked for among the newest records of the window at the right."
+        "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id: found at once among all "
+        "records. A scope or a key alone: searched among the newest records of the window on the right."
     )
     fieldsets = (
         (None, {"fields": ("state", "next_request")}),
@@ -60,9 +60,9 @@ class IdempotencyRecordAdmin(Columns, Interventions):
     # --------------------------------------------------------------------------------------------- store and queryset
 
     def get_store(self) -> BaseStore:
-        """Return the store whose records are shown, with all that stands before it.
+        """Return the store whose records are shown, with every layer around it.
 
-        Without any ORM store the table is that of the default database.
+        Without an ORM store, the table of the default database is shown.
         """
         aliases = conf.get("STORES") if self.store_alias is None else [self.store_alias]
         for alias in sorted(aliases, key=lambda alias: alias != "default"):
@@ -72,7 +72,7 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         return ORMStore()
 
     def get_queryset(self, request: HttpRequest) -> Records:
-        """Return records of the store's database, each with that database's clock beside it."""
+        """Return the records of the store's database, each with that database's current time."""
         using = getattr(self.get_store(), "using")  # noqa: B009 - a wrapped one has it, too
         return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]))
 
@@ -83,7 +83,7 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         return queryset, False  # RecordChangeList searches
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Allow the filters and nothing else: ?response_body__contains= would tell what may not be seen."""
+        """Allow the filters and nothing else: ?response_body__contains= would reveal what is hidden."""
         return lookup in {"expires", "status__exact", "guarantee__exact", "method", "response"}
 
     def get_urls(self) -> list[URLPattern]:

@@ -1,4 +1,4 @@
-"""A row of the table as a record of the core, for what both the admin and a terminal show."""
+"""A row of the table as a record of the core, for display in the admin and in a terminal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..stores.orm.statements import outcome_of as read
 
 
 def facts(row: IdempotencyRecord, **more: Any) -> Record:
-    """Return what the rules ask of a row, by the database's clock. The response is not loaded for it.
+    """Return a row as a record, at the database's time. The response is not loaded.
 
-    Raises `RecordUnreadable` for a row of a later version, or that somebody else wrote.
+    Raises `RecordUnreadable` for a row that a later version or other software wrote.
     """
     read_at: datetime = getattr(row, "read_at")  # noqa: B009 - annotated by the page's queryset
     try:
@@ -47,7 +47,7 @@ def whole(row: IdempotencyRecord) -> Record:
 
 
 def outcome_of(row: IdempotencyRecord) -> Outcome | None:
-    """Return a row's response, or `None` if it has none. Headers that nobody can read are left out."""
+    """Return a row's response, or `None` if it has none. Unreadable headers are left out."""
     if row.response_status is None:
         return None
     body = MISSING if row.response_body is None else bytes(row.response_body)
@@ -55,7 +55,7 @@ def outcome_of(row: IdempotencyRecord) -> Outcome | None:
 
 
 def _headers(stored: str) -> tuple[tuple[str, str], ...]:
-    """Read what the store wrote; a row that somebody else wrote shows none."""
+    """Parse stored headers; return none for a row that other software wrote."""
     try:
         return tuple((str(name), str(value)) for name, value in json.loads(stored))
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The batches' door: many records, each under its own key, and a report of what became of them."""
+"""Batches: many records, each under its own key, and a report of their outcomes."""
 
 from .report import BatchItem, BatchReport
 from .running import aprocess_batch, process_batch

@@ -1,4 +1,4 @@
-"""One batch under way: which record may start, and what is noted of each. It calls nothing and waits for nobody."""
+"""The state of one running batch: which record may start, and the outcome of each. Calls nothing and never waits."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ logger = logging.getLogger("django_idempotency")
 
 Selecting = str | Callable[[Any], Any]
 
-#: As AWS Lambda, boto3 and wrappers around them spell it; and those of streams, which have sequence numbers.
+#: As AWS Lambda, boto3 and their wrappers spell it; for streams, the sequence numbers.
 ITEM_ID = "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
-#: After so many records in a row for which the store was gone, none is started: each would wait for it again.
+#: After this many records in a row with the store unavailable none is started: each would wait for it again.
 UNREACHABLE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A record whose turn has come."""
+    """A record that is next."""
 
     index: int
     record: Any
@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a batch asks for. Raises `ValueError` for what makes no sense."""
+    """The options of a batch. Raises `ValueError` for an invalid one."""
 
     item_id: Selecting = ITEM_ID
     ordered: bool = False
@@ -54,19 +54,19 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.group_id is not None and not self.ordered:
-            raise ValueError(f"group_id={self.group_id!r} says what is in order: type ordered=True, too.")
+            raise ValueError(f"group_id={self.group_id!r} selects ordered groups: type ordered=True, too.")
         if seconds(self.margin) < 0:
             raise ValueError(f"margin={self.margin!r}: margin is a number of seconds, 0 or more.")
 
 
 class Batch:
-    """Asked before each record, and told after each. Not for threads."""
+    """Decides before each record, and notes its outcome after it. Not thread safe."""
 
     def __init__(self, handler: Any, records: Any, terms: Terms, *, is_async: bool) -> None:
         self.handle = _handle_of(handler, is_async=is_async)
-        #: What a call takes before the record: the `self` of a method.
+        #: The arguments before the record: the `self` of a method.
         self.owner = (handler.__self__,) if inspect.ismethod(handler) else ()
-        #: `None`: nobody knows.
+        #: `None`: unknown.
         self.total = _count(records, is_async=is_async)
         self.done = 0
         self._terms = terms
@@ -81,7 +81,7 @@ class Batch:
         self._unreachable = 0
 
     def entry(self, record: Any) -> Entry:
-        """Number the next record, and find out what it is called."""
+        """Number the next record, and select its id and group."""
         index, self._read = self._read, self._read + 1
         group = None
         try:
@@ -95,7 +95,7 @@ class Batch:
             return Entry(index=index, record=record, group=group, error=error)
 
     def starts(self, entry: Entry) -> bool:
-        """May this record be started? Notes it, where not."""
+        """May this record be started? If not, notes why."""
         if entry.error is not None:
             self.raised(entry, entry.error)
             return False
@@ -113,9 +113,9 @@ class Batch:
         self._note("replayed" if answer.replayed else "succeeded", entry, result=answer.result)
 
     def raised(self, entry: Entry, error: Exception) -> None:
-        """Note what a call raised. A record is done that an earlier one carried out, without its result being stored.
+        """Note what a call raised. A record that an earlier call carried out is done, even if its result was not stored.
 
-        Raises what suspends the execution that the batch is part of: that is not the record's.
+        Raises an exception that suspends the execution around the batch: that one is not the record's.
         """
         if suspends(EXECUTION.get(), error):
             raise error
@@ -130,7 +130,7 @@ class Batch:
         self._note("busy" if isinstance(error, InProgress) else "failed", entry, error=error)
 
     def report(self) -> BatchReport:
-        """Return the report, and log what it counts."""
+        """Return the report, and log its counts."""
         counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
         items = {name: tuple(sorted(found, key=lambda item: item.index)) for name, found in self._items.items()}
         report = BatchReport(name=self.handle.name, counts=counts, **items)
@@ -155,7 +155,7 @@ def _handle_of(handler: Any, *, is_async: bool) -> Handle:
         )
     if not is_bare(getattr(handler, "__func__", handler), handle):
         raise ImproperlyConfigured(
-            f"{handle.name} stands inside another decorator, which a batch would skip. Put @idempotent_function above it."
+            f"{handle.name} is inside another decorator, which a batch would skip. Put @idempotent_function above it."
         )
     if handle.is_async and not is_async:
         raise ImproperlyConfigured(f"{handle.name} is async. Type await aprocess_batch(records, …).")
@@ -177,6 +177,6 @@ def _count(records: Any, *, is_async: bool) -> int | None:
         raise TypeError(
             f'A batch is a list or another iterable of records, not a {type(records).__name__}: event["Records"].'
         )
-    if is_async and isinstance(records, AsyncIterable):  # for its length a QuerySet would ask the database, at once
+    if is_async and isinstance(records, AsyncIterable):  # asked for its length, a QuerySet would query the database
         return None
     return len(records) if isinstance(records, Sized) else None

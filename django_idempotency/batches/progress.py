@@ -1,4 +1,4 @@
-"""How far a batch is: a line that is overwritten where a terminal watches, one every few seconds elsewhere."""
+"""Progress of a batch: on a terminal a line that is overwritten, elsewhere a line every few seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACE = 5.0
 
 @contextmanager
 def showing(progress: bool | OnProgress | None, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Yield what is told how many are done. `True`: show it; `None`: where a terminal watches; or tell a function."""
+    """Yield a function that takes the number done. `True`: show it; `None`: only on a terminal; or call a function."""
     watched = sys.stderr is not None and sys.stderr.isatty()
     if callable(progress):
         tell = progress
@@ -50,10 +50,10 @@ class _Line:
         return f"{self._done:,}{self._of} records"
 
     def end(self) -> None:
-        """Leave a terminal as it was; elsewhere say how far it came."""
+        """Clear the line of a terminal; elsewhere print the final count."""
         self._write("\r\033[K" if self._watched else f"{self}\n")
 
     def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # who watched has closed the terminal: the batch goes on
+        with suppress(OSError, ValueError):  # the terminal was closed: the batch goes on
             sys.stderr.write(text)
             sys.stderr.flush()

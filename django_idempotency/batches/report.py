@@ -1,4 +1,4 @@
-"""What became of a batch, record by record."""
+"""The outcome of a batch, record by record."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from ..errors import BatchFailed, ConfigurationError, RequestMismatch
 
-#: What can become of a record. Each has its field in a report.
+#: The outcomes of a record. Each has its field in a report.
 OUTCOMES = ("succeeded", "replayed", "busy", "failed", "not_started")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem:
-    """What became of one record."""
+    """The outcome of one record."""
 
     #: Its place in the batch, from 0.
     index: int
@@ -23,17 +23,17 @@ class BatchItem:
     #: What `item_id` found in it; `None`: nothing.
     id: Any = None
     result: Any = field(default=None, repr=False)
-    #: What it failed with, or what kept it from being started.
+    #: The error it failed with, or that kept it from being started.
     error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BatchReport:
-    """What became of each record. Every record is in one of the five tuples, in the order of the batch."""
+    """The outcome of each record. Every record is in one of the five tuples, in the order of the batch."""
 
-    #: What names the handler in the store, and in logs.
+    #: The handler's name in the store and in logs.
     name: str
-    #: How many there are of each outcome.
+    #: The number of records with each outcome.
     counts: Mapping[str, int]
     #: They ran.
     succeeded: tuple[BatchItem, ...]
@@ -43,7 +43,7 @@ class BatchReport:
     busy: tuple[BatchItem, ...]
     #: They raised.
     failed: tuple[BatchItem, ...]
-    #: The deadline came, the store was gone, or an earlier record of an ordered group had failed: see their `error`.
+    #: The deadline came, the store was unavailable, or an earlier record of an ordered group failed: see their `error`.
     not_started: tuple[BatchItem, ...]
 
     def __str__(self) -> str:
@@ -54,24 +54,24 @@ class BatchReport:
 
     @property
     def total(self) -> int:
-        """How many records there were."""
+        """The number of records."""
         return sum(self.counts.values())
 
     @property
     def mismatched(self) -> tuple[BatchItem, ...]:
-        """Return those of `failed` whose key was used for another payload: trying again will not help them."""
+        """Return those of `failed` whose key was used for another payload: a retry cannot succeed."""
         return tuple(item for item in self.failed if isinstance(item.error, RequestMismatch))
 
     @property
     def failures(self) -> tuple[BatchItem, ...]:
-        """Return all that are to be tried again, in the order of the batch: busy, failed and not started."""
+        """Return the records to retry, in the order of the batch: busy, failed and not started."""
         return tuple(sorted((*self.busy, *self.failed, *self.not_started), key=lambda item: item.index))
 
     def batch_item_failures(self, *, handled: Iterable[BatchItem] = ()) -> dict[str, list[dict[str, Any]]]:
-        """Return what a Lambda function answers, so that SQS redelivers the failures and deletes all others.
+        """Return the result of a Lambda function with which SQS redelivers the failures and deletes all others.
 
-        Those in `handled`, such as `report.mismatched` once they are among the dead letters, are deleted, too. Raises
-        `ConfigurationError` for a failure without an id: SQS could not tell which it is.
+        Those in `handled`, such as `report.mismatched` once dead-lettered, are deleted, too. Raises
+        `ConfigurationError` for a failure without an id: SQS could not identify it.
         """
         elsewhere = {item.index for item in handled}
         failures = [item for item in self.failures if item.index not in elsewhere]
@@ -90,8 +90,8 @@ class BatchReport:
             return
         kinds = Counter(type(item.error).__name__ for item in failures)
         raise BatchFailed(
-            f"{len(failures):,} of {self.total:,} records of {self.name} are not done "
+            f"{len(failures):,} of {self.total:,} records of {self.name} did not complete "
             f"({', '.join(f'{count:,} {kind}' for kind, count in kinds.most_common())}). "
-            "Run the batch again: what is done is replayed.",
+            "Run the batch again: those that did are replayed.",
             report=self,
         ) from failures[0].error

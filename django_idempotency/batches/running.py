@@ -1,4 +1,4 @@
-"""A batch from its first record to its report, sync and async side by side. What a record may do is decided in `batch`."""
+"""Runs a batch from its first record to its report, sync and async. The decisions about each record are in `batch`."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def process_batch(
     keep_successes: bool = True,
     progress: bool | OnProgress | None = None,
 ) -> BatchReport:
-    """Call `handler(record)` for each record, under its own key; go on after failures; report what became of each.
+    """Call `handler(record)` for each record, under its own key; continue after failures; report each outcome.
 
-    `handler` is decorated with `@idempotent_function`. `records` are read one by one. `item_id` selects what names a
-    record in the report, by JMESPath or a callable; by default that is the id of a message of SQS or of a stream.
-    `ordered=True` starts nothing behind a record that is not done, in the whole batch or in the group that `group_id`
-    selects. Inside `with deadline(…):` nothing is started when no more than `margin` seconds are left. What is not
-    started is reported all the same, so an endless iterator needs an end of its own. `keep_successes=False` counts what
-    is done and forgets it, for more records than memory holds. `progress` is shown where a terminal watches; `True` and
-    `False` say so, and a function is told `(done, total)` after each record.
+    `handler` is decorated with `@idempotent_function`. `records` are read one by one. `item_id` selects a record's id for
+    the report, by JMESPath or a callable; the default is the message id of SQS or of a stream. `ordered=True` starts no
+    record after one that is not done, in the whole batch or in the group that `group_id` selects. Inside
+    `with deadline(…):` nothing is started once only `margin` seconds are left. Records that are not started are still
+    read and reported, so an iterator must end. `keep_successes=False` only counts the records that are done, for more
+    of them than fit in memory. `progress` is shown on a terminal; `True` and `False` force or prevent that, and a
+    function is called with `(done, total)` after each record.
 
-    Raises `ImproperlyConfigured`, `TypeError` or `ValueError` for what can never work; what `records` and `progress` raise;
-    and what is no `Exception`, such as `KeyboardInterrupt`. What is done by then is remembered, and replayed next time.
+    Raises `ImproperlyConfigured`, `TypeError` or `ValueError` for arguments that can never work; what `records` and
+    `progress` raise; and other exceptions than `Exception`, such as `KeyboardInterrupt`. Records that are done by then are
+    stored, and replayed next time.
     """
     terms = Terms(item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes)
     batch = Batch(handler, records, terms, is_async=False)
@@ -62,22 +63,22 @@ async def aprocess_batch(
     keep_successes: bool = True,
     progress: bool | OnProgress | None = None,
 ) -> BatchReport:
-    """See process_batch(). At most `concurrency` records are under way at once; in an ordered group, one.
+    """See process_batch(). At most `concurrency` records run at once; in an ordered group, one.
 
-    Two records with one key may meet: the second is busy, or with `on_busy="wait"` a replay. Who cancels the batch
-    cancels the calls that are under way, and waits until each has told its store.
+    If two records share a key, the second is busy, or with `on_busy="wait"` a replay. Cancelling the batch cancels the
+    running calls, and waits until each has settled in its store.
     """
     if type(concurrency) is not int or concurrency < 1:
         raise ValueError(f"concurrency={concurrency!r}: concurrency is a whole number, 1 or more.")
     terms = Terms(item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes)
     batch = Batch(handler, records, terms, is_async=True)
     reading = asyncio.Lock()
-    # A lock is there as long as somebody holds it or waits for it: groups may be as many as records.
+    # A lock exists only while it is held or waited for: there may be as many groups as records.
     groups: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
-    cut = asyncio.Event()  # something ended the batch: nothing more is started, what is under way is finished
+    cut = asyncio.Event()  # something ended the batch: nothing more is started, running calls finish
 
     def turn(entry: Entry) -> AbstractAsyncContextManager[Any]:
-        # A lock lets those who wait in by the order in which they came, which is that of the records.
+        # A lock admits its waiters in order of arrival, which is that of the records.
         return groups.setdefault(entry.group, asyncio.Lock()) if ordered else nullcontext()
 
     async def work(source: AsyncGenerator[Any, None], show: Callable[[int], object]) -> None:
@@ -106,9 +107,9 @@ async def aprocess_batch(
 
 
 async def _ends(tasks: list[asyncio.Task[None]], cut: asyncio.Event) -> list[BaseException | None]:
-    """Wait for all, and return how each has ended. Cancelled, cancel and wait for all; none of them goes on to a next record.
+    """Wait for all, and return how each has ended. When cancelled, cancel and wait for all; none starts another record.
 
-    That a task was cancelled is not enough: a handler may make an answer of it.
+    Cancelling a task is not enough: a handler may swallow it.
     """
     cancelled: asyncio.CancelledError | None = None
     while not all(task.done() for task in tasks):
@@ -140,7 +141,7 @@ async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[A
 def _call(batch: Batch, entry: Entry) -> None:
     try:
         answer = batch.handle.answer(*batch.owner, entry.record)
-    except Exception as error:  # noqa: BLE001 - it is in the report
+    except Exception as error:  # noqa: BLE001 - goes into the report
         batch.raised(entry, error)
     else:
         batch.answered(entry, answer)
@@ -150,7 +151,7 @@ async def _acall(batch: Batch, entry: Entry) -> None:
     """See _call()."""
     try:
         answer = await batch.handle.aanswer(*batch.owner, entry.record)
-    except Exception as error:  # noqa: BLE001 - it is in the report
+    except Exception as error:  # noqa: BLE001 - goes into the report
         batch.raised(entry, error)
     else:
         batch.answered(entry, answer)

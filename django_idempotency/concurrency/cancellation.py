@@ -1,4 +1,4 @@
-"""Finishing what was begun, when the client has gone away."""
+"""Runs async work to completion after a cancellation, as when the client disconnects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` until it is done, also when this task is cancelled meanwhile; then raise the cancellation.
+    """Await `work` until it is done, even if this task is cancelled meanwhile; then raise the cancellation.
 
     A shield alone would let the task go on, and leave `work` behind to run in an event loop that is closing.
     """
@@ -27,5 +27,5 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
             pass
     if cancelled is None:
         return task.result()
-    task.exception()  # seen; the cancellation goes first
+    task.exception()  # retrieved, so asyncio does not warn; the cancellation takes precedence
     raise cancelled

@@ -1,4 +1,4 @@
-"""What a forked child must not take over: locks whose holders are not there, and what other threads had begun. Ring 0."""
+"""Resets what a forked child must not inherit: locks of threads that do not exist there, and their state. Ring 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 
 class Inherited(Protocol):
-    """Something of a process that its children have, too."""
+    """Process-wide state that a forked child inherits."""
 
     def begin_anew(self) -> None:
         """Forget what belongs to the parent. Called in the child, before anything else runs there."""
@@ -19,7 +19,7 @@ _INHERITED: WeakSet[Any] = WeakSet()
 
 
 def begins_anew(thing: Inherited) -> None:
-    """Have `thing.begin_anew()` called in each child, as long as something else refers to it."""
+    """Call `thing.begin_anew()` in each forked child, as long as something else refers to it."""
     _INHERITED.add(thing)
 
 
@@ -29,7 +29,7 @@ _LOCKS: WeakSet[Any] = WeakSet()
 def new_lock() -> threading.Lock:
     """Return a lock that is open in a child, whichever thread of the parent holds it.
 
-    The interpreter's own: an interrupt inside an `__enter__` of ours would leave it locked for good.
+    The interpreter's own type: an interrupt inside an `__enter__` of ours would leave it locked forever.
     """
     lock = threading.Lock()
     _LOCKS.add(lock)

@@ -1,4 +1,4 @@
-"""Calling what blocks from async code, also while the interpreter ends. Ring 0."""
+"""Blocking calls from async code, even while the interpreter shuts down. Ring 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def nothing() -> None:
-    """Give nothing back."""
+    """Close nothing: the default."""
 
 
 async def in_thread(
@@ -23,8 +23,8 @@ async def in_thread(
 ) -> T:
     """Call in a thread, as `sync_to_async` does.
 
-    Once the main thread has ended, the interpreter's executors take no more work, but other threads and their event
-    loops go on. Finished work must still be settled: then the call runs in a new thread, which calls `close` at its end.
+    Once the main thread has ended, the interpreter's executors accept no more work, but other threads and their event
+    loops continue. Finished work must still be settled: then the call runs in a new thread, which calls `close` at its end.
     """
     began = False
 

@@ -1,4 +1,4 @@
-"""What one route asks for. A `Policy` holds callables and never calls them."""
+"""The policy of one route. A `Policy` holds callables and never calls them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Duration = float | timedelta
 #: The default of every field below: "as the project's settings say".
 FROM_SETTINGS: Any = MISSING
 
-#: What an expression selects from: the names at the top of a request's document.
+#: The top-level names of a request's document, which expressions select from.
 DOCUMENT = ("body", "headers", "method", "path", "query", "user")
-#: The fingerprints that have a name.
+#: The named fingerprints.
 FINGERPRINTS = ("request", "raw", "headers")
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
@@ -32,14 +32,14 @@ def seconds(value: Duration) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One route's terms. A field that is left out follows the settings, read live.
+    """The policy of one route. A field that is left out follows the settings, read live.
 
-    Raises `ValueError` with a sentence that says what to type, when a field's value makes no sense.
+    Raises `ValueError` for an invalid value, with a message that says what to type.
     """
 
     #: Is a request without a key refused (400), or does it run unguarded?
     required: bool = FROM_SETTINGS
-    #: How long a finished answer is replayed, counted from the claim.
+    #: How long a stored response is replayed, counted from the claim.
     ttl: Duration = FROM_SETTINGS
     #: `lease` only: how long an owner may be silent before another may take over.
     lease: Duration = FROM_SETTINGS
@@ -47,23 +47,23 @@ class Policy:
     guarantee: Guarantee | str = FROM_SETTINGS
     #: An alias of `IDEMPOTENCY["STORES"]`.
     store: str = FROM_SETTINGS
-    #: `scope(request)` names the principal of a request that no authenticated user sends; `None`: nobody. The name is
-    #: stored as its hash, unless `scopes.public` says that it is no secret.
+    #: `scope(request)` names the principal of a request without an authenticated user; `None`: none. The name is
+    #: stored as its hash, unless `scopes.public` declares that it is not a secret.
     scope: Callable[[Any], str | None] | None = FROM_SETTINGS
-    #: `realm(request)` names the tenant that qualifies every scope; `None`: none. Of a function's call it gets `None`.
+    #: `realm(request)` names the tenant that qualifies every scope; `None`: none. For a function's call it gets `None`.
     realm: Callable[[Any], str | None] | None = FROM_SETTINGS
-    #: What happens to a key without a principal: "refuse", or "shared" by everybody (long keys only).
+    #: What happens to a key without a principal: "refuse", or "shared" by all clients (long keys only).
     anonymous: str = FROM_SETTINGS
     #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
     key: str | Callable[[Any], Any] | None = FROM_SETTINGS
     #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath expression, or
     #: `fingerprint(request)` → bytes.
     fingerprint: str | Callable[[Any], bytes | str] = FROM_SETTINGS
-    #: Refusals to remember all the same (a set of statuses), or `keep(response)` → True, False or None (by the table).
+    #: Refusals to store after all (a set of statuses), or `keep(response)` → True, False or None (by the table).
     keep: Collection[int] | Callable[[Any], bool | None] | None = FROM_SETTINGS
-    #: The response headers to keep: of the safe ones all (`None`), only these, or those for which `headers(name)` is true.
+    #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
     headers: Collection[str] | Callable[[str], bool] | None = FROM_SETTINGS
-    #: The longest response body that is stored (bytes); `None`: what the store can take. A longer response is completed
+    #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is completed
     #: without its body.
     max_body: int | None = FROM_SETTINGS
     #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused (413).
@@ -73,13 +73,13 @@ class Policy:
     #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds for the replay.
     on_busy: str = FROM_SETTINGS
     wait: Duration = FROM_SETTINGS
-    #: After a failure the key is "free" again, or "hold" until the lease ends (`lease` only).
+    #: After a failure the key is "free" again, or stays held until the lease ends ("hold", `lease` only).
     on_failure: str = FROM_SETTINGS
     #: When the store cannot be reached before the work: "closed" (503), or "open" (run it, unguarded and marked).
     on_store_failure: str = FROM_SETTINGS
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
     authorize_replay: Callable[[Any, Any], bool] | None = FROM_SETTINGS
-    #: The methods that a key works on.
+    #: The methods that a key guards.
     methods: Collection[str] = FROM_SETTINGS
 
     def __post_init__(self) -> None:
@@ -97,8 +97,8 @@ class Policy:
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
         if self.anonymous == "shared" and self.given().get("key") is not None:
             raise ValueError(
-                f'Policy(key={self.key!r}, anonymous="shared"): whoever sends the same payload would get the answer. '
-                "Name who sends it: scope=…"
+                f'Policy(key={self.key!r}, anonymous="shared"): equal payloads of two clients would get one response. '
+                "Identify the client: scope=…"
             )
 
     def given(self) -> Mapping[str, Any]:
@@ -111,16 +111,16 @@ FIELD_NAMES = tuple(field.name for field in fields(Policy))
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved(Policy):
-    """A policy without gaps, its durations in seconds."""
+    """A policy with every field set, durations in seconds."""
 
     ttl: float
     lease: float
     wait: float
     guarantee: Guarantee
-    #: How long a claim alone is its owner's: in `atomic` it only covers the way from claim to lock.
+    #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from claim to lock.
     claim_lease: float
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
-    derive_secret: str | bytes | None = field(repr=False)  # or whoever prints the frames of an error would tell it
+    derive_secret: str | bytes | None = field(repr=False)  # kept out of tracebacks that print local variables
 
 
 def _flag(value: Any) -> bool:
@@ -138,7 +138,7 @@ def _size(value: Any) -> bool:
 
 
 def _expression(value: Any) -> bool:
-    """Can this be an expression? A name alone is one of the document's; the rest is JMESPath's to judge."""
+    """Can this be an expression? A single name must be one of the document's; JMESPath judges the rest."""
     return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
 
 
@@ -161,7 +161,7 @@ def _statuses(value: Any) -> bool:
 
 
 _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
-_POSITIVE = "a positive number of seconds (or a timedelta), ten years at most"
+_POSITIVE = "a positive number of seconds (or a timedelta), at most ten years"
 
 #: Field → (what it accepts, in words what to type).
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {

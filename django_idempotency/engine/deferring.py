@@ -1,4 +1,4 @@
-"""Writes what a settle could not, as long as the lease lasts: one bounded queue and one thread per process. Ring 2.
+"""Retries failed settles as long as the lease lasts: one bounded queue and one thread per process. Ring 2.
 
 owner   |--- lease ---|--- renewed where it can be ---|
 work    ───────┤ the settle fails: the response goes out
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_idempotency")
 
-#: Settles that wait, and bytes of responses with them. One more is lost at once, as if there were no queue.
+#: The most settles that wait, and bytes of their responses. Beyond that a settle is lost at once, as without a queue.
 LONGEST, HEAVIEST = 1024, 64 * 1024 * 1024
 #: Seconds between two rounds.
 PAUSE = 0.5
-#: Seconds that the end of the process waits for what is still in the queue, and at least for receivers of what has ended.
+#: Seconds that the end of the process waits for the queue, and at least for receivers of the last events.
 DRAIN, NOTICE = 5.0, 1.0
 
 
 class Deferring:
-    """Tries the settles that wait, round after round. Thread safe.
+    """Retries the queued settles, round after round. Thread safe.
 
     `attempt(now)` is one round, so that a test can call it with a later `now`; the thread only calls it on time.
     """
@@ -47,17 +47,17 @@ class Deferring:
         begins_anew(self)
 
     def begin_anew(self) -> None:
-        """Wait for nothing: after a fork what waited is the parent's, and its thread is not there."""
+        """Empty the queue: after a fork it is the parent's, and the thread does not exist."""
         self._waiting: deque[Settling] = deque()
         self._weight = 0
-        #: How many have been taken out whose event the notifier does not have yet.
+        #: The number of settles taken out whose event has not reached the notifier.
         self._ending = 0
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
     def add(self, settling: Settling) -> bool:
-        """Try this settle from now on, and keep its lease meanwhile. `False`: there is no room, or no thread."""
+        """Queue this settle, and keep its lease meanwhile. `False`: there is no room, or no thread."""
         with self._lock:
             if len(self._waiting) >= LONGEST or self._weight + settling.weight > HEAVIEST:
                 return False
@@ -73,14 +73,14 @@ class Deferring:
         return True
 
     def attempt(self, now: float) -> None:
-        """Try each settle that waits. A store that does not answer one is not asked for the others."""
+        """Try each queued settle. A store that does not respond to one is not tried for the others."""
         stores: defaultdict[BaseStore, list[Settling]] = defaultdict(list)
         with self._lock:
             waiting = list(self._waiting)
         for settling in waiting:
             stores[settling.operation.store].append(settling)
         for store, settlings in stores.items():
-            with suppress(Exception), store.apart():  # apart() is tried again, until the leases have ended
+            with suppress(Exception), store.apart():  # apart() is retried until the leases have ended
                 for settling in settlings:
                     if not self._tried(settling):
                         break
@@ -89,12 +89,12 @@ class Deferring:
                 self._give_up(settling)
 
     def _tried(self, settling: Settling) -> bool:
-        """Try once. Say whether the store has answered."""
+        """Try once. Return whether the store has responded."""
         operation = settling.operation
-        operation.leave_lease()  # a beat would take what we have just settled for lost
+        operation.leave_lease()  # a beat would find the settled record and report it lost
         try:
             settled = settling.write()
-        except Exception as error:  # noqa: BLE001 - tried again, and part of the event if it is given up
+        except Exception as error:  # noqa: BLE001 - retried, and part of the event if given up
             operation.keep_lease()
             settling.error = error
             with self._lock, suppress(ValueError):  # drained meanwhile
@@ -111,7 +111,7 @@ class Deferring:
             self._notify(settling, settling.given_up())
 
     def _taken_out(self, settling: Settling) -> bool:
-        """Take a settle out. Say whether it was there."""
+        """Remove a settle. Return whether it was there."""
         with self._lock:
             if settling not in self._waiting:
                 return False
@@ -122,7 +122,7 @@ class Deferring:
             return True
 
     def _notify(self, settling: Settling, news: News) -> None:
-        """Report how it ended; not from the thread that tries the others, since a receiver may be slow."""
+        """Report how it ended; not from this thread, since a slow receiver would delay the others."""
         send = partial(settling.operation.tell, news)
         try:
             if threading.current_thread() is self._thread:
@@ -135,7 +135,7 @@ class Deferring:
                 self._changed.notify_all()
 
     def drain(self, patience: float = DRAIN) -> None:
-        """Wait until all are written and reported, up to `patience`; give up what is left. For the end of a process."""
+        """Wait until all are written and reported, up to `patience`; give up the rest. For the end of a process."""
         deadline = self._clock() + patience
         with self._lock:
             self._changed.notify_all()
@@ -161,11 +161,11 @@ class Deferring:
                 self.attempt(self._clock())
         finally:
             with self._lock:
-                if self._thread is threading.current_thread():  # it is cut short: the next settle starts another
+                if self._thread is threading.current_thread():  # it was cut short: the next settle starts another
                     self._thread = None
 
     def _pause(self) -> bool:
-        """Let the store come back. `False`: nothing waits, and the thread ends."""
+        """Pause before the next round. `False`: the queue is empty, and the thread ends."""
         with self._lock:
             if self._waiting:
                 self._changed.wait(PAUSE)

@@ -1,9 +1,9 @@
-"""How a durable execution leaves a record in the middle of its work, and finds it again. Ring 2.
+"""How a durable execution suspends a record in the middle of its work, and resumes it. Ring 2.
 
 Such an execution ends by an exception, and its function is called again hours later, in another process. In between
-nobody works, but the key is not free. So the record passes to a token that this execution alone can name, under a long
-lease; and later from there to whoever is called next. Each is one fenced settlement: of two that wake it one wins, and
-an invocation that was thought to be over settles nothing.
+nothing runs, but the key is not free. So the record passes to a token that only this execution can compute, under a long
+lease; and later from there to its next invocation. Each step is one fenced settlement: if two invocations resume it, one
+wins, and one that was thought to be over settles nothing.
 
 owner        |-- lease --|
 asleep           |------------ resumes within ------------|       the token is made of the execution's name
@@ -23,8 +23,8 @@ from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
 from ..stores.base import Audit, BaseStore, audited
 
-#: Seconds before it is tried once more to wake a record. Where only the answer was lost, that is ours already, by a token
-#: that nobody else has heard of.
+#: Seconds before resuming a record is retried. If only the response was lost, it is already ours, by a token that no
+#: other process knows.
 PAUSE = 0.1
 
 
@@ -37,15 +37,15 @@ class Execution:
     resumes_within: float | None = None
 
     def asleep(self, record: Record, ticket: Ticket) -> Ticket:
-        """Return the ticket under which a record sleeps that this one owns.
+        """Return the ticket that suspends a record which this ticket owns.
 
-        Its retention outlasts its lease: what is not woken in time counts as crashed, and is not forgotten.
+        Its retention outlasts its lease: a record that is not resumed in time counts as crashed, and is not forgotten.
         """
         lease = ticket.ttl if self.resumes_within is None else self.resumes_within
         return replace(ticket, owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
 
     def suspended(self, record: Record) -> bool:
-        """Is a record asleep, and this execution's?"""
+        """Is a record suspended by this execution?"""
         return record.status is Status.RUNNING and record.owner == self._token(record)
 
     def _token(self, record: Record) -> UUID:
@@ -53,9 +53,9 @@ class Execution:
 
 
 def passed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
-    """Settle what another token owns. Say whether it is the ticket's now.
+    """Hand a record over from another token. Return whether it is the ticket's now.
 
-    Who got no answer asks again, and is refused by what its own first try has written: then that is written once more.
+    A retry after a lost response is refused because the first try has succeeded: then it writes the same once more.
     """
     return store.settle(ticket, handover) or store.settle(ticket, replace(handover, fence=ticket.owner))
 
@@ -66,7 +66,7 @@ async def apassed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> 
 
 
 def woken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
-    """Pass a record that sleeps on to the ticket. Return it, as it was where another was faster."""
+    """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
     handover = rules.handover(record, ticket)
     try:
         ours = passed_on(store, ticket, handover)
@@ -88,9 +88,9 @@ async def awoken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
 
 
 def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
-    """Make a key free by hand that this execution has left asleep, and will not wake. Say whether there was one.
+    """Free, by hand, a key that this execution has suspended and will not resume. Return whether there was one.
 
-    `forgetting`: as if it had never been used. In one step, so who wakes it meanwhile is not disturbed.
+    `forgetting`: as if it had never been used. In one step, so a concurrent resume is not disturbed.
     """
     record = store.look(record_id)
     if record is None or not execution.suspended(record) or (freed := rules.released(record)) is None:

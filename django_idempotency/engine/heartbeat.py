@@ -1,9 +1,9 @@
-"""Keeps the leases of running operations alive: one thread a process, one trip a store for all of them. Ring 2.
+"""Renews the leases of running operations: one thread per process, one trip per store for all of them. Ring 2.
 
 owner   |--- lease ---|
 beat        |--- lease ---|            a third of the lease apart, so that two may fail
 beat            |--- lease ---|
-died                          .        nobody beats any more: the lease ends, another takes over
+died                          .        no more beats: the lease ends, another takes over
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .notifying import Subject, notifier, sent
 
 logger = logging.getLogger("django_idempotency")
 
-#: A lease is renewed whenever this part of it has passed.
+#: A lease is renewed each time this part of it has passed.
 PART = 3
 #: Seconds without work after which the thread ends; the next operation starts another.
 IDLE = 60.0
 
 
 class Leased(Subject, Protocol):
-    """What holds a lease: a running operation."""
+    """The holder of a lease: a running operation."""
 
-    #: Why the record is no longer ours although the work still runs.
+    #: Why the record is no longer ours while the work still runs.
     lost: Exception | None
-    #: Does its settle wait to be tried again in the background?
+    #: Is its settle waiting to be retried in the background?
     deferred: bool
 
     def tell_lost(self) -> None:
@@ -44,16 +44,16 @@ class Leased(Subject, Protocol):
 
 
 class Lease(ref[Leased]):
-    """An operation's lease. Weak: that of an operation which was abandoned without a settle ends by itself."""
+    """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease simply ends."""
 
     __slots__ = ("due", "ends")
-    #: When it ends for certain, and when it is renewed next.
+    #: When it has certainly ended, and when it is renewed next.
     ends: float
     due: float
 
     @property
     def early(self) -> float:
-        """How much sooner it is renewed together with another of its store: a connection less, and a sixth of it."""
+        """How early it may be renewed together with another of its store, to save a connection: a sixth of the lease."""
         return (self.ends - self.due) / 4
 
     def begin(self, now: float, seconds: float) -> None:
@@ -62,9 +62,9 @@ class Lease(ref[Leased]):
 
 
 class Heartbeat:
-    """Renews what it is told to watch, until it is told to forget it. Thread safe.
+    """Renews the leases of watched operations, until forget(). Thread safe.
 
-    `beat(now)` does the work, so that a test can call it with a later `now`; the thread only calls it in time.
+    `beat(now)` does the work, so that a test can call it with a later `now`; the thread only calls it on time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,25 +73,25 @@ class Heartbeat:
         begins_anew(self)
 
     def begin_anew(self) -> None:
-        """Watch nothing: after a fork the thread is not there, and what it watched belongs to the parent."""
-        #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). To put in and
-        #: to take out is one step, and needs no lock; so whoever goes through it goes through a copy.
+        """Watch nothing: after a fork the thread does not exist, and the watched operations are the parent's."""
+        #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). Adding and
+        #: removing are atomic without a lock, so iterate over a copy.
         self._watched: dict[int, Lease] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
-        #: Until when the thread sleeps.
+        #: When the thread wakes.
         self._wakes = 0.0
 
     def watch(self, operation: Leased) -> None:
         """Renew an operation's lease from now on.
 
-        It takes no lock where the thread will see the lease in time: it is put in first and the thread is looked at after,
-        while the thread says first that it is about to look (see _sleep()). So one of both sees the other.
+        It takes no lock if the thread will see the lease in time: it adds the lease before it checks the thread, and the
+        thread announces its check before it looks (see _sleep()). So one of the two sees the other.
         """
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
-        lease.ends, lease.due = now + seconds, now + seconds / PART  # begin(), whose call would cost a tenth of this
-        if id(operation) in self._watched:  # an abandoned one's, whose memory this is: the thread may be taking it out
+        lease.ends, lease.due = now + seconds, now + seconds / PART  # begin() inlined: calling it would add a tenth
+        if id(operation) in self._watched:  # an abandoned one's with the same id: the thread may be removing it
             with self._lock:
                 self._watched[id(operation)] = lease
         else:
@@ -100,9 +100,9 @@ class Heartbeat:
             self._wake(lease)
 
     def _wake(self, lease: Lease) -> None:
-        """Start the thread, or wake it where it would sleep for too long.
+        """Start the thread, or wake it if it would sleep too long.
 
-        To wake it for every call would cost each more than its claim: 60 µs (measured).
+        Waking it for every call would cost more than the claim: 60 µs (measured).
         """
         with self._lock:
             if self._thread is None:
@@ -112,15 +112,15 @@ class Heartbeat:
                 self._changed.notify()
 
     def forget(self, operation: Leased) -> Lease | None:
-        """Let an operation's lease be, and return it."""
+        """Stop renewing an operation's lease, and return it."""
         lease = self._watched.pop(id(operation), None)
         if lease is None:
-            with self._lock:  # it was never watched; or has just been lost, and then it knows so when we return
+            with self._lock:  # never watched, or just lost: then the operation knows when we return
                 pass
         return lease
 
     def resume(self, lease: Lease) -> None:
-        """Renew a lease again that was let be; it ends when it would have ended."""
+        """Watch a forgotten lease again; its end is unchanged."""
         if (operation := lease()) is not None:
             with self._lock:
                 self._watched[id(operation)] = lease
@@ -128,14 +128,14 @@ class Heartbeat:
                 self._wake(lease)
 
     def lapsed(self, operation: Leased) -> bool:
-        """Has an operation's lease ended although it is watched? The beat itself may hang."""
+        """Has an operation's lease ended while it is watched? The beat itself may hang."""
         with self._lock:
             lease = self._watched.get(id(operation))
-        # Asked whose it is: an abandoned operation's id may be another's by now, which nobody watches.
+        # Check the owner: an abandoned operation's id may by now belong to another, which is not watched.
         return lease is not None and lease() is operation and self._clock() >= lease.ends
 
     def beat(self, now: float) -> None:
-        """Renew each lease that is due, and tell those operations that have lost theirs."""
+        """Renew each lease that is due, and notify the operations that have lost theirs."""
         stores = defaultdict(list)
         for operation in self._due(now):
             stores[operation.store].append(operation)
@@ -143,12 +143,12 @@ class Heartbeat:
             try:
                 with store.apart():
                     renewed = store.renew([operation.ticket for operation in operations])
-            except Exception as error:  # the thread beats for others, too
-                renewed = getattr(error, "renewed", set[UUID]())  # a store of many servers, one of which is away
+            except Exception as error:  # the thread serves other stores, too
+                renewed = getattr(error, "renewed", set[UUID]())  # a store of many servers, one of them down
                 self._renewed([op for op in operations if op.ticket.owner in renewed], now)
                 self._missed([op for op in operations if op.ticket.owner not in renewed], now, error)
                 with suppress(Exception):  # a log filter's
-                    logger.warning("A heartbeat was missed; it is tried again.", exc_info=error)
+                    logger.warning("A heartbeat was missed; it will be retried.", exc_info=error)
             else:
                 self._renewed([op for op in operations if op.ticket.owner in renewed], now)
                 for operation in operations:
@@ -156,7 +156,7 @@ class Heartbeat:
                         self._lost(operation, LeaseLost())
 
     def _due(self, now: float) -> list[Leased]:
-        """Return what is to be renewed, and with it what the same stores are soon to renew; forget who was abandoned."""
+        """Return the leases to renew, with those of the same stores that are nearly due; forget abandoned ones."""
         found, soon = [], []
         with self._lock:
             for name, lease in self._watched.copy().items():
@@ -178,7 +178,7 @@ class Heartbeat:
                     lease.begin(now, operation.ticket.lease)
 
     def _missed(self, operations: list[Leased], now: float, error: Exception) -> None:
-        """Nobody answered. Try again soon, until a lease has surely ended."""
+        """Handle a failed renewal: retry soon, until a lease has certainly ended."""
         for operation in operations:
             with self._lock:
                 lease = self._watched.get(id(operation))
@@ -190,8 +190,8 @@ class Heartbeat:
     def _lost(self, operation: Leased, error: Exception) -> None:
         with self._lock:
             watched = self._watched.pop(id(operation), None)
-            # Not settled meanwhile. A settle that waits in the queue may have been written although nobody said so: it is
-            # fenced, and the next try of it knows whose the record is.
+            # Not settled meanwhile. A queued settle may have been written without a response: it is fenced, and its next
+            # try finds out who owns the record.
             is_lost = watched is not None and not operation.deferred
             if is_lost:
                 operation.lost = error
@@ -199,7 +199,7 @@ class Heartbeat:
             self._tell(operation)
 
     def _tell(self, operation: Leased) -> None:
-        """Report a lost lease; not from the thread that beats, since a receiver may be slow, and others' leases end."""
+        """Report a lost lease; not from this thread, since a slow receiver would let other leases end."""
         if threading.current_thread() is self._thread:
             notifier.notify(operation, operation.tell_lost)
         else:
@@ -218,25 +218,25 @@ class Heartbeat:
                 self.beat(self._clock())
         finally:
             with self._lock:
-                if self._thread is threading.current_thread():  # it is cut short: the next operation starts another
+                if self._thread is threading.current_thread():  # it was cut short: the next operation starts another
                     self._thread = None
 
     def _sleep(self) -> bool:
         """Sleep until a lease may be due. `False`: there was nothing to do for so long that the thread ends.
 
-        Who brings that nearer is mostly gone when we wake: we sleep on until then all the same, or the next would
-        have to wake us again.
+        An operation that shortened our sleep has usually finished when we wake. Keep the earlier deadline anyway, so
+        that the next one need not wake us again.
         """
         with self._lock:
             began = self._clock()
-            self._wakes = inf  # who comes after our look waits for the lock
+            self._wakes = inf  # an operation that comes after this check waits for the lock
             self._wakes = min((lease.due for lease in self._watched.copy().values()), default=began + IDLE)
             while (left := self._wakes - self._clock()) > 0:
                 self._changed.wait(left)
             if self._watched or self._wakes < began + IDLE:
                 return True
             thread, self._thread = self._thread, None
-            if self._watched:  # who came just now has seen us
+            if self._watched:  # one that came just before has seen that
                 self._thread = thread
             return self._thread is not None
 

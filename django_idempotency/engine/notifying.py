@@ -1,7 +1,7 @@
-"""Sends the events that our own threads find out: one bounded queue and one thread per process. Ring 2.
+"""Sends the events that our own threads detect: one bounded queue and one thread per process. Ring 2.
 
 heartbeat ──┐
-            ├─► queue ─► one thread ─► receivers: a slow one delays later events, and no lease or settle
+            ├─► queue ─► one thread ─► receivers: a slow one delays later events, but no lease or settle
 deferring ──┘
 """
 
@@ -21,12 +21,12 @@ from ..stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
-#: Events that wait. While so many do, further ones are logged as not sent.
+#: The longest queue. Beyond it, events are logged as not sent.
 LONGEST = 4096
 
 
 def closing() -> None:
-    """Close what receivers have opened in a thread of ours. The app puts Django's connections here."""
+    """Close what receivers have opened in our thread. The app replaces this to close Django's connections."""
 
 
 class Subject(Protocol):
@@ -37,14 +37,14 @@ class Subject(Protocol):
 
 
 class Notifier:
-    """Sends events one after the other, in the order in which they came. Thread safe."""
+    """Sends events one at a time, in order of arrival. Thread safe."""
 
     def __init__(self) -> None:
         self.begin_anew()
         begins_anew(self)
 
     def begin_anew(self) -> None:
-        """Drop what waits: after a fork it is the parent's, and its thread is not there."""
+        """Drop the queue: after a fork it is the parent's, and the thread does not exist."""
         self._waiting: deque[tuple[Subject, Callable[[], None]]] = deque()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -53,7 +53,7 @@ class Notifier:
         self._sending = False
 
     def notify(self, operation: Subject, send: Callable[[], None]) -> None:
-        """Call `send` soon, in the thread; in this one where none can be started. Never raises."""
+        """Call `send` soon, in the thread; in this one if none can be started. Never raises."""
         with self._lock:
             is_full = len(self._waiting) >= LONGEST
             is_queued = not is_full and self._runs()
@@ -79,12 +79,14 @@ class Notifier:
                 self._changed.wait(left)
             count = len(self._waiting) + self._sending
         if count:
-            logger.error("The process ends before its receivers return: %d events may not have been received.", count)
+            logger.error(
+                "The process ended before its receivers returned: %d events may not have been received.", count
+            )
 
     # ------------------------------------------------------------------------------------------------------- thread
 
     def _runs(self) -> bool:
-        """Start the thread if it does not run. Say whether it does now."""
+        """Start the thread unless it runs. Return whether it runs now."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="django-idempotency-notifying", daemon=True)
             try:
@@ -100,19 +102,19 @@ class Notifier:
                 self._send_all()
         finally:
             with self._lock:
-                if self._thread is threading.current_thread():  # it is cut short: the next event starts another
+                if self._thread is threading.current_thread():  # it was cut short: the next event starts another
                     self._thread, self._sending = None, False
                 self._changed.notify_all()
 
     def _goes_on(self) -> bool:
-        """Does anything wait? If not, the thread ends."""
+        """Are there events left? If not, the thread ends."""
         with self._lock:
             if not self._waiting:
                 self._thread = None
             return self._thread is not None
 
     def _send_all(self) -> None:
-        """Send what waits, then close what was opened for it."""
+        """Send all queued events, then close what they opened."""
         stores = set()
         while (event := self._next()) is not None:
             operation, send = event

@@ -1,4 +1,4 @@
-"""One call under a key: open, execute, settle. Ring 2: it drives a store by the rules and knows no Django."""
+"""One call under a key: open, execute, settle. Ring 2: it applies the rules to a store, without Django."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from .heartbeat import Lease, heartbeat
 from .settling import SETTLE_PAUSE, GuardedSettling, News, Settling
 from .waiting import pauses, waiting
 
-#: Rounds of claim and guard before the answer is Busy. Each lost round means that somebody else won.
+#: Rounds of claim and guard before the verdict is Busy. In each lost round another request has won.
 ROUNDS = 2
-#: Seconds: a lease is never none, or the host's deadline would be read as a crash.
+#: Seconds: a lease is never zero, or the host's deadline would be read as a crash.
 LEAST_LEASE = 0.001
 #: Before a guard, and where there is none.
 NOTHING_HELD = Hold()
 
 
 class Observer(Protocol):
-    """Who is told what happened. `event` is one of `EVENTS`. From async code its coroutine `asend` is, if it has one."""
+    """Gets each event. `event` is one of `EVENTS`. From async code its coroutine `asend` is called, if it has one."""
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
 
 
 #: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released, suspended, or
-#: lost: it was no longer ours. In between deferred: the store did not answer, and is asked again in the background.
+#: lost: it was no longer ours. In between deferred: the store did not respond, and is tried again in the background.
 EVENTS = (
     *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
     *("completed", "released", "suspended", "deferred", "lost"),
@@ -60,15 +60,15 @@ class Operation:
     run: Execute | None = None
     #: The record as the claim or the guard found it.
     record: Record | None = None
-    #: Why the record is no longer ours although the work still runs; `lease` only.
+    #: Why the record is no longer ours while the work still runs; `lease` only.
     lost: Exception | None = None
-    #: Does its settle wait to be tried again in the background?
+    #: Is its settle waiting to be retried in the background?
     deferred = False
-    #: What became of the record, once settle() is done; `None`: it was not settled, or not by us.
+    #: How settle() left the record; `None`: it was not settled, or not by us.
     left: Leave | None = None
     #: The durable execution that makes the call, if one does; `lease` only.
     execution: Execution | None = None
-    #: Why the work's transaction was rolled back, where that was not the work's own doing.
+    #: Why the work's transaction was rolled back, if the work did not do so itself.
     _why: Exception | None = None
     #: What the heartbeat has watched.
     _lease: Lease | None = None
@@ -76,11 +76,11 @@ class Operation:
     #: The guard, while it is open.
     _guard: ExitStack | None = None
     _opened_at = 0.0
-    #: Was the claim made in a transaction that was open, so that it may be rolled back with the work?
+    #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
-    #: Has a claim of ours got no answer, so that it may have been carried out?
+    #: Did a claim of ours get no response, so that it may have succeeded?
     _unanswered = False
-    #: The attempt that our execution has suspended, if it was found, and nobody else has woken it.
+    #: The attempt that our execution has suspended, if it was found and has not been resumed since.
     resuming = 0
 
     def __init__(
@@ -97,27 +97,27 @@ class Operation:
         self.ticket = ticket
         self._observer = observer
         self._hold_failures = hold_failures
-        #: Does the heartbeat renew its lease? Not where the host stops when the lease ends.
+        #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
         self._renews = renews
         #: Seconds until the host stops, and with it the lease.
         self._left = left
 
     @property
     def attempt(self) -> int:
-        """Which run of this key it is: above 1, an earlier one failed, was refused or crashed."""
+        """The number of this run of the key: above 1, an earlier one failed, was refused or crashed."""
         return self.run.attempt if self.run else 0
 
     def is_lost(self) -> bool:
-        """May another own the record by now, although the work still runs?"""
+        """May another own the record by now, while the work still runs?"""
         return self.lost is not None or heartbeat.lapsed(self)
 
     # --------------------------------------------------------------------------------------------------------- open
 
     def open(self, wait: float = 0.0, waiters: int = 0) -> Verdict:
-        """Claim the key and hold the record. Only after `Execute` may the work run, and then settle() must follow.
+        """Claim the key and hold the record. The work may run only after `Execute`, and then settle() must follow.
 
         Raises `StoreUnavailable`; nothing has run then. A busy record is waited for up to `wait` seconds, unless a
-        quarter of the process's threads wait already. `waiters` may do so however few threads there are.
+        quarter of the process's threads wait already. At least `waiters` threads may wait.
         """
         verdict = self._try()
         if isinstance(verdict, Busy) and wait > 0:
@@ -130,7 +130,7 @@ class Operation:
                     self._shorten()
                     try:
                         verdict = self._try()
-                    except StoreUnavailable:  # busy is what was known last
+                    except StoreUnavailable:  # the last known state was busy
                         self._unanswered = True
                     if not isinstance(verdict, Busy):
                         break
@@ -142,7 +142,7 @@ class Operation:
         return verdict
 
     async def aopen(self, wait: float = 0.0) -> Verdict:
-        """See open(). Waiting holds no thread. Whoever cancels it leaves the key as it was: nothing has run."""
+        """See open(). Waiting holds no thread. A cancellation leaves the key as it was: nothing has run."""
         try:
             verdict = await to_the_end(self._atry())
             for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
@@ -161,7 +161,7 @@ class Operation:
         return verdict
 
     def _shorten(self) -> None:
-        """Let a lease end when the host stops, also where the claim had to wait."""
+        """Limit the lease to the host's deadline, even after the claim had to wait."""
         if self._left is not None and not self._renews and (left := self._left()) is not None:
             self.ticket = replace(self.ticket, lease=max(left, LEAST_LEASE))
 
@@ -192,7 +192,7 @@ class Operation:
                     self.record = await awoken(self.store, self.ticket, self.record)
                     verdict = self._woken(self.record)
                 if isinstance(verdict, Execute):
-                    # Now, since who is cancelled hears of no verdict.
+                    # Now, since a cancelled call gets no verdict.
                     self.run, self._opened_at = verdict, time.monotonic()
             except LostRace:
                 continue
@@ -203,14 +203,14 @@ class Operation:
         return Busy(retry_after=1)
 
     def _found(self, record: Record) -> Record:
-        """Remember where a claim has found the record: another connection, or this one later, may look elsewhere."""
+        """Note where a claim found the record: another connection, or this one later, may look elsewhere."""
         self.claimed_inside = record.joined
         if record.place is not None:
             self.ticket = replace(self.ticket, place=record.place)
         return record
 
     def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
-        """Has our own execution suspended what is busy?"""
+        """Is the busy record one that our own execution has suspended?"""
         if self.execution is None or not isinstance(verdict, Busy) or not self.execution.suspended(record):
             return False
         self.resuming = record.attempt
@@ -222,7 +222,7 @@ class Operation:
         return rules.read(record, self.ticket, self._unanswered, self.resuming)
 
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
-        """Lock the record and judge it again as it is now. `None`: not ours, nothing is held."""
+        """Lock the record and judge its current state. `None`: not ours, nothing is held."""
         assert self.record is not None
         with ExitStack() as guard:
             takeover = self.record.owner != self.ticket.owner
@@ -242,7 +242,7 @@ class Operation:
             return verdict
 
     def _opened(self, verdict: Verdict) -> str:
-        """Take note of a verdict, and say which event it is. A claim that no other thread sees is not renewed by one."""
+        """Record the verdict and return its event. A claim inside an open transaction is invisible to the heartbeat."""
         if isinstance(verdict, Execute):
             self.run, self._opened_at = verdict, time.monotonic()
             if self._renews and not self._hold.joins and self.record is not None and not self.record.joined:
@@ -253,34 +253,34 @@ class Operation:
     # -------------------------------------------------------------------------------------------------------- lease
 
     def leave_lease(self) -> None:
-        """Let the heartbeat pass this lease over from now on."""
+        """Stop the heartbeat for this lease."""
         self._lease = heartbeat.forget(self) or self._lease
 
     def keep_lease(self) -> None:
-        """Have the lease renewed again, if it was before leave_lease(), and has not been lost meanwhile."""
+        """Resume the heartbeat if it ran before leave_lease(), and the lease has not been lost meanwhile."""
         if self._lease is not None and self.lost is None:
             heartbeat.resume(self._lease)
 
     def lease_ends(self) -> float:
-        """Return when the lease has surely ended, by the host's stopwatch, if it is not renewed."""
+        """Return when the lease has certainly ended unless renewed, by the host's monotonic clock."""
         return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
 
     # ------------------------------------------------------------------------------------------------------- settle
 
     def defer(self, settling: Settling) -> bool:
-        """Have a settle tried again in the background. `False`: there is no room for it."""
+        """Queue a settle for retries in the background. `False`: there is no room for it."""
         return deferring.add(settling)
 
     def tell_lost(self) -> None:
-        """Tell that the heartbeat has set `lost`: another may own the record by now. The work may ask, and stop."""
+        """Report that the heartbeat has set `lost`: another may own the record by now. The work may check, and stop."""
         self._tell("lost", self.lost)
 
     def aside(self) -> AbstractContextManager[None]:
-        """Let others use the work's transaction without breaking it, while there is one."""
+        """Protect the work's transaction, if there is one, from failures of other code in it."""
         return nullcontext() if self._guard is None else self._hold.aside()
 
     def abandon(self) -> None:
-        """Leave a record whose work has not begun as it was. For any other verdict than `Execute` there is nothing to do."""
+        """Restore a record whose work has not begun. Does nothing after any other verdict than `Execute`."""
         if self.run is None:
             return
         self.leave_lease()
@@ -294,23 +294,23 @@ class Operation:
             await self._asettle_apart(_abandoned(self.run), None, None)
 
     def close(self) -> None:
-        """Roll back and end a guard that was left open, as by an interrupt between two lines. After settle() there is none."""
+        """Roll back and end a guard that was left open, such as by an interrupt. After settle() there is none."""
         self._end_guard(giving_up=True)
 
     def doomed(self) -> bool:
-        """Will what the work has written be rolled back, whatever it answers?"""
+        """Will the work's writes be rolled back, whatever its response?"""
         return self._hold.doomed()
 
     def give_up(self) -> None:
-        """Roll back what the work wrote, where that is ours to roll back. To be followed by settle()."""
+        """Roll back the work's writes if we hold its transaction. settle() must follow."""
         self._hold.give_up()
 
     def settle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """Settle or release the record and end the guard, as the table in `core.rules` says.
+        """Settle or release the record and end the guard, by the table in `core.rules`.
 
         Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
-        writes were rolled back), what COMMIT raised (the writes are gone), `OutcomeUnknown` (nobody knows), and what an
-        `on_commit` callback raised (all is committed).
+        writes were rolled back), what COMMIT raised (the writes are gone), `OutcomeUnknown` (either may be true), and
+        what an `on_commit` callback raised (all is committed).
         """
         self.leave_lease()
         if not self._hold.joins:
@@ -320,11 +320,11 @@ class Operation:
         try:
             self._settle_held(ended, outcome, ttl)
         finally:
-            self._end_guard(giving_up=True)  # where something unforeseen left it open
+            self._end_guard(giving_up=True)  # if something unforeseen left it open
 
     def _settle_held(self, ended: Ending, outcome: Outcome | None, ttl: float | None) -> None:
         hold = self._hold
-        # Where the settle compares the sign, only who has given up and does not settle in the transaction has to ask.
+        # The settle itself compares the sign; ask only after giving up, when it is not made in the transaction.
         if ended in (Ending.KEPT, Ending.DROPPED) and (hold.sign is None or hold.doomed()) and hold.lost():
             self._lose()
         conclusion = rules.conclude(ended, hold.doomed(), self._hold_failures)
@@ -334,7 +334,7 @@ class Operation:
         try:
             self._end_guard()
         except Exception as error:
-            if hold.committed:  # an on_commit callback failed, after COMMIT: all of it stands
+            if hold.committed:  # an on_commit callback failed, after COMMIT: everything is committed
                 self.tell(News(conclusion.leave))
             elif isinstance(error, OutcomeUnknown):
                 self._tell("lost", error)
@@ -343,7 +343,7 @@ class Operation:
             raise
         if hold.committed and committing:
             self.tell(News(conclusion.leave))
-        else:  # rolled back: as the table says, or since the transaction was marked for rollback late
+        else:  # rolled back, by the table or because the transaction was marked for rollback late
             self._settle_apart(conclusion.leave, outcome, ttl)
 
     async def asettle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
@@ -355,8 +355,8 @@ class Operation:
     def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
 
-        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. Then the work had
-        not given up its writes: it was our statement that failed, so its answer must not stay without them.
+        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. The work had not
+        given up its writes: our own statement failed, so its response must not be kept without them.
         """
         sign = self._hold.sign
         settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
@@ -379,25 +379,25 @@ class Operation:
         return not self._hold.doomed()
 
     def _roll_back(self, error: Exception | None = None) -> None:
-        """End the guard without what the work wrote, and release the record; tell why, if `error` says so."""
+        """End the guard without the work's writes, and release the record; report `error`, if there is one."""
         self._end_guard(giving_up=True)
         self._why = error
         self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
 
     def _lose(self, cause: Exception | None = None) -> NoReturn:
-        """Forget an answer whose transaction is not the one that the guard began."""
+        """Discard a response whose transaction is not the one that the guard began."""
         lost = TransactionLost()
         self._roll_back(lost)
         raise lost from cause
 
     def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
-        """Settle after the work's transaction, or where there was none."""
+        """Settle after the work's transaction, or without one."""
         settling = self._settling(leave, outcome, ttl)
         while settling is not None:
             news: News | None
             try:
                 news = settling.written(settling.write())
-            except Exception as error:  # noqa: BLE001 - the response stands
+            except Exception as error:  # noqa: BLE001 - the response is sent anyway
                 news = settling.failed(error)
             if news is None:
                 time.sleep(SETTLE_PAUSE)
@@ -412,7 +412,7 @@ class Operation:
             news: News | None
             try:
                 news = settling.written(await settling.awrite())
-            except Exception as error:  # noqa: BLE001 - the response stands
+            except Exception as error:  # noqa: BLE001 - the response is sent anyway
                 news = settling.failed(error)
             if news is None:
                 await asyncio.sleep(SETTLE_PAUSE)
@@ -421,7 +421,7 @@ class Operation:
                 return
 
     def _settling(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settling | None:
-        """Return what is to be written; `None`: nothing, the record stays as it is."""
+        """Return the settlement to write; `None`: none, the record stays as it is."""
         ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
         settlement = self._settlement(leave, ticket, outcome, ttl, time.monotonic())
         if settlement is None:
@@ -431,14 +431,14 @@ class Operation:
         return kind(self, leave, ticket, settlement, self._why)
 
     def settle_guarded(self, settlement: Settlement) -> bool:
-        """Settle under the row's lock what a rollback has left as it was."""
+        """Settle, under the row's lock, a record that a rollback has restored."""
         with self.store.guard(self.ticket) as hold:
             return self._still_ours(hold) and self.store.settle(self.ticket, settlement)
 
     def _still_ours(self, hold: Hold) -> bool:
-        """Has nobody settled the record since our rollback? The owner from whom we took over may have woken in between.
+        """Is the record still unsettled since our rollback? The owner that we took over from may have resumed in between.
 
-        Raises `LostRace` where somebody holds it: a waiter does, for an instant, and then it is to be tried again.
+        Raises `LostRace` while another holds it: a waiter does, for an instant. Try again then.
         """
         if not hold.joins:
             return True
@@ -449,7 +449,7 @@ class Operation:
         return self.record is None or rules.untouched(hold.record, self.record, self.ticket)
 
     def _end_guard(self, *, giving_up: bool = False) -> None:
-        """End the guard, once; if it is open, and by a rollback if asked to."""
+        """End the guard if it is open, by a rollback if asked to."""
         guard, self._guard = self._guard, None
         if guard is not None:
             if giving_up:
@@ -457,8 +457,8 @@ class Operation:
             guard.close()
 
     def _asleep(self) -> Ticket:
-        """Return the ticket under which our execution lets the record sleep."""
-        assert self.execution is not None and self.record is not None, "who is suspended has run"  # noqa: PT018
+        """Return the ticket under which our execution suspends the record."""
+        assert self.execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
         return self.execution.asleep(self.record, self.ticket)
 
     def _settlement(
@@ -468,11 +468,11 @@ class Operation:
         if leave is Leave.SUSPENDED and self.record is not None:
             return rules.handover(self.record, ticket)
         if ttl is None and now - self._opened_at >= ticket.ttl:
-            ttl = ticket.ttl  # the work took longer than its answer was to be kept
+            ttl = ticket.ttl  # the work took longer than its response was to be kept
         return rules.settlement(leave, ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
 
     def tell(self, news: News) -> None:
-        """Tell what became of a settle; of a loss not twice, where the heartbeat has."""
+        """Report the outcome of a settle, but not a loss that the heartbeat has already reported."""
         self.left = news.leave
         if (event := _event_of(news, self.lost)) is not None:
             self._tell(event, news.error)
@@ -505,14 +505,14 @@ _EVENT_OF = {
 
 
 def _abandoned(run: Execute) -> Leave:
-    """Say what becomes of a record whose work has not begun. One of a crashed owner must be a takeover again."""
+    """Return how to leave a record whose work has not begun. One of a crashed owner must be taken over again."""
     if run.resumed:
         return Leave.SUSPENDED
     return Leave.HELD if run.takeover else Leave.BOUND
 
 
 def _event_of(news: News, lost: Exception | None) -> str | None:
-    """Say which event a settle was, if one is told."""
+    """Return the event of a settle, or `None`."""
     if news.deferred:
         return "deferred"
     return _EVENT_OF[news.leave] if news.leave is not None or lost is None else None

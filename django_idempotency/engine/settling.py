@@ -17,13 +17,13 @@ from ..errors import LostRace
 from .durable import apassed_on, passed_on
 from .heartbeat import Leased
 
-#: Seconds between two tries of a call, and how long it goes on. With one more timeout of its store, it delays a finished
-#: response by up to a second.
+#: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished response
+#: by up to a second.
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 
 
 class News(NamedTuple):
-    """What became of a settle: how it left the record (`None`: we did not settle it), or that it is tried later."""
+    """The outcome of a settle: how it left the record (`None`: we did not settle it), or that it is retried later."""
 
     leave: Leave | None
     error: Exception | None = None
@@ -31,37 +31,37 @@ class News(NamedTuple):
 
 
 class Settler(Leased, Protocol):
-    """Whose settle it is: an operation whose work is over."""
+    """The operation that settles: its work is over."""
 
     record: Record | None
-    #: Was the claim made in a transaction that was open, so that it may be rolled back with the work?
+    #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside: bool
 
     def keep_lease(self) -> None:
-        """Have the lease renewed again."""
+        """Resume renewing the lease."""
 
     def leave_lease(self) -> None:
-        """Let the lease be."""
+        """Stop renewing the lease."""
 
     def lease_ends(self) -> float:
-        """Return when the lease has surely ended, by the host's stopwatch, if it is not renewed."""
+        """Return when the lease has certainly ended unless renewed, by the host's monotonic clock."""
 
     def settle_guarded(self, settlement: Settlement) -> bool:
-        """Settle under the row's lock. Say whether the record was ours."""
+        """Settle under the row's lock. Return whether the record was ours."""
 
     def defer(self, settling: Settling) -> bool:
-        """Have it tried again in the background. `False`: there is no room for it."""
+        """Queue it for retries in the background. `False`: there is no room for it."""
 
     def tell(self, news: News) -> None:
-        """Tell what became of it."""
+        """Report its outcome."""
 
 
 class Settling:
-    """A settlement, and how long it is tried. Fenced: an owner that was overtaken changes nothing."""
+    """A settlement, and how long it is retried. Fenced: an owner that lost its record changes nothing."""
 
     #: When the thread gives up, if the lease has not ended before.
     until = inf
-    #: Why it could not be written, the last time.
+    #: Why the last try failed.
     error: Exception | None = None
 
     def __init__(
@@ -71,18 +71,18 @@ class Settling:
         self.leave = leave
         self._ticket = ticket
         self._settlement = settlement
-        #: Why it is what it is: the error of its event.
+        #: The error of its event.
         self._why = why
         self._began = time.monotonic()
 
     @property
     def weight(self) -> int:
-        """How many bytes it keeps in memory, roughly."""
+        """The approximate number of bytes that it keeps in memory."""
         outcome = self._settlement.outcome
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
     def write(self) -> bool:
-        """Write it. Say whether the record was ours."""
+        """Write it. Return whether the record was ours."""
         return self._write() or (self._claimed_inside and self._claim_again() and self._write())
 
     async def awrite(self) -> bool:
@@ -91,7 +91,7 @@ class Settling:
 
     @property
     def _claimed_inside(self) -> bool:
-        """Was the claim made in a transaction that was open, so that it may have been rolled back with the work?"""
+        """Was the claim made inside an open transaction, so that it may have been rolled back with the work?"""
         return self.operation.claimed_inside
 
     def _claim_again(self) -> bool:
@@ -113,11 +113,11 @@ class Settling:
         return await self.operation.store.asettle(self._ticket, self._settlement)
 
     def written(self, settled: bool) -> News:
-        """Return the news of a try that the store has answered."""
+        """Return the outcome of a try that the store has responded to."""
         return News(self.leave if settled else None, self._why)
 
     def failed(self, error: Exception) -> News | None:
-        """Return the news of a try that failed; `None`: pause, and try again. Either way the response stands."""
+        """Return the outcome of a try that failed; `None`: pause, and retry. Either way the response is kept."""
         now = time.monotonic()
         if now - self._began + SETTLE_PAUSE <= SETTLE_PATIENCE:
             return None
@@ -125,11 +125,11 @@ class Settling:
         return News(None, self.error, deferred=self._deferred(now))
 
     def given_up(self) -> News:
-        """Return the news of a settle that is no longer tried."""
+        """Return the outcome of a settle that is given up."""
         return News(None, self.error)
 
     def _deferred(self, now: float) -> bool:
-        """Go on in the background where the lease protects the record until it is written. Say whether we do."""
+        """Continue in the background if the lease protects the record until then. Return whether it does."""
         operation = self.operation
         joined = operation.record is not None and operation.record.joined  # no other connection sees it
         if joined or operation.lost is not None or operation.lease_ends() <= now:
@@ -138,12 +138,12 @@ class Settling:
         return operation.defer(self)
 
     def is_over(self, now: float) -> bool:
-        """Has the lease or the time for tries ended? A store that refuses what we write is not asked forever."""
+        """Has the lease or the time for retries ended? A store that refuses our writes is not tried forever."""
         return self.operation.lost is not None or now >= min(self.until, self.operation.lease_ends())
 
 
 class GuardedSettling(Settling):
-    """The same in `atomic`, after a rollback: under the row's lock. What fails has been undone already."""
+    """The same in `atomic`, after a rollback: under the row's lock. A failure has already been rolled back."""
 
     def _write(self) -> bool:
         """Write it, unless the record has been settled since."""

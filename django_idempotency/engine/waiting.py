@@ -1,4 +1,4 @@
-"""How long a duplicate waits for the work that is under way, and how many may. Ring 2."""
+"""How long a duplicate waits for running work, and how many may wait. Ring 2."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 from ..concurrency.forking import begins_anew
 
-#: Seconds between two looks at a busy record: at first, and at most. Each is half as long again as the one before.
+#: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
 
 def pauses(wait: float) -> Iterator[tuple[float, float]]:
-    """Yield how long to pause before the next look, and what is left of `wait`, until nothing is."""
+    """Yield the pause before the next check and the rest of `wait`, until nothing is left."""
     deadline, pause = time.monotonic() + wait, PAUSE
     while (left := deadline - time.monotonic()) > 0:
         yield min(pause, left), left
@@ -22,20 +22,20 @@ def pauses(wait: float) -> Iterator[tuple[float, float]]:
 
 
 class Waiters:
-    """How many threads of this process wait for others' work."""
+    """The number of threads in this process that wait for other work."""
 
     def __init__(self) -> None:
         self.begin_anew()
         begins_anew(self)
 
     def begin_anew(self) -> None:
-        """Count from nothing: the parent's threads are not there."""
+        """Reset the count: after a fork the parent's threads do not exist."""
         self.count = 0
         self._lock = threading.Lock()
 
     @contextmanager
     def one_more(self, *, least: int = 0) -> Iterator[bool]:
-        """Say whether one thread more may wait. Those who work must not be starved by those who wait for them."""
+        """Return whether one more thread may wait. Waiting threads must not starve the work that they wait for."""
         with self._lock:
             admitted = self.count < max(least, threading.active_count() // 4)
             self.count += admitted

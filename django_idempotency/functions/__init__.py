@@ -1,4 +1,4 @@
-"""The functions' door: `idempotent_function`, and what runs behind it."""
+"""`idempotent_function` and its implementation."""
 
 from .current import CurrentOperation, Takeover, current_operation
 from .deadlines import deadline, remaining

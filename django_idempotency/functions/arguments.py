@@ -1,4 +1,4 @@
-"""What a call was called with, by name: positional, keyword or default, all the same."""
+"""The arguments of a call by name, whether positional, keyword or default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class Arguments:
     """Reads the payload of a function's calls: all arguments by name, or the one that `only` names.
 
-    The `self` or `cls` of a method is no part of it. Nothing is copied.
+    The `self` or `cls` of a method is not part of it. Nothing is copied.
     """
 
     def __init__(self, function: Callable[..., Any], only: str | None = None) -> None:
@@ -31,7 +31,7 @@ class Arguments:
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
         self._plain = not any(p.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY) for p in parameters)
         self._takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-        #: The name of `**more`: no call has an argument of that name, only what is in it.
+        #: The name of `**more`, which is not an argument itself: only its items are.
         self._more = {p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD}
         if only is not None and (only in self._more or (only not in self._names and not self._takes_any)):
             known = ", ".join(p.name for p in parameters if p.name not in self._more) or "none"
@@ -40,21 +40,21 @@ class Arguments:
             )
 
     def refuse_strangers(self, roots: frozenset[str], name: str) -> None:
-        """Raise `ImproperlyConfigured` where an expression asks for arguments that no call has: it would select nothing."""
+        """Raise `ImproperlyConfigured` for an expression over arguments that no call has: it would select nothing."""
         strangers = roots & self._more if self._takes_any else roots - self._names
         if self._only is None and strangers:
             known = ", ".join(sorted(self._names - self._more)) or "none by name"
-            raise ImproperlyConfigured(f"{name} selects {', '.join(sorted(strangers))}, and the arguments are {known}.")
+            raise ImproperlyConfigured(f"{name} selects {', '.join(sorted(strangers))}, but the arguments are {known}.")
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a call is about; `args` without `self`. Raises `TypeError` for what the function would not take."""
+        """Return the payload of a call; `args` without `self`. Raises `TypeError` for arguments the function rejects."""
         if self._only is not None and self._plain and not args and kwargs.keys() == self._names:
             return kwargs[self._only]
         named = self._named(args, kwargs)
         return named if self._only is None else named.get(self._only)
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # Binding by inspect costs ten times as much; it is asked where a call is unusual, or wrong.
+        # inspect's binding costs ten times as much; it is used for unusual calls, and for wrong ones.
         given = dict(zip(self._order, args, strict=False)) if self._plain and len(args) <= len(self._order) else None
         if given is not None and given.keys().isdisjoint(kwargs):
             named = {**self._defaults, **given, **kwargs}
@@ -66,14 +66,14 @@ class Arguments:
         for parameter in self._signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 more = named.pop(parameter.name)
-                if twice := more.keys() & named.keys():  # f(a, /, **more) takes another a
+                if twice := more.keys() & named.keys():  # f(a, /, **more) accepts another a
                     raise NotDigestible(f"This call has two arguments named {', '.join(sorted(twice))}: rename one.")
                 named.update(more)
         return named
 
 
 def is_method(function: Callable[..., Any]) -> bool:
-    """Does a function take the `self` or `cls` of the class that it was written in?"""
+    """Does a function take the `self` or `cls` of the class that it is defined in?"""
     owner = function.__qualname__.rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), "")
     return first in ("self", "cls") and owner != "" and not owner.endswith("<locals>")

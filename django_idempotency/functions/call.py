@@ -1,4 +1,4 @@
-"""One call of a guarded function: its ticket, what a verdict means for it, and what is stored of its end."""
+"""One call of a guarded function: its ticket, what each verdict means for it, and how its end is stored."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from .terms import Terms
 
 logger = logging.getLogger("django_idempotency")
 
-#: How long a record waits for a person (seconds): the longest that there is.
+#: How long a record waits for a person (seconds): the longest duration.
 HELD_FOR = 3650 * 86400.0
-#: What a function may turn out to return, as behind a wrapper: no decorator can tell.
+#: What a function may turn out to return, say through a wrapper: a decorator cannot detect it.
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class End:
-    """How a call ends: what the store is told, and what the caller gets."""
+    """How a call ends: what is stored, and what the caller gets."""
 
     ending: Ending
     outcome: Outcome | None = None
@@ -60,16 +60,16 @@ class End:
     raised: Exception | None = None
 
     def result(self) -> Any:
-        """Return the result, or raise what stands in its place."""
+        """Return the result, or raise the error."""
         if self.raised is not None:
             raise self.raised
         return self.returned
 
 
 class Call:
-    """A call that has a key. `ended`, `failed` and `decided` say how it ends, and `settle` tells the store."""
+    """A call that has a key. `ended`, `failed` and `decided` determine how it ends, and `settle` stores that."""
 
-    observer = Observer()  # of no request
+    observer = Observer()  # without a request
 
     def __init__(self, terms: Terms, payload: Any, key: str) -> None:
         self.terms = terms
@@ -120,7 +120,7 @@ class Call:
         return remaining() == 0
 
     def takeover(self) -> Takeover | None:
-        """Return what `on_takeover` is to be asked about, if it is."""
+        """Return the takeover that `on_takeover` must decide, if any."""
         run = self.operation.run
         if run is None or not run.takeover:
             return None
@@ -130,14 +130,14 @@ class Call:
     # ------------------------------------------------------------------------------------------------------ answers
 
     def replayed(self, verdict: Verdict) -> Any:
-        """Return the remembered result, or raise what a call that does not run raises."""
+        """Return the stored result, or raise the error of a call that does not run."""
         try:
             return self._answer(verdict)
         except IdempotencyError as error:
             raise self.naming(error)  # noqa: B904 - itself
 
     def naming(self, error: IdempotencyError) -> IdempotencyError:
-        """Say in an error which record it is about, unless that is another call's."""
+        """Set the record on an error, unless the error is another call's."""
         if error.key is None:
             ticket = self.operation.ticket
             error.scope, error.key = ticket.scope, ticket.key
@@ -160,7 +160,7 @@ class Call:
                 raise AssertionError("this call runs")
 
     def go_without_store(self, error: StoreUnavailable) -> None:
-        """Tell that the store does not answer; raise it, unless the call is to run without."""
+        """Report that the store is not responding; raise that, unless the call may run without it."""
         self.observer("unavailable", self.operation, error)
         if self._needs_store():
             raise error
@@ -172,20 +172,20 @@ class Call:
             raise error
 
     def _needs_store(self) -> bool:
-        # What our execution has left asleep, as the store has said a moment ago, must not run beside that.
+        # The store has just said that this execution is suspended here: it must not run a second time.
         return self.policy.on_store_failure == "closed" or self.operation.resuming > 0
 
     # ------------------------------------------------------------------------------------------------------ endings
 
     def ended(self, result: Any) -> End:
-        """Say how a call ends that returned. A result that cannot be stored is returned all the same, and never made anew.
+        """Return the end of a call that returned. A result that cannot be stored is still returned, and never recomputed.
 
-        Raises `ConfigurationError` for what has only been made, and would run when this call is over.
+        Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is over.
         """
         kind: Any = type(result)
         if _runs_later(kind):
             if isinstance(result, (Coroutine, Generator)):
-                result.close()  # nobody will await it
+                result.close()  # it will never be awaited
             raise ConfigurationError(
                 f"{self.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
                 "Guard the function that makes it, or return a list."
@@ -201,7 +201,7 @@ class Call:
         return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 
     def failed(self, error: BaseException) -> End:
-        """Say how a call ends that raised. A kept exception is remembered after what it wrote was rolled back."""
+        """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
         kept = self.terms.keep_exceptions
         if suspends(self.execution, error):
             return End(ending=Ending.FAILED if self.operation.execution is None else Ending.SUSPENDED)
@@ -215,18 +215,18 @@ class Call:
         return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds)
 
     def leaving(self, error: BaseException) -> BaseException:
-        """Return what the caller gets for what has left the function."""
+        """Return the exception that the caller gets for the one that has left the function."""
         if self.policy.guarantee is Guarantee.ATOMIC and suspends(self.execution, error):
             refusal = ConfigurationError(
-                f"{self.terms.name} was suspended, and no transaction lasts so long: what it wrote was rolled back, while "
-                f'its engine takes its steps for done. Type guarantee="lease".'
+                f"{self.terms.name} was suspended, and no transaction lasts that long: its writes were rolled back, but "
+                f'its engine considers its steps done. Type guarantee="lease".'
             )
             refusal.__cause__ = error
             return refusal
         return clarified(error)
 
     def decided(self, decision: Any) -> End | None:
-        """Say how a call ends that `on_takeover` has decided; `None`: it runs."""
+        """Return the end of a call that `on_takeover` has decided; `None`: it runs."""
         match decision:
             case Run():
                 self.current = CurrentOperation(self.operation, self._outer)
@@ -235,7 +235,7 @@ class Call:
                 return self.ended(result)
             case Hold():
                 key = shortened(self.operation.ticket.key)
-                logger.error("Held: %s under %s waits for a person, who releases its record.", self.terms.name, key)
+                logger.error("Held: %s under %s waits for a person to release its record.", self.terms.name, key)
                 return End(
                     ending=Ending.KEPT, outcome=Kind.HELD.outcome(), ttl=HELD_FOR, raised=self.naming(HeldForPerson())
                 )
@@ -244,28 +244,28 @@ class Call:
         )
 
     def undecided(self, error: BaseException) -> End:
-        """Say how a takeover ends that nobody decided: the record stays as it is, so that the next call asks again."""
+        """Return the end of an undecided takeover: the record stays as it is, so that the next call asks again."""
         end = self.failed(error)
         return end if end.ending is Ending.KEPT else End(ending=Ending.CUT)
 
     def settle(self, end: End) -> None:
-        """Tell the store. Raises what `Operation.settle` raises."""
+        """Settle in the store. Raises what `Operation.settle` raises."""
         self.operation.settle(end.ending, end.outcome, end.ttl)
 
     async def asettle(self, end: End) -> None:
-        """See settle(). It is done before a cancellation goes on."""
+        """See settle(). It completes before a cancellation takes effect."""
         await to_the_end(self.operation.asettle(end.ending, end.outcome, end.ttl))
 
     def _outcome(self, kind: Kind, body: bytes) -> Outcome:
         limit = body_limit(self.policy, self.operation.store)
         if len(body) > limit:
-            raise Unstorable(f"it takes {len(body)} bytes, and max_body is {limit}")
+            raise Unstorable(f"it takes {len(body)} bytes, but max_body is {limit}")
         return kind.outcome(body)
 
     def _unstored(self, kind: Kind, error: Exception) -> Outcome:
-        with suppress(Exception):  # a log filter's: the work is done, and must not be done again for that
-            # Not the cause of it, nor a serializer's own words: they may hold what was to be stored.
-            logger.warning("What %s ended with is not stored: %s.", self.terms.name, str(error).rstrip("."))
+        with suppress(Exception):  # a log filter's: the work is done, and must not be repeated because of it
+            # Neither its cause nor a serializer's own words: they may contain the data that was to be stored.
+            logger.warning("The result of %s is not stored: %s.", self.terms.name, str(error).rstrip("."))
         return kind.outcome()
 
 
@@ -275,7 +275,7 @@ def _runs_later(kind: type) -> bool:
 
 
 def remembered(terms: Terms, outcome: Outcome) -> Any:
-    """Return the result that an outcome remembers, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
+    """Return the result in an outcome, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
     kind = kind_of(outcome)
     if kind is Kind.HELD:
         raise HeldForPerson

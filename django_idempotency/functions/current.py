@@ -1,4 +1,4 @@
-"""What a guarded function may ask about its own call."""
+"""A guarded function's view of its own call."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class CurrentOperation(Handle):
     _token: Token[CurrentOperation | None]
 
     def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
-        # What Handle does, without super(): every call makes one, and that takes three times as long (measured).
+        # What Handle does, without super(): every call makes one, and super() takes three times as long (measured).
         self._operation = operation
         self.seconds = None
         self._outer = outer
 
-    def __enter__(self) -> None:  # its own block, since one made for it takes a call twice as long (measured)
+    def __enter__(self) -> None:  # a context manager itself: a separate one would double the time of a call (measured)
         self._token = CURRENT.set(self)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -40,7 +40,7 @@ class CurrentOperation(Handle):
 
     @property
     def lost(self) -> bool:
-        """Has a `lease` ended under this call, or the host's deadline passed? Stop where that is still of use."""
+        """Has the `lease` of this call ended, or the host's deadline passed? Stop if that still helps."""
         return super().lost or remaining() == 0
 
     def holds(self, operation: Operation) -> bool:
@@ -53,7 +53,7 @@ class CurrentOperation(Handle):
 
 def living(call: CurrentOperation | None) -> CurrentOperation | None:
     """Return a call, or the innermost one around it, whose work has not ended."""
-    while call is not None and call._over:  # noqa: SLF001 - what it shows to users is documented
+    while call is not None and call._over:  # noqa: SLF001 - its public members are for users
         call = call._outer  # noqa: SLF001
     return call
 
@@ -62,7 +62,7 @@ class SwitchedOffOperation(SwitchedOff, CurrentOperation):
     """The current operation while idempotency is off."""
 
     def holds(self, operation: Operation) -> bool:
-        """It holds no record."""
+        """Always `False`: it holds no record."""
         return False
 
 
@@ -70,12 +70,12 @@ CURRENT: ContextVar[CurrentOperation | None] = ContextVar("django_idempotency_cu
 
 
 def current_operation() -> CurrentOperation | None:
-    """Return the innermost guarded call that runs here; `None` outside, and where a call runs unguarded."""
+    """Return the innermost guarded call that runs here; `None` outside one, and in a call that runs unguarded."""
     return CURRENT.get()
 
 
 class Unguarded:
-    """The block of a call that runs unguarded: the keys of a call around it are not its own."""
+    """The context of a call that runs unguarded: the keys of a call around it are not its own."""
 
     _token: Token[CurrentOperation | None]
 
@@ -87,10 +87,10 @@ class Unguarded:
 
 
 def _ended(token: Token[CurrentOperation | None], error: object) -> None:
-    """Give back what was current before."""
+    """Restore the previous current operation."""
     try:
         CURRENT.reset(token)
-    except ValueError:  # a coroutine that is closed by another task has left its own context
+    except ValueError:  # a coroutine closed by another task has left its own context
         if not isinstance(error, GeneratorExit):
             raise
     if isinstance(error, ResponseNotStored):
@@ -111,17 +111,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nobody runs it before a person has looked."""
+    """The call does not run until a person has released it."""
 
 
 Decision = Run | Found | Hold
 
 
 class Takeover(CurrentOperation):
-    """What `on_takeover` is asked about: an earlier owner crashed and may have done part of the work.
+    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
 
-    It returns `run()`, `found(result)` or `hold()`. What it raises goes to the caller and decides nothing: the next call
-    after the lease asks again; an exception of `keep_exceptions` is remembered, as if the call had raised it.
+    The hook returns `run()`, `found(result)` or `hold()`. What it raises goes to the caller and decides nothing: the next
+    call after the lease asks again; an exception of `keep_exceptions` is stored as if the call had raised it.
     """
 
     def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
@@ -133,11 +133,11 @@ class Takeover(CurrentOperation):
         self.record: Record = operation.record
 
     def run(self) -> Decision:
-        """Run the call again: its effects elsewhere carry a derived key, or did not happen."""
+        """Run the call again: its external effects carry a derived key, or did not happen."""
         return Run()
 
     def found(self, result: Any) -> Decision:
-        """Remember and return this result, which the provider knows; the call does not run."""
+        """Store and return this result, which the provider knows; the call does not run."""
         return Found(result)
 
     def hold(self) -> Decision:

@@ -1,4 +1,4 @@
-"""A host's limit: after it, the process is frozen or killed."""
+"""The deadline of a host, at which the process is frozen or killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta, timezone
 from typing import Protocol, runtime_checkable
 
-#: Ten years (seconds): as of every duration.
+#: Ten years (seconds), the limit of every duration.
 LONGEST = 3650 * 86400.0
 #: By `time.monotonic()`; `None`: the host has no limit.
 _ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", default=None)
@@ -17,25 +17,25 @@ _ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", defa
 
 @runtime_checkable
 class LambdaContext(Protocol):
-    """What AWS Lambda hands to its handlers."""
+    """The context that AWS Lambda passes to its handlers."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return what is left of the invocation (milliseconds)."""
+        """Return the time left in the invocation (milliseconds)."""
         ...
 
 
 @contextmanager
 def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[None]:
-    """Say until when this host lives: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
+    """Set the deadline of this host: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
 
     Inside, a `lease` lasts until then and is not renewed: if the host stops at its limit, the next call takes over at
-    once. No call waits beyond it, none begins after it (`DeadlinePassed`), and a batch stops before it. The nearer of two
-    nested deadlines counts. Raises `TypeError` or `ValueError` for what is no deadline.
+    once. No call waits beyond it, none begins after it (`DeadlinePassed`), and a batch stops before it. The earlier of two
+    nested deadlines counts. Raises `TypeError` or `ValueError` for an invalid deadline.
     """
     left = _left(limit)
     if not left <= LONGEST:  # NaN, too
         raise ValueError(
-            f"deadline({limit!r}) says nothing: leases would last as long. A host without a limit needs none."
+            f"deadline({limit!r}) is too long: leases would last until then. A host without a limit needs no deadline."
         )
     ends, outer = time.monotonic() + left, _ENDS.get()
     token = _ENDS.set(ends if outer is None else min(ends, outer))
@@ -46,7 +46,7 @@ def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[No
 
 
 def remaining() -> float | None:
-    """Return the seconds that are left, 0 at least; `None` without a deadline."""
+    """Return the seconds left, at least 0; `None` without a deadline."""
     ends = _ENDS.get()
     return None if ends is None else max(0.0, ends - time.monotonic())
 
@@ -58,7 +58,7 @@ def _left(limit: float | timedelta | datetime | LambdaContext) -> float:
         return limit.get_remaining_time_in_millis() / 1000
     if isinstance(limit, datetime):
         if limit.tzinfo is None:
-            raise ValueError("deadline() needs an aware datetime: a naive one may mean another hour.")
+            raise ValueError("deadline() needs an aware datetime: a naive one is ambiguous.")
         return (limit - datetime.now(timezone.utc)).total_seconds()
     if isinstance(limit, timedelta):
         return limit.total_seconds()

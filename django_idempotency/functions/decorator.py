@@ -1,4 +1,4 @@
-"""The door for any function: tasks, message handlers, webhooks, commands."""
+"""The `@idempotent_function` decorator: for tasks, message handlers, webhooks, commands."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _FROM_SETTINGS: Any = MISSING
 
 
 class Guarded(Protocol[P, R_co]):
-    """A function under guard: called as before, with what is known of its calls beside it."""
+    """A guarded function: called as before, with access to the records of its calls."""
 
-    #: What is known of its calls.
+    #: The records of its calls.
     idempotency: Handle
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
@@ -106,16 +106,16 @@ def idempotent_function(
 
     `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name, or from the one that
     `data_keyword_argument` names; `None`: all of it. `validate` selects what must not change for a known key. A call
-    whose key is missing runs unguarded, with a warning; `required=True` refuses it. What names the function in the store
-    is `key_prefix`, or module and qualified name, where those name one function. The result of the first call is what every later one returns, for
+    whose key is missing runs unguarded, with a warning; `required=True` refuses it. The function's name in the store is
+    `key_prefix`, or module and qualified name if those are unique. Later calls return the result of the first one, for
     `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that cannot be deduced from
-    the return annotation. An exception frees the key, but for those in `keep_exceptions`: they are remembered and raised
+    the return annotation. An exception frees the key, except for those in `keep_exceptions`: they are stored and raised
     again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a crashed
     call is run again. The other fields are those of `Policy`.
 
-    Raises `ImproperlyConfigured` or `ValueError` here for what can never work; a call raises what `functions.run` says.
+    Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.run`.
     """
-    hasher(hash_function)  # raises ValueError for a name that is none
+    hasher(hash_function)  # raises ValueError for an unknown name
     if key_prefix == "" or not isinstance(key_prefix, str | None):
         raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')
 
@@ -127,13 +127,13 @@ def idempotent_function(
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
             return type(undecorated)(decorate(undecorated.__func__))
-        # A partial that shows a name has it from what it wraps, and its signature, too: the arguments would be misread.
+        # A partial with a name has copied that from its function, with the signature: the arguments would be misread.
         unnamed = not callable(undecorated) or not hasattr(undecorated, "__qualname__")
         if unnamed or isinstance(undecorated, (type, functools.partial)):
             raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
         if undecorated.__module__ == method_decorator.__module__:  # its stand-in for the method
             raise ImproperlyConfigured(
-                "method_decorator() would decorate anew at each call. Put @idempotent_function on the method itself."
+                "method_decorator() would decorate again on each call. Put @idempotent_function on the method itself."
             )
         return guarded(
             Terms(
@@ -166,7 +166,7 @@ def idempotent_function(
 
 
 def guarded(terms: Terms) -> Any:
-    """Return the function under guard: a plain one, as Celery and django.tasks want it."""
+    """Return the guarded function: a plain function, as Celery and django.tasks require."""
     function: Any = _keyed(terms, None)
     function.idempotency = Handle(terms)
     function.with_key = lambda key: _keyed(terms, explicit(key))

@@ -1,4 +1,4 @@
-"""Durable executions: work that its engine suspends, and begins again from the top hours later."""
+"""Durable executions: work that its engine suspends, and restarts from the top hours later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.policy import Duration, seconds
 from ..engine.durable import Execution
 from .deadlines import LONGEST
 
-#: The durable execution that runs here; `None`: none does.
+#: The durable execution that runs here, or `None`.
 EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
 #: What leaves a function for other reasons, too.
 _OTHERS = (BaseException, Exception, KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
@@ -25,12 +25,12 @@ def execution(
     suspended_by: type[BaseException] | tuple[type[BaseException], ...],
     resumes_within: Duration | None = None,
 ) -> Iterator[None]:
-    """Say which durable execution this is, such as its ARN, and by which exceptions its engine suspends it.
+    """Name this durable execution, for instance by its ARN, and the exceptions by which its engine suspends it.
 
-    A guarded call ("lease") that such an exception leaves goes to sleep: others find it busy, and this execution goes on
-    with it when it is called again, as the same attempt. That may take `resumes_within` (seconds or a `timedelta`); after
-    it the call counts as crashed. By default it is the call's `expires_after`. Calls side by side in one execution need
-    names of their own, or each would go on with the other's. Raises `TypeError` or `ValueError` for what makes no sense.
+    Such an exception suspends a guarded call ("lease"): others find it busy, and this execution resumes it when it calls
+    it again, as the same attempt. If that takes longer than `resumes_within` (seconds or a `timedelta`), the call counts
+    as crashed; the default is the call's `expires_after`. Parallel calls in one execution need different names, or one
+    would resume the other. Raises `TypeError` or `ValueError` for an invalid argument.
     """
     token = EXECUTION.set(_execution(name, suspended_by, resumes_within))
     try:
@@ -52,9 +52,11 @@ def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) ->
     classes = suspended_by if isinstance(suspended_by, tuple) else (suspended_by,)
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
-            raise TypeError(f"suspended_by names classes of exceptions, and {cls!r} is none.")
+            raise TypeError(f"suspended_by takes exception classes, not {cls!r}.")
     if not classes or any(cls in _OTHERS for cls in classes):
-        raise ValueError("suspended_by names what the engine suspends an execution by, such as SuspendExecution.")
+        raise ValueError(
+            "suspended_by names the exceptions by which the engine suspends an execution, such as SuspendExecution."
+        )
     within = None if resumes_within is None else seconds(resumes_within)
     if within is not None and not 0 < within <= LONGEST:  # NaN, too
         raise ValueError(f"resumes_within is seconds, above 0 and at most ten years, not {resumes_within!r}.")

@@ -1,4 +1,4 @@
-"""What others may ask about a guarded function's calls: `charge.idempotency.lookup(order_id=17)`."""
+"""Access to the calls of a guarded function: `charge.idempotency.lookup(order_id=17)`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("django_idempotency")
 
 
 class Answer(NamedTuple):
-    """What came of a call, and whether it is an earlier one's."""
+    """The result of a call, and whether it is a replay."""
 
     result: Any
     replayed: bool
@@ -34,9 +34,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a call. `state` is "running", "lapsed", "completed", "held" or "free".
+    """The record of a call. `state` is "running", "lapsed", "completed", "held" or "free".
 
-    "lapsed": its lease is over. The owner fell silent; in `atomic` it may also be at work, as its row's lock would tell.
+    "lapsed": its lease has ended. The owner stopped renewing it; in `atomic` it may still be at work, under its row's lock.
     """
 
     record: Record
@@ -53,32 +53,32 @@ class Known:
 
     @property
     def attempt(self) -> int:
-        """Return how often it was begun."""
+        """Return how often it was started."""
         return self.record.attempt
 
     def result(self) -> Any:
-        """Return the remembered result, or raise the remembered exception, `HeldForPerson` or `ResponseNotStored`.
+        """Return the stored result, or raise the stored exception, `HeldForPerson` or `ResponseNotStored`.
 
-        Raises `InProgress` while there is none, and `RecordUnreadable` for one that is damaged.
+        Raises `InProgress` while there is none, and `RecordUnreadable` for a damaged one.
         """
         if self.record.outcome is None:
             raise RecordUnreadable if self.record.status is Status.COMPLETED else InProgress
         return remembered(self.terms, self.record.outcome)
 
     async def aresult(self) -> Any:
-        """See result(). What a serializer loads may ask the ORM, which refuses to answer an event loop."""
+        """See result(). A serializer may query the ORM, which refuses calls from an event loop."""
         return await sync_to_async(self.result)()
 
 
 class Handle:
-    """The calls of one guarded function. Arguments are those of the function, without `self` or `cls`."""
+    """The calls of one guarded function. Methods take the function's arguments, without `self` or `cls`."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
 
     @property
     def name(self) -> str:
-        """What names the function in the store."""
+        """The function's name in the store."""
         return self._terms.name
 
     @property
@@ -99,23 +99,23 @@ class Handle:
         return key
 
     def lookup(self, *args: Any, **kwargs: Any) -> Known | None:
-        """Return what is known of a call with these arguments; `None`: nothing. Changes nothing."""
+        """Return the record of a call with these arguments, or `None`. Changes nothing."""
         return self.lookup_key(self.key_for(*args, **kwargs))
 
     def lookup_key(self, key: str) -> Known | None:
-        """Return what is known of a key. See lookup()."""
+        """Return the record of a key, or `None`. See lookup()."""
         record = store_of(self._terms.resolved()).look(record_id(self.scope, explicit(key)))
         return None if record is None or rules.expired(record) else Known(record, self._terms)
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
-        """Forget a call with these arguments, so that it runs again as if it had never been. Was there anything?
+        """Delete the record of a call with these arguments, so that it runs again. Returns whether there was one.
 
-        Raises `InProgress` while it runs. What a durable execution has suspended runs for all others: see forget_key().
+        Raises `InProgress` while it runs. A suspended call counts as running, except for its execution: see forget_key().
         """
         return self.forget_key(self.key_for(*args, **kwargs))
 
     def forget_key(self, key: str) -> bool:
-        """Forget a key. See forget(). Inside `execution()` also what that execution has suspended, and will not resume."""
+        """Forget a key. See forget(). Inside `execution()`, also a call that this execution has suspended."""
         store = stores.foremost(store_of(self._terms.resolved()))
         name, execution = record_id(self.scope, explicit(key)), EXECUTION.get()
         if execution is not None and let_go(store, execution, name, audit=self._audit, forgetting=True):
@@ -134,7 +134,7 @@ class Handle:
         return await sync_to_async(self.forget)(*args, **kwargs)
 
     def answer(self, *args: Any, **kwargs: Any) -> Answer:
-        """Call the function, and say whether its answer is an earlier call's. Takes `self` and `cls`, as a call does."""
+        """Call the function, and return its result with whether it is a replay. Takes `self` and `cls`, as a call does."""
         if self.is_async:
             raise ConfigurationError(f"{self.name} is async: await its aanswer().")
         return Answer(*run(self._terms, args, kwargs))
@@ -150,5 +150,5 @@ class Handle:
 
 
 def is_bare(function: Any, handle: Handle) -> bool:
-    """Is this the guarded function itself? A decorator around it shows the same handle, copied by `functools.wraps`."""
+    """Is this the guarded function itself? A decorator around it has the same handle, copied by `functools.wraps`."""
     return getattr(function, "__wrapped__", None) is handle._terms.function  # noqa: SLF001 - ours

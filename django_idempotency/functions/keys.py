@@ -1,4 +1,4 @@
-"""What names a call: the digest of what is selected from its payload."""
+"""The key of a call: the digest of what is selected from its payload."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .terms import Terms
 logger = logging.getLogger("django_idempotency")
 
 MAX_KEY = 255
-#: The digest of a call that is bound by its key alone.
+#: The request digest of a call that is identified by its key alone.
 UNBOUND = request_digest(b"call")
 
 
 def key_of(terms: Terms, payload: Any) -> str | None:
-    """Return the key of a payload: the digest of what is selected from it; `None`: it has none.
+    """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
 
-    Raises `NotDigestible` for what has no meaning that could be hashed, and what the selector raises.
+    Raises `NotDigestible` for values that cannot be hashed, and what the selector raises.
     """
     try:
         if terms.key is None:
-            # All arguments together are never missing in part: `None` is what many default to.
+            # With all arguments as the key none counts as missing: many default to `None`.
             return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
         selected = terms.key(payload)
         return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
@@ -35,7 +35,7 @@ def key_of(terms: Terms, payload: Any) -> str | None:
 
 
 def go_without_key(terms: Terms) -> None:
-    """Tell of a call that has no key and runs unguarded. Raises `KeyMissing` where one is required."""
+    """Report a call without a key, which runs unguarded. Raises `KeyMissing` if a key is required."""
     if terms.resolved().required:
         raise KeyMissing(
             f"This call of {terms.name} has no idempotency key: what identifies it is missing, or part of it."
@@ -44,7 +44,7 @@ def go_without_key(terms: Terms) -> None:
 
 
 def unjudged(terms: Terms, payload: Any) -> str:
-    """Return the key of a payload that nobody asks about; something new where it has none."""
+    """Return the key of a payload while idempotency is off; a new one if it has none."""
     key = None
     with suppress(IdempotencyError):
         key = key_of(terms, payload)
@@ -55,7 +55,7 @@ def explicit(key: Any) -> str:
     """Return a key that was given as such. Raises `KeyMalformed`."""
     if not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
         raise KeyMalformed(
-            "An idempotency key is 1 to 255 printable ASCII characters. derive_key() makes one of anything."
+            "An idempotency key is 1 to 255 printable ASCII characters. derive_key() makes one from any values."
         )
     return key
 
@@ -63,7 +63,7 @@ def explicit(key: Any) -> str:
 def derive_key(*parts: Any) -> str:
     """Return the key of some values, by type and meaning: 64 hex digits, the same in every process and release.
 
-    It is no secret: who knows the parts knows the key. Raises `NotDigestible`.
+    It is not a secret: anyone who knows the parts can compute it. Raises `NotDigestible`.
     """
     try:
         return digest(parts)
@@ -72,7 +72,7 @@ def derive_key(*parts: Any) -> str:
 
 
 def digest_of(terms: Terms, payload: Any) -> bytes:
-    """Return what binds a call beside its key: the meaning of what `validate` selects. Raises `NotDigestible`."""
+    """Return the digest of what `validate` selects, which must not change for a key. Raises `NotDigestible`."""
     if terms.validate is None:
         return UNBOUND
     try:

@@ -1,7 +1,7 @@
-"""What names a function in the store. One rule: a function's name names one function, in every process.
+"""The name of a function in the store. One rule: a name identifies one function, in every process.
 
-If it does not, calls of two functions would share their keys, and one be answered with the result of the other. So
-where nothing but the code that made it tells a function from others, the project says a name: `key_prefix`.
+Otherwise two functions would share their keys, and a call of one could return the result of the other. So a function
+that only the code that made it can distinguish from others needs a name from the project: `key_prefix`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-#: What every module is called that is run as a program, and in the processes that `multiprocessing` spawns for it.
+#: The names of a module that runs as a program, and of the same in processes that `multiprocessing` spawns.
 _PROGRAMS = ("__main__", "__mp_main__")
 
 
 def name_of(function: Any, prefix: str | None) -> str:
-    """Return the prefix, or else module and qualified name. Raises `ImproperlyConfigured` if many may have that one."""
+    """Return the prefix, or else module and qualified name. Raises `ImproperlyConfigured` if that may not be unique."""
     if prefix is not None:
         return prefix
     if (why := _shared(function)) is not None:
@@ -25,21 +25,19 @@ def name_of(function: Any, prefix: str | None) -> str:
 
 
 def _shared(function: Any) -> str | None:
-    """Say which other functions may have the same name; `None`: none has."""
+    """Return why other functions may have the same name; `None` if the name is unique."""
     name = function.__qualname__
     if function.__name__ == "<lambda>":
-        return "A lambda has no name, so all of a module would share their keys"
-    if "<" in name:  # Python's own mark, of all that a function makes: <locals>
+        return "A lambda has no name, so all lambdas of a module would share their keys"
+    if "<" in name:  # Python's own mark of what a function defines: <locals>
         return (
-            f"{name} is made anew by each call of the function around it, and what that binds is no part of its name, so "
+            f"{name} is a new function on each call of the function around it, and its closure is not part of its name, so "
             "all of them would share their keys"
         )
     if not isinstance(getattr(function, "__self__", None), ModuleType | None):
-        return (
-            f"{name} is bound to one object, and those of all others have the same name, so they would share their keys"
-        )
+        return f"{name} is bound to one object, and has the same name for all others, so they would share their keys"
     if function.__module__ is None:
-        return f"{name} has no module, so all that are called so would share their keys"
+        return f"{name} has no module, so all functions of that name would share their keys"
     if function.__module__ in _PROGRAMS:
         return (
             "A program has no name of its own, so functions of two of them would share their keys, and its child "

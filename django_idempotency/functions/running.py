@@ -1,4 +1,4 @@
-"""A guarded call from claim to settle, sync and async side by side. What to store is decided in `call`."""
+"""Runs a guarded call from claim to settle, sync and async. What to store is decided in `call`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .terms import Terms
 def begin(
     terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
 ) -> Call | SwitchedOffOperation | None:
-    """Return the call, or what stands in for the current operation of one that runs unguarded, if anything does.
+    """Return the call, or the current operation of one that runs unguarded, or `None`.
 
-    Raises before anything has run.
+    What it raises, it raises before anything has run.
     """
     payload = terms.payload(args, kwargs)
     if not switch.enabled():
@@ -41,7 +41,7 @@ def begin(
 
 
 def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> tuple[Any, bool]:
-    """Carry a call out, or answer as the first one was answered. Return the result, and whether it is an earlier call's.
+    """Run a call, or replay the first one. Return the result, and whether it is a replay.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
     raises, and what `Operation.settle` raises.
@@ -77,7 +77,7 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[
 
 
 def _decide(call: Call) -> End | None:
-    """Ask `on_takeover`, where it is to be asked. `None`: the function runs."""
+    """Ask `on_takeover` if this is a takeover. `None`: the function runs."""
     takeover = call.takeover()
     if takeover is None:
         return None
@@ -104,7 +104,7 @@ def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
 async def arun(
     terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
 ) -> tuple[Any, bool]:
-    """See run(). Whoever cancels the call never frees a key early."""
+    """See run(). A cancellation never frees a key early."""
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, Call):
         with call or Unguarded():
@@ -119,7 +119,7 @@ async def arun(
         with call.current:
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
-        if call.terms.loads:  # it may ask the ORM, which refuses to answer an event loop
+        if call.terms.loads:  # it may query the ORM, which refuses calls from an event loop
             return await sync_to_async(call.replayed)(verdict), True
         return call.replayed(verdict), True
     if call.hurries and call.is_late():
@@ -151,7 +151,7 @@ async def _awork(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     try:
         with call.current:
             return call.ended(await call.terms.function(*args, **kwargs))
-    except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+    except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         call.settle(call.failed(closed))
         raise
     except BaseException as error:  # noqa: BLE001 - raised again

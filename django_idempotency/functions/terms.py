@@ -1,4 +1,4 @@
-"""What one decorated function asks for. Everything that can be wrong is found when the decorator runs."""
+"""The terms of one decorated function. Every error in them is raised when the decorator runs."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from .arguments import Arguments
 from .current import Decision, Takeover
 
 OnReplay = Callable[[Any, Record], Any]
-#: Of every guarded function that lives, for the checks.
+#: The terms of every living guarded function, for the checks.
 _DECLARED: WeakSet[Terms] = WeakSet()
 
-#: Of a coroutine function it may be one, too.
+#: The hook of a coroutine function may be one, too.
 OnTakeover = Callable[[Takeover], Decision | Awaitable[Decision]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms:
-    """One function's terms. Raises `ImproperlyConfigured` for what can never work."""
+    """One function's terms. Raises `ImproperlyConfigured` for terms that can never work."""
 
     function: Callable[..., Any]
     policy: Policy
     arguments: Arguments
     #: `None`: the whole payload is the key.
     key: Selector | None
-    #: `None`: nothing binds but the key.
+    #: `None`: only the key identifies a call.
     validate: Selector | None
     algorithm: str
     results: FunctionResults
     keep_exceptions: tuple[type[Exception], ...]
     on_replay: OnReplay | None
     on_takeover: OnTakeover | None
-    #: What names the function in the store, and in logs.
+    #: The function's name in the store and in logs.
     name: str
 
     def __post_init__(self) -> None:
         function = self.function
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ImproperlyConfigured(
-                f"{self.name} is a generator: what it yields cannot be remembered. Guard a function that returns a list."
+                f"{self.name} is a generator: what it yields cannot be stored. Guard a function that returns a list."
             )
         if self.is_async and self.policy.guarantee == Guarantee.ATOMIC:
             raise ImproperlyConfigured(f'{self.name} is async and cannot be "atomic". Type guarantee="lease".')
@@ -75,30 +75,30 @@ class Terms:
 
     @property
     def loads(self) -> bool:
-        """Does code of the project make what a replay returns?"""
+        """Does project code produce what a replay returns?"""
         return self.results.serialized or self.on_replay is not None
 
     @cached_property
     def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
-        """`payload(args, kwargs)` is what a call is about, as it was made: on an instance or a class, if it is a method."""
+        """Return `payload(args, kwargs)` for a call, which a method gets on an instance or on a class."""
         leading, payload = self.arguments.leading, self.arguments.payload
         return (lambda args, kwargs: payload(args[leading:], kwargs)) if leading else payload
 
     def resolved(self) -> Resolved:
-        """Return the policy with all its fields. Raises `ConfigurationError` when they and the settings contradict."""
+        """Return the policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
         try:
             return conf.resolve(self.policy)
         except ValueError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
 
     def ask(self, takeover: Takeover) -> Any:
-        """Return what `on_takeover` says; of a coroutine function, a coroutine."""
+        """Call `on_takeover`. The result is awaitable if the hook is a coroutine function."""
         assert self.on_takeover is not None
         return self.on_takeover(takeover)
 
     @property
     def scope(self) -> str:
-        """Whose keys these are: this function's, in the realm of here and now. Raises `ConfigurationError`."""
+        """The scope of the function's keys, in the current realm. Raises `ConfigurationError`."""
         return self.scope_under(self.resolved())
 
     def scope_under(self, policy: Resolved) -> str:
@@ -117,7 +117,7 @@ def declared() -> list[Terms]:
 
 
 def kept(exceptions: Any) -> tuple[type[Exception], ...]:
-    """Return `keep_exceptions` as a tuple; one class may be given as it is. Raises `TypeError` for what is no class."""
+    """Return `keep_exceptions` as a tuple; a single class is accepted. Raises `TypeError` for anything else."""
     classes = (
         tuple(exceptions) if isinstance(exceptions, Iterable) and not isinstance(exceptions, type) else (exceptions,)
     )
@@ -128,5 +128,5 @@ def kept(exceptions: Any) -> tuple[type[Exception], ...]:
 
 
 def policy_of(**fields: Any) -> Policy:
-    """Make the policy of those fields that were given. Raises `ValueError` with a sentence that says what to type."""
+    """Return a policy of the given fields. Raises `ValueError` with a message that says what to type."""
     return Policy(**{name: value for name, value in fields.items() if value is not MISSING})

@@ -1,1 +1,1 @@
-"""Views of GraphQL, graphene's and strawberry's: a key guards mutations. Neither is imported until one is guarded."""
+"""GraphQL views of graphene and strawberry: a key guards mutations. Neither is imported before a view is guarded."""

@@ -1,6 +1,6 @@
-"""What a GraphQL request asks for, read as the view itself reads it.
+"""The operations of a GraphQL request, read as the view itself reads them.
 
-Only what is proven to change nothing runs without a guard. What cannot be read, a persisted query say, is guarded.
+Only a request that provably changes nothing runs unguarded. One that cannot be read, such as a persisted query, is guarded.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Asked:
 
     #: May it change something?
     changes: bool
-    #: May it do more than one thing: has it more than one field at its root?
+    #: Does it have more than one root field, and so perhaps more than one effect?
     several: bool = False
 
 
-#: An operation that cannot be read, so the view will refuse it, or find it elsewhere.
+#: An operation that cannot be read: the view will refuse it, or load it from elsewhere.
 _UNREAD = Asked(changes=True)
 
 
@@ -30,7 +30,7 @@ def of_graphene(view: Any, request: Any) -> list[Asked]:
     try:
         data = view.parse_body(request)
         found = [view.get_graphql_params(request, entry) for entry in (data if view.batch else [data])]
-    except Exception:  # noqa: BLE001 - the view answers it
+    except Exception:  # noqa: BLE001 - the view reports it
         return [_UNREAD]
     return [asked(query, name) for query, _, name, _ in found]
 
@@ -39,7 +39,7 @@ def of_strawberry(view: Any, request: Any) -> list[Asked]:
     """Return the operations of a request to strawberry's view; a batch has several."""
     try:
         return _of_data(view.parse_http_body(view.request_adapter_class(request)))
-    except Exception:  # noqa: BLE001 - the view answers it
+    except Exception:  # noqa: BLE001 - the view reports it
         return [_UNREAD]
 
 
@@ -47,7 +47,7 @@ async def aof_strawberry(view: Any, request: Any) -> list[Asked]:
     """See of_strawberry()."""
     try:
         return _of_data(await view.parse_http_body(view.request_adapter_class(request)))
-    except Exception:  # noqa: BLE001 - the view answers it
+    except Exception:  # noqa: BLE001 - the view reports it
         return [_UNREAD]
 
 
@@ -56,10 +56,10 @@ def _of_data(data: Any) -> list[Asked]:
 
 
 def asked(query: Any, name: Any) -> Asked:
-    """Say what a document asks for; `name` chooses among its operations."""
+    """Return the operation in a document that `name` selects."""
     try:
         operation = get_operation_ast(parse(query), name)
-    except Exception:  # noqa: BLE001 - no text, no GraphQL, nested too deep
+    except Exception:  # noqa: BLE001 - not text, not GraphQL, or nested too deep
         operation = None
     if operation is None:
         return _UNREAD

@@ -1,7 +1,7 @@
-"""What a GraphQL response says of the work: HTTP's 200 says nothing.
+"""Whether a GraphQL response is a success: its status of 200 does not tell.
 
-A result with `errors` is a refusal, like a 403, but not where part of the work was done: a client that sent it again
-under a free key would do that part twice.
+A result with `errors` is a refusal, like a 403, unless part of the work was done: a retry under a free key would repeat
+that part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .operations import Asked
 
 
 def refusal(content: bytes, operations: list[Asked]) -> bool | None:
-    """Has nothing been done? `False`: something has, beside errors. `None`: there are no errors."""
+    """Was nothing done? `False`: something was, despite errors. `None`: there are no errors."""
     if b'"errors"' not in content:
         return None
     try:
@@ -30,14 +30,14 @@ def refusal(content: bytes, operations: list[Asked]) -> bool | None:
 
 
 def _has_done(result: dict[str, Any], operation: Asked) -> bool:
-    """Has a mutation done something? Its root fields run one after another, and each may fail by itself."""
+    """Has a mutation done something? Its root fields run one after another, and each may fail on its own."""
     errors, data = result.get("errors"), result.get("data")
     if not errors:
         return True
     paths = [path for error in errors if isinstance(error, dict) and (path := error.get("path"))]
     if any(len(path) > 1 for path in paths):
         return True  # a field of what the mutation returned has failed, so the mutation has not
-    if data is None:  # nothing was executed, or a root field that must not be null has failed, the only one perhaps
+    if data is None:  # nothing was executed, or a non-null root field failed, perhaps the only one
         return bool(paths) and operation.several
     failed = {path[0] for path in paths}
     return any(value is not None or name not in failed for name, value in data.items())

@@ -1,4 +1,4 @@
-"""The guard of a GraphQL view: behind what its class puts before the library's `dispatch()`, around all of that."""
+"""The guard of a GraphQL view: directly around the library's `dispatch()`, inside what its class puts before that."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
     """
     if conf.field(policy, "authorize_replay") is None:
         raise ImproperlyConfigured(
-            f"@idempotent() on {cls.__name__} needs authorize_replay: a replay runs no resolver, so nobody would ask "
-            "again for the rights that resolvers ask for. Type authorize_replay=may_replay, a function of request and "
-            "outcome that does; or authorize_replay=lambda request, outcome: True, where they ask for none."
+            f"@idempotent() on {cls.__name__} needs authorize_replay: a replay runs no resolver, so it would skip their "
+            "access checks. Type authorize_replay=may_replay, a function of request and outcome that repeats them; or "
+            "authorize_replay=lambda request, outcome: True, if there are none."
         )
     is_async = iscoroutinefunction(library.dispatch)
     if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
@@ -54,8 +54,8 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
         )
     bases: tuple[type[Any], ...] = (cls,)
     if not issubclass(cls, _Guard):
-        # A subclass of the library's view among the bases stands between that and all other bases: what they do in
-        # dispatch(), LoginRequiredMixin say, is done before the guard.
+        # This subclass of the library's view comes between that and all other bases in the MRO: their dispatch(), such
+        # as LoginRequiredMixin's, runs before the guard.
         mixin = _AsyncGuard if is_async else _Guard
         bases = (
             (mixin, cls) if cls is library else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
@@ -65,13 +65,13 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
 
 
 class _Guard(View):
-    """Stands directly before the library's view."""
+    """Comes directly before the library's view in the MRO."""
 
     idempotency_policy: Policy
 
     @classonlymethod
     def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
-        """Leave ATOMIC_REQUESTS: a claim must be committed first. A request without a key gets all of it back."""
+        """Leave ATOMIC_REQUESTS: a claim must be committed first. A request without a key gets its transaction back."""
         view = super().as_view(**initkwargs)
         setattr(view, POLICY, cls.idempotency_policy)
         if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
@@ -139,14 +139,14 @@ class _AsyncGuard(_Guard):
 
 
 def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
-    """Has a request, or may it need, a key that works on it?"""
+    """Does a request have a key that guards it, or may it need one?"""
     if request.method in SAFE_METHODS or is_guarded(request):
         return False
     return carries_key(request) or conf.concerns_keyless(policy)
 
 
 def _judged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
-    """Let the errors of a response decide whether it is remembered."""
+    """Let the errors of a response decide whether it is stored."""
     if (exchange := exchange_of(request)) is not None and (refused := _refused(response, asked)) is not None:
         exchange.weigh(response, refused=refused)
     return response
@@ -155,7 +155,7 @@ def _judged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
 async def _ajudged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
     """See _judged()."""
     if (exchange := exchange_of(request)) is not None and (refused := _refused(response, asked)) is not None:
-        # The project's `keep` may ask a database, which an event loop refuses.
+        # The project's `keep` may query the ORM, which refuses calls from an event loop.
         await in_thread(functools.partial(exchange.weigh, response, refused=refused), close=connections.close_all)
     return response
 

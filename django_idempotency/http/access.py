@@ -1,7 +1,7 @@
-"""What stood before a view is asked once more before a replay, which the middleware gives before the view.
+"""Repeats the access checks before a view when the middleware replays, since the view itself does not run.
 
-Whoever has lost the permission since must not read the response that was given with it. What cannot be asked again is
-not replayed, unless the project authorizes its replays itself.
+A client that has lost its permission must not read the response that it was given earlier. If a check cannot be repeated,
+nothing is replayed, unless the project authorizes replays itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .following import Path, Unfollowed, path_to
 def ask_again(
     request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, authorized: bool
 ) -> None:
-    """Ask all that stands before a view.
+    """Repeat every access check before a view.
 
-    Raises `ReplayRefused` where it would not let the request pass, and `ReplayUnchecked` where that cannot be told and
-    the project does not ask by itself (`authorized`).
+    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one cannot be repeated, unless the project
+    checks replays itself (`authorized`).
     """
     try:
         path = path_to(callback, request.method or "")
@@ -48,7 +48,7 @@ def _user_passes(path: Path, request: HttpRequest) -> bool:
 
 
 def _class_passes(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Ask a class's own setup() and Django's access mixins. LoginRequiredMixin asks for a user, without whom no key is."""
+    """Run a class's own setup() and Django's access mixins. LoginRequiredMixin always passes: a key has a user."""
     cls = path.cls
     if cls is None or not apps.is_installed("django.contrib.auth"):
         return True

@@ -1,6 +1,6 @@
 """ATOMIC_REQUESTS and the guard: the claim must be committed before the view's transaction begins.
 
-So a guarded view leaves Django's own wrapping, and opens the same transactions again where it is not guarded.
+So a guarded view opts out of Django's own wrapping, and opens the same transactions itself when it is not guarded.
 """
 
 from __future__ import annotations
@@ -21,58 +21,58 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class EveryAlias(set[str]):
-    """A set that every alias is in, for `view._non_atomic_requests`: databases may be set up later than views.
+    """A set that contains every alias, for `view._non_atomic_requests`: databases may be set up later than views.
 
-    What it was made of, the project's own `@non_atomic_requests`, it still yields.
+    Iterating yields only the aliases of the project's own `@non_atomic_requests`.
     """
 
     def __contains__(self, alias: object) -> bool:
         return True
 
 
-#: The alias whose transaction the guard is, for the request whose view runs next. Not what is held: a view that is
-#: guarded may send requests of its own, which leave nothing.
+#: The alias of the guard's transaction, for the request whose view runs next. Not the current guard: a guarded view may
+#: send requests of its own, which leave nothing.
 LEAVES: ContextVar[str | None] = ContextVar("django_idempotency_leaves", default=None)
 
 
 class UnlessHeld(set[str]):
-    """A set that an alias is in while the current request holds a record there: that request alone leaves."""
+    """A set that contains an alias while the current request holds a record there: only that request leaves."""
 
     def __contains__(self, alias: object) -> bool:
         return super().__contains__(alias) or (alias is not None and alias == LEAVES.get())
 
 
-#: "Open none of them": for a place where they are open already.
+#: "Open none of them": for code inside which they are already open.
 EVERYTHING = EveryAlias()
 
 
 def declared_non_atomic(view: Any) -> set[str]:
-    """Return the aliases that the project itself has taken out by `@non_atomic_requests`."""
+    """Return the aliases that the project itself excludes with `@non_atomic_requests`."""
     return set(getattr(view, "_non_atomic_requests", ()))
 
 
 def declared_for(request: HttpRequest) -> set[str]:
-    """Return what the project has taken out for the view that a request was resolved to."""
+    """Return the aliases that the resolved view excludes with `@non_atomic_requests`."""
     return declared_non_atomic(getattr(getattr(request, "resolver_match", None), "func", None))
 
 
 def asks_for_transaction(alias: str | None, declared: AbstractSet[str]) -> bool:
-    """Does the project ask for ATOMIC_REQUESTS on a database, for a view that has taken out those `declared`?"""
+    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes those `declared`?"""
     settings = {} if alias is None else connections.settings.get(alias, {})
     return bool(settings.get("ATOMIC_REQUESTS")) and alias not in declared
 
 
 def leave_atomic_requests(view: View) -> View:
-    """Take a view out of ATOMIC_REQUESTS, on every database."""
+    """Exclude a view from ATOMIC_REQUESTS, on every database."""
     # The attribute that Django's own decorator sets.
     view._non_atomic_requests = EveryAlias(declared_non_atomic(view))  # type: ignore[attr-defined]  # noqa: SLF001
     return view
 
 
 def leave_while_held(view: Any) -> None:
-    """Take a view out of ATOMIC_REQUESTS for those requests that the middleware guards."""
+    """Exclude a view from ATOMIC_REQUESTS for those requests that the middleware guards."""
     if not isinstance(getattr(view, "_non_atomic_requests", None), (EveryAlias, UnlessHeld)):
-        # A bound method (of an admin site) takes no attribute, but shows those of its function.
+        # A bound method (of an admin site) takes no attributes, but has those of its function.
         carrier = getattr(view, "__func__", view)
         try:
             carrier._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
@@ -83,15 +83,15 @@ def leave_while_held(view: Any) -> None:
 
 
 def cannot_leave(view: Any) -> str:
-    """Say that a view cannot leave ATOMIC_REQUESTS, and what to do."""
+    """Return why a view cannot leave ATOMIC_REQUESTS, and what to do."""
     return (
-        f"a {type(view).__name__} takes no attributes, so it cannot leave the transaction of ATOMIC_REQUESTS, and a claim "
-        "inside of that is seen by nobody. Put @idempotent() on a function that calls it."
+        f"a {type(view).__name__} takes no attributes, so it cannot leave the transaction of ATOMIC_REQUESTS, and no other "
+        "connection sees a claim inside that. Put @idempotent() on a function that calls it."
     )
 
 
 def can_be_left(view: Any) -> bool:
-    """Can one request to a view be taken out of ATOMIC_REQUESTS? `__slots__` without a `__dict__` say no."""
+    """Can one request to a view leave ATOMIC_REQUESTS? Not if the view has `__slots__` without a `__dict__`."""
     carrier = getattr(view, "__func__", view)
     if hasattr(carrier, "__dict__") or "_non_atomic_requests" in getattr(type(carrier), "__slots__", ()):
         return True
@@ -100,14 +100,14 @@ def can_be_left(view: Any) -> bool:
 
 
 class Opened:
-    """What atomic_requests() has opened."""
+    """The transactions that atomic_requests() has opened."""
 
     def __init__(self, blocks: Sequence[Block] = ()) -> None:
         self.blocks = tuple(blocks)
 
     @property
     def committed(self) -> bool:
-        """Are all of them committed? An exception after that is an `on_commit` callback's, or of the rendering."""
+        """Are all of them committed? A later exception comes from an `on_commit` callback, or from rendering."""
         return bool(self.blocks) and all(block.committed for block in self.blocks)
 
     def on(self, alias: str | None) -> Block | None:
@@ -118,7 +118,7 @@ class Opened:
 def atomic_requests(
     declared: AbstractSet[str], *, but: str | None = None, noted: bool = True
 ) -> AbstractContextManager[Opened]:
-    """Open what ATOMIC_REQUESTS asks for, except the aliases that the project took out and the one under guard.
+    """Open the transactions of ATOMIC_REQUESTS, except those that the project excludes and the guarded one.
 
     `noted`: may a guard take one over, or ask whether they are committed?
     """

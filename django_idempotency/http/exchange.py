@@ -120,7 +120,7 @@ class Exchange:
         declared: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> None:
-        # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
+        # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
         self._request = weakref.ref(request)
         self.policy = policy
         self._ask_again = ask_again

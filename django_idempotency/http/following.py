@@ -1,7 +1,7 @@
-"""What stands before a view under the middleware, layer by layer: what can be asked again, and what cannot.
+"""The layers before a view under the middleware: which checks can be repeated, and which cannot.
 
-A layer is followed only where its code is known, by what it calls: `__wrapped__` is what somebody says that it calls.
-Types are compared by `type()`, and only a function's own `__code__` counts: a proxy answers with those of what it wraps.
+A layer is followed only if its code is known, to what it calls: `__wrapped__` is merely a claim about that.
+Types are compared by `type()`, and only a function's own `__code__` counts: a proxy returns those of its target.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from django.http import HttpRequest
 from django.utils.decorators import method_decorator
 from django.views import View
 
-#: Modules of Django whose wrappers ask for no right. What their middlewares do is looked at apart.
+#: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
 _HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
-#: Modules of ours whose wrappers ask for no right: around the handlers and the dispatch of a class that is decorated.
+#: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
 _OURS = ("django_idempotency.decorators", "django_idempotency.http.unguarded", "django_idempotency.http.markers")
 _ADMIN = ("django.contrib.admin.sites", "django.contrib.admin.options")
-#: What Django's wrappers call the view that they call.
+#: The names by which Django's wrappers refer to the view.
 _CALLS = ("view_func", "func", "view", "method", "dispatch")
-#: The functions that an admin site keeps: they act on rows that a view has chosen.
+#: Functions that an admin site stores: they act on rows that a view has chosen.
 _ACTIONS = ("_actions", "_global_actions")
-#: What holds other values, apart from dictionaries.
+#: Containers other than dictionaries.
 _COLLECTIONS = (list, tuple, set, frozenset, deque)
 
-#: Asked before a replay: may this request enter?
+#: A check before a replay: may this request pass?
 Test = Callable[[HttpRequest], Any]
 
 
 class Unfollowed(Exception):
-    """Something stands before a view that cannot be asked again."""
+    """A layer before a view has a check that cannot be repeated."""
 
 
 @dataclass(slots=True)
 class Path:
-    """What stands before a view."""
+    """The access checks before a view."""
 
-    #: Tests of the user, each of which `user_passes_test` has put somewhere.
+    #: Tests of the user, each from a `user_passes_test`.
     of_user: list[Callable[[Any], Any]] = field(default_factory=list)
     #: Tests of the request.
     of_request: list[Test] = field(default_factory=list)
-    #: The class behind an `as_view()`, and what it is made with.
+    #: The class behind an `as_view()`, and its arguments.
     cls: type[View] | None = None
     initkwargs: dict[str, Any] = field(default_factory=dict)
 
 
 def path_to(callback: Any, method: str) -> Path:
-    """Follow a callback to its view. Raises `Unfollowed` for a layer that nobody can look through."""
+    """Follow a callback to its view. Raises `Unfollowed` for an opaque layer."""
     path = Path()
     view = _innermost(callback, path)
     if getattr(view, "__code__", None) is _view_code():
@@ -65,7 +65,7 @@ def path_to(callback: Any, method: str) -> Path:
 
 
 def unfollowed(callback: Any, method: str) -> str | None:
-    """Say what stands before a view and cannot be asked again, or `None`."""
+    """Return the layer before a view whose check cannot be repeated, or `None`."""
     try:
         path_to(callback, method)
     except Unfollowed as error:

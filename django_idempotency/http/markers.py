@@ -1,4 +1,4 @@
-"""What the doors leave on a view, so that each finds the others."""
+"""The attributes that entry points set on a view, so that each recognizes the others."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from django.views import View
 from ..core.policy import Policy
 from .ninja_views import operation_of
 
-#: The policy of a view's own door. The middleware leaves such a view alone.
+#: The policy of a view that guards itself. The middleware leaves such a view alone.
 POLICY = "idempotency_policy"
-#: No middleware guards this view.
+#: The middleware does not guard this view.
 EXEMPT = "idempotency_exempt"
 
 #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
 REFUSAL = "idempotency_refusal"
 
-#: What each mark is: a proxy that has every attribute has none of these.
+#: The type of each mark, since a proxy may have every attribute.
 _KINDS: dict[str, type[Any]] = {POLICY: Policy, EXEMPT: bool, REFUSAL: str}
 
 UNSAFE_HANDLERS = ("post", "put", "patch", "delete")
 
 
 def mark_of(view: Any, name: str) -> Any:
-    """Return a mark of ours on a view, or `None`."""
+    """Return one of our marks on a view, or `None`."""
     found = getattr(view, name, None)
     return found if isinstance(found, _KINDS[name]) else None
 
 
 def view_class(callback: Any) -> Any:
-    """Return the class behind an `as_view()`, Django's or DRF's; `None` for what only has an attribute of that name."""
+    """Return the class behind an `as_view()`, Django's or DRF's; `None` for other objects with such an attribute."""
     return rest_class(callback) or _class_at(callback, "view_class")
 
 
@@ -50,7 +50,7 @@ def _class_at(callback: Any, name: str) -> Any:
 
 
 def handler_of(callback: Any, method: str) -> Any:
-    """Return what a class handles a method with, or `None`. DRF's viewsets map methods to actions."""
+    """Return a class's handler of a method, or `None`. DRF's viewsets map methods to actions."""
     cls, name = view_class(callback), method.lower()
     if cls is None or name not in cls.http_method_names:
         return None
@@ -59,7 +59,7 @@ def handler_of(callback: Any, method: str) -> Any:
 
 
 def attribute_of(cls: Any, name: str) -> Any:
-    """Return a handler of a class, or `None`; also one that cannot be guarded, and raises when it is looked up."""
+    """Return a handler of a class, or `None`. Finds also one that cannot be guarded, which raises when accessed."""
     try:
         return getattr(cls, name, None)
     except ImproperlyConfigured:
@@ -67,13 +67,13 @@ def attribute_of(cls: Any, name: str) -> Any:
 
 
 def carriers(callback: Any) -> list[Any]:
-    """Return what may have a mark of ours: a view, its handlers of unsafe methods, the functions below `@api_view`."""
+    """Return what may carry our marks: a view, its handlers of unsafe methods, the functions below `@api_view`."""
     handlers = [handler for name in UNSAFE_HANDLERS if (handler := handler_of(callback, name)) is not None]
     return [callback, *handlers, *(below for each in handlers if (below := below_api_view(each)) is not None)]
 
 
 def is_unawaited(cls: Any, actions: dict[str, str] | None = None) -> bool:
-    """Has a class of REST framework an async handler of an unsafe method, which only adrf awaits?"""
+    """Does a REST framework class have an async handler of an unsafe method, which only adrf awaits?"""
     if hasattr(cls, "async_dispatch"):
         return False
     names = [(actions or {}).get(name, name) for name in UNSAFE_HANDLERS]
@@ -83,7 +83,7 @@ def is_unawaited(cls: Any, actions: dict[str, str] | None = None) -> bool:
 def is_exempt(callback: Any, method: str = "") -> bool:
     """Has `@idempotency_exempt` been put on the view, on its class, or on the handler of this method?
 
-    A view that is made of allauth's is exempt without it, unless it is guarded on purpose.
+    A view of allauth is exempt without it, unless it guards itself.
     """
     handler = handler_of(callback, method)
     operation = getattr(operation_of(callback, method), "view_func", None)
@@ -94,7 +94,7 @@ def is_exempt(callback: Any, method: str = "") -> bool:
 
 
 def is_about_sessions(callback: Any) -> bool:
-    """Is it a view of allauth? Its responses hold session tokens, or say what has become of one session."""
+    """Is it a view of allauth? Its responses hold session tokens, or the state of one session."""
     view = view_class(callback) or callback
     bases = view.__mro__ if inspect.isclass(view) else (view,)
     return any(str(getattr(base, "__module__", "")).startswith("allauth.") for base in bases)
@@ -123,7 +123,7 @@ def below_api_view(handler: Any) -> Any:
 def next_method(cls: type[Any], name: str) -> Callable[..., Any]:
     """Return a class's method to wrap.
 
-    What it inherits is looked up at each call: a subclass may have put a mixin (LoginRequiredMixin) between the two.
+    An inherited one is looked up at each call: a subclass may insert a mixin such as LoginRequiredMixin before it.
     """
     found = getattr(cls, name)
     function: Callable[..., Any] = getattr(found, "__func__", found)  # as_view's

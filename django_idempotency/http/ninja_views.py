@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Where ninja's views come from.
+#: The modules of ninja's views.
 MODULE = "ninja.operation"
 
 
@@ -14,12 +14,12 @@ def is_ninja(callback: Any) -> bool:
 
 
 def operation_of(callback: Any, method: str) -> Any:
-    """Return the operation that ninja answers a method with behind a callback of the URLconf, or `None`."""
+    """Return the operation that handles a method of a ninja callback of the URLconf, or `None`."""
     return next((each for each in operations_of(callback) if method.upper() in each.methods), None)
 
 
 def operations_of(callback: Any) -> list[Any]:
-    """Return the operations of the path that one of ninja's callbacks answers for. Its closure knows the path."""
+    """Return the operations of a ninja callback's path, read from its closure."""
     while callback is not None:
         code = getattr(callback, "__code__", None)
         if is_ninja(callback) and code is not None and "self" in code.co_freevars:

@@ -1,1 +1,1 @@
-"""What people are shown of a record, in the admin and in a terminal: the same facts, words and masks."""
+"""How a record is displayed, in the admin and in a terminal: the same facts, words and masks."""

@@ -1,7 +1,7 @@
-"""What must not be read over somebody's shoulder: known by its name, or by its looks.
+"""Masks secrets in displayed text, recognized by name or by format.
 
-A stored response holds what the project answered, and that may be a token or a card number. Everything that shows one
-passes through here. Too much hidden is a nuisance, too little is an incident; where the two meet, this hides.
+A stored response may hold a token or a card number. Everything that displays one passes through here. Hiding too much is
+a nuisance, hiding too little is an incident; in doubt, this hides.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 MASK = "[redacted]"
-#: Characters before a line of JSON, at most: what is nested deeper stands no further in.
+#: The deepest indentation of a JSON line, in characters.
 MARGIN = 40
 
 #: Parts of a name, without its punctuation: `client_secret`, `clientSecret`, `X-Client-Secret`.
@@ -25,13 +25,13 @@ _PARTS = (
 _WORDS = frozenset({"pin", "pan", "cvv", "cvc", "csc", "iban", "otp", "totp", "pwd", "ssn", "jwt", "csrf", "xsrf"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-#: Headers whose names do not tell.
+#: Secret headers whose names contain none of the above.
 _HEADERS = frozenset({"authentication-info", "www-authenticate", "proxy-authenticate", "x-auth", "x-session"})
 
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
-#: A JSON web token, or what begins like one: taken whole, or each of its ends would be looked for from each of its words.
+#: A JSON web token, or its beginning: matched as a whole, since searching its end from each word would be quadratic.
 _TOKEN = re.compile(r"\beyJ[\w-]{8,}(\.[\w-]{8,}(?:\.[\w-]*)?)?")
-#: Keys with a telling prefix, a PEM block.
+#: Keys with a known prefix, a PEM block.
 _TELLING = re.compile(
     r"\b(?:[sr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)[\w-]{8,}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
@@ -61,7 +61,7 @@ def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def text(value: str) -> str:
-    """Return a text with everything masked that looks like a secret, a card or a bank account."""
+    """Return a text with everything that looks like a secret, a card or a bank account masked."""
     value = _TOKEN.sub(lambda match: MASK if match[1] else match[0], value)
     value = _TELLING.sub(MASK, value)
     value = _BEARER.sub(rf"\1 {MASK}", value)

@@ -1,4 +1,4 @@
-"""A stored response as people may see it: masked, decoded, and never as markup of its own."""
+"""A stored response for display: masked, decoded, and never as markup."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..core.records import MISSING, Outcome
 from ..serialization.typed_json import VERSION
 from . import redaction
 
-#: Images that a browser only paints. Never SVG: it is a document, and may run scripts.
+#: Images that a browser only paints. Never SVG: it is a document, which may run scripts.
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_IMAGE = 1 << 20
-#: Characters shown of a text, after masking; bytes unpacked of a compressed one.
+#: The most characters shown of a text, after masking; the most bytes unpacked of a compressed one.
 MAX_TEXT = 100_000
 MAX_UNPACKED = 1 << 20
 _TEXTS = frozenset({"application/xml", "application/x-www-form-urlencoded", "application/javascript"})
@@ -23,7 +23,7 @@ _TEXTS = frozenset({"application/xml", "application/x-www-form-urlencoded", "app
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownResponse:
-    """What a page or a terminal needs. `kind` chooses how the body is shown, or says why it is not."""
+    """A response as a page or a terminal shows it. `kind` is how the body is shown, or why it is not."""
 
     status: int
     kind: str  # absent, empty, hidden, json, text, image, binary
@@ -36,7 +36,7 @@ class ShownResponse:
 
 
 def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | None:
-    """Prepare a record's response, or return `None` if it has none. Where it is not allowed, no byte of the body."""
+    """Prepare a record's response, or return `None` if it has none. Without permission, it has no byte of the body."""
     if outcome is None:
         return None
     named = {name.lower(): value for name, value in outcome.headers}
@@ -48,7 +48,7 @@ def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | Non
     elif not body:
         kind = "empty"
     elif body_allowed:
-        if kind_of(outcome) is not None:  # what a function ended with is JSON behind a version
+        if kind_of(outcome) is not None:  # the result of a function is JSON after a version
             body = body.removeprefix(VERSION)
         kind, text, source = _body(body, content_type, named.get("content-encoding", ""))
     return ShownResponse(
@@ -81,7 +81,7 @@ def _body(body: bytes, content_type: str, encoding: str) -> tuple[str, str, str]
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes | None:
-    """Undo gzip and deflate, as far as a page can show; `None` for what only a client can read."""
+    """Undo gzip and deflate, up to what a page can show; `None` for other encodings."""
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
@@ -99,4 +99,4 @@ def _decoded(body: bytes, charset: str) -> str:
         text = body.decode(charset, errors="replace")
     except (LookupError, ValueError):  # no such charset, or one that cannot replace
         text = body.decode(errors="replace")
-    return text.encode(errors="backslashreplace").decode()  # half of a character cannot be sent
+    return text.encode(errors="backslashreplace").decode()  # half a character cannot be sent

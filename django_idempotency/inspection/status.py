@@ -1,4 +1,4 @@
-"""Where a record stands, and what a request with its key would get: the rules, in words."""
+"""The display status of a record, and what a request with its key would get: the rules, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.records import MISSING, Guarantee, Outcome, Record
 
 
 class Standing(Enum):
-    """A record's status, seen together with its deadlines. The value is its style."""
+    """A record's status, combined with its deadlines. The value is its CSS class."""
 
     FREE = "free"
     LEASED = "leased"
@@ -35,15 +35,15 @@ _LABELS = {
     Standing.LEASED: (_("leased"), _("Claimed a moment ago; its lease protects it.")),
     Standing.RUNNING: (
         _("running"),
-        _("Its lease is over. In atomic its owner is alive for as long as its transaction holds the row."),
+        _("Its lease has ended. In atomic its owner is alive as long as its transaction holds the row."),
     ),
     Standing.COMPLETED: (_("completed"), _("Done: a retry gets the stored response.")),
-    Standing.EXPIRED: (_("expired"), _("As good as gone: the next request begins anew.")),
+    Standing.EXPIRED: (_("expired"), _("Counts as deleted: the next request runs as the first.")),
 }
 
 
 def standing(record: Record) -> Standing:
-    """Say where a record stands, by the store's clock. Its outcome is not looked at."""
+    """Return a record's display status, by the store's clock. Its outcome is not read."""
     if rules.expired(record):
         return Standing.EXPIRED
     if rules.leased(record):
@@ -52,13 +52,13 @@ def standing(record: Record) -> Standing:
 
 
 def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
-    """Say what the next request with this key gets. `purged`: is what has expired deleted by a purge?"""
+    """Return what the next request with this key gets. `purged`: does a purge delete expired records?"""
     attempt = record.attempt + 1
     match standing(record):
         case Standing.EXPIRED if purged:
-            return _("runs the work as if this record had never been. A purge deletes the record.")
+            return _("runs the work as if this record had never existed. A purge deletes the record.")
         case Standing.EXPIRED:
-            return _("runs the work as if this record had never been. The store deletes the record by itself.")
+            return _("runs the work as if this record had never existed. The store deletes the record.")
         case Standing.COMPLETED:
             return _replay(record.outcome)
         case Standing.LEASED:
@@ -66,12 +66,12 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
         case Standing.RUNNING if record.guarantee is Guarantee.ATOMIC:
             words = _("gets 409 while the owner's transaction holds the row; if that has died, runs as attempt %d.")
         case Standing.RUNNING:
-            words = _("takes over from an owner whose lease is over, as attempt %d.")
+            words = _("takes over from an owner whose lease has ended, as attempt %d.")
         case _:
             words = (
-                _("runs the work as attempt %d; another body under the key gets 422.")
+                _("runs the work as attempt %d; a different body under the key gets 422.")
                 if record.digest
-                else _("runs the work as attempt %d; it may carry another body.")
+                else _("runs the work as attempt %d; its body may differ.")
             )
     return words % attempt
 
@@ -82,7 +82,7 @@ def _replay(outcome: Outcome | None) -> Promise:
             "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."
         )
     if kind_of(outcome) is Kind.HELD:
-        return _("raises HeldForPerson. Look at the provider, then release the record: the next call runs the work.")
+        return _("raises HeldForPerson. Check with the provider, then release the record: the next call runs the work.")
     if outcome.body is MISSING:
         return _("gets 409 response-not-stored with the original status. The work is not run again.")
     return _("gets the response below again. The work is not run again.")

@@ -1,4 +1,4 @@
-"""A record in a terminal: what the admin's page shows, as lines. Nothing stored may move a cursor or colour a line."""
+"""A record in a terminal: the admin's page as lines. Nothing stored may move the cursor or colour a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import redaction
 from .responses import ShownResponse, shown
 from .status import Standing, next_answer, standing
 
-#: Columns before the facts, and the columns of a point in time.
+#: The width of the labels, and of a point in time.
 WIDTH = 14
 INSTANT = 26
 
@@ -35,7 +35,7 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     yield _fact("key", record.key)
     yield _fact("request", f"{record.method} {redaction.text(record.path)}")
     yield _fact("guarantee", record.guarantee)
-    yield _fact("digest", record.digest.hex() or "none: another body may come")
+    yield _fact("digest", record.digest.hex() or "none: the next body may differ")
     yield ""
     yield _fact("attempt", record.attempt)
     yield _fact("owner", record.owner)
@@ -77,7 +77,7 @@ def _fact(name: str, value: object) -> str:
 
 
 def _instant(value: datetime | None, now: datetime) -> str:
-    """Show a point in time in the current time zone, and how far it is, by the store's clock."""
+    """Show a point in time in the current time zone, and its distance by the store's clock."""
     if value is None:
         return "-"
     local = timezone.localtime(value)
@@ -86,7 +86,7 @@ def _instant(value: datetime | None, now: datetime) -> str:
 
 
 def span(length: timedelta) -> str:
-    """Say how long that is, in its two largest units."""
+    """Return a duration as text, in its two largest units."""
     seconds = length.total_seconds()
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -100,7 +100,7 @@ def span(length: timedelta) -> str:
 
 
 def plain(value: str) -> str:
-    r"""Return one line of text in which whatever a terminal would not print is written out, as `\x1b`."""
+    r"""Return text on one line, with unprintable characters escaped, such as `\x1b`."""
     return "".join(
         char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode() for char in value
     )

@@ -1,4 +1,4 @@
-"""An admin whose actions get primary keys only: what a form was changed to say is no page of ours, and no traceback."""
+"""An admin whose actions accept only valid primary keys: a manipulated form gets no traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 
 
 class TickedAdmin(ModelAdmin):
-    """Answers 404 for a ticked row that can be none. Django would fail over it."""
+    """Responds with 404 to an invalid primary key, with which Django would raise."""
 
     def response_action(self, request: HttpRequest, *given: Any, **named: Any) -> Any:
         for ticked in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME):

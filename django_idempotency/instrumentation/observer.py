@@ -1,4 +1,4 @@
-"""Tells of every event once: a signal, and one structured log record."""
+"""Reports every event once: by a signal, and by one structured log record."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ..engine.operation import Operation
 
 logger = logging.getLogger("django_idempotency")
 
-#: event → its signal, level and sentence. What a person should look at is a warning; what may cost money is an error.
+#: event → its signal, level and sentence. A warning needs attention; an error may cost money.
 _TOLD = {
     "claimed": (signals.claimed, logging.DEBUG, "Claimed: the work runs."),
-    "replayed": (signals.replayed, logging.DEBUG, "Replayed: answered from the record."),
-    "resumed": (signals.resumed, logging.DEBUG, "Resumed: a durable execution goes on."),
-    "completed": (signals.completed, logging.DEBUG, "Completed: the answer is remembered."),
+    "replayed": (signals.replayed, logging.DEBUG, "Replayed: the stored response was returned."),
+    "resumed": (signals.resumed, logging.DEBUG, "Resumed: a durable execution continues."),
+    "completed": (signals.completed, logging.DEBUG, "Completed: the response is stored."),
     "busy": (signals.busy, logging.INFO, "Busy: another request with this key is running."),
     "released": (signals.released, logging.INFO, "Released: the key is free again."),
     "suspended": (signals.suspended, logging.DEBUG, "Suspended: the key waits for its durable execution."),
     "deferred": (
         signals.deferred,
         logging.WARNING,
-        "Deferred: the store did not take the settle; it is tried again until the lease ends.",
+        "Deferred: the store could not write the settle; it is retried until the lease ends.",
     ),
-    "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for another request."),
+    "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for a different request."),
     "unreadable": (signals.unreadable, logging.ERROR, "Unreadable: the record is damaged; the work is not run again."),
     "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
     "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
@@ -40,19 +40,19 @@ _TOLD = {
 
 
 class Observer:
-    """Tells of the events of one request, or of none."""
+    """Reports the events of one request, or of a call without a request."""
 
     def __init__(self, request: Any = None) -> None:
-        # The request leads to us: held here, it would live on, with its uploads, until garbage is collected.
+        # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
     @property
     def request(self) -> Any:
-        """The request, if it lives."""
+        """The request, if it is still alive."""
         return None if self._request is None else self._request()
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
-        """Log an event and send its signal. Neither a receiver nor a log filter that fails changes anything."""
+        """Log an event and send its signal. A receiver or a log filter that fails changes nothing."""
         signal, level, sentence = _TOLD[event]
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error)
@@ -68,8 +68,10 @@ class Observer:
         if signal.receivers:
             try:
                 await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
-            except RuntimeError:  # what receivers raise it keeps: the interpreter ends, and lends sync ones no thread
-                logger.warning("The interpreter ends: sync receivers of %s were not called.", event)
+            except (
+                RuntimeError
+            ):  # not a receiver's, which asend_robust catches: the ending interpreter starts no thread for sync ones
+                logger.warning("The interpreter is shutting down: sync receivers of %s were not called.", event)
 
 
 def log(level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
@@ -89,7 +91,7 @@ def log(level: int, sentence: str, event: str, operation: Operation, error: Base
 
 
 def tell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
-    """Tell of a request that asked to be guarded, and is not: a signal and a log record, as of every event."""
+    """Report a request that asked to be guarded and is not, by a signal and a log record."""
     signal = _log_unguarded(request, reason, why, level, key)
     if signal.receivers:
         signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
@@ -114,6 +116,6 @@ def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | N
 def _write(level: int, sentence: str, facts: dict[str, Any], *args: str) -> None:
     try:
         logger.log(level, sentence, *args, extra={"idempotency": facts})
-    except Exception:  # noqa: BLE001 - a filter's: logging catches those of handlers only, and shows them like this
+    except Exception:  # noqa: BLE001 - a filter's: logging only catches those of handlers, and prints them like this
         if logging.raiseExceptions:
             traceback.print_exc()

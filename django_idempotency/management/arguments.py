@@ -1,11 +1,11 @@
-"""What our commands take as numbers."""
+"""Numeric arguments of our commands."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from typing import Any
 
-#: What every database takes as a LIMIT.
+#: The largest LIMIT that every database accepts.
 MOST_ROWS = 2**63 - 1
 #: A year.
 MOST_SECONDS = 365 * 86_400

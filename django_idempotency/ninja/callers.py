@@ -1,4 +1,4 @@
-"""Whose a key is in ninja: theirs whom the operation's authentication let in."""
+"""The owner of a key in ninja: the principal that the operation's authentication accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..http.keys import principal
 
 
 class _Instance:
-    """A row that authenticates, as an API key does, seen as a user."""
+    """Adapts an authenticating row, such as an API key, to a user."""
 
     is_authenticated = True
 
@@ -23,7 +23,7 @@ class _Instance:
 
     @property
     def pk(self) -> Any:
-        """The row's primary key; hashed if it is a text, since that of a token may be the token."""
+        """The row's primary key; hashed if it is text, since that of a token may be the token."""
         pk = self._row.pk
         return pk if isinstance(pk, (int, UUID)) else hashlib.sha256(str(pk).encode()).hexdigest()
 
@@ -32,10 +32,10 @@ class _Instance:
 
 
 def caller_of(request: HttpRequest, user: Any, policy: Policy) -> Any:
-    """Return whom a key belongs to: what `request.auth` names, or else `request.user`; `None`: the policy's scope says.
+    """Return the owner of a key: `request.auth`, or else `request.user`; `None`: the policy's scope decides.
 
-    `request.auth` is what an authentication returned. A user or another row has a name. A text does not (a token is a
-    secret, and rotates), nor has a dict: there the policy's `scope` goes before a user who merely has a session.
+    `request.auth` is what an authentication returned. A user or another row identifies the owner. Text does not (a token is
+    a secret, and rotates), nor does a dict: there the policy's `scope` takes precedence over a user from a session.
     """
     auth = getattr(request, "auth", None)
     if principal(auth) is not None:

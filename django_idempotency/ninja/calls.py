@@ -1,7 +1,7 @@
 """One request to a guarded operation: the guard opens where ninja calls the function, and closes around the response.
 
-So it stands behind ninja's authentication, throttling and validation, and around all that makes a response of a
-result: renderers, response schemas, exception handlers.
+So it comes after ninja's authentication, throttling and validation, and includes everything that turns a result into a
+response: renderers, response schemas, exception handlers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from .callers import caller_of
 if TYPE_CHECKING:
     from ninja import NinjaAPI
 
-#: On a request: the call of the operation that answers it.
+#: On a request: the call of its operation.
 CALL = "_idempotency_ninja_call"
-#: On a request: what ATOMIC_REQUESTS has opened for it.
+#: On a request: the transactions of ATOMIC_REQUESTS.
 TRANSACTIONS = "_idempotency_ninja_transactions"
-#: What a function meets that is the guard's to answer: derive() without a store, a query after the transaction was lost.
+#: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
 
 
 class Answered(BaseException):
-    """Leaves ninja with a response that is finished: no exception handler and no renderer is for it."""
+    """Carries a finished response out of ninja, past exception handlers and renderers."""
 
     def __init__(self, response: HttpResponseBase) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Answered(BaseException):
 
 
 class Stopped(BaseException):
-    """Leaves ninja with a problem that the function met, which no exception handler of the API's makes a 500 of."""
+    """Carries a problem of the function out of ninja, so that no exception handler of the API turns it into a 500."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Stopped(BaseException):
 
 
 class Transactions:
-    """What ATOMIC_REQUESTS opens around a guarded operation: where Django would, with all that `decorate_view` adds."""
+    """The transactions of ATOMIC_REQUESTS around a guarded operation: where Django would open them, outside `decorate_view`."""
 
     def __init__(self, declared: AbstractSet[str] = EVERYTHING) -> None:
         self._declared = declared
@@ -78,11 +78,11 @@ class Transactions:
             delattr(request, TRANSACTIONS)
 
     def begin(self, *, noted: bool = False) -> None:
-        """Open them; for a second time once the guard has closed, for what decorators do with its response."""
+        """Open them; again after the guard has closed, for what decorators do with its response."""
         self.opened = self._stack.enter_context(atomic_requests(self._declared, noted=noted))
 
     def end(self, *raised: Any) -> None:
-        """End them before the view does. What a guard has taken over is left to it."""
+        """End them before the view does, except one that a guard has taken over."""
         self._stack.__exit__(*raised)
 
 
@@ -97,9 +97,9 @@ class Call:
         self.request = request
         self.policy = policy
         self._api = api
-        #: Does something stand around the operation, by `decorate_view`?
+        #: Does `decorate_view` wrap the operation?
         self._decorated = decorated
-        found = vars(request).get(TRANSACTIONS)  # a view that is not ninja's has left them where they are
+        found = vars(request).get(TRANSACTIONS)  # absent in a view that is not ninja's
         self._transactions: Transactions = Transactions() if found is None else found
         self._response: HttpResponseBase | None = None
 
@@ -120,7 +120,7 @@ class Call:
                 self._response = operation()
                 if self.exchange is not None:
                     render(self._response)
-        except Answered as answered:  # what the checks have written stays
+        except Answered as answered:  # writes of the checks are kept
             return answered.response
         except BaseException as error:
             if self.exchange is not None:
@@ -151,7 +151,7 @@ class Call:
                 await in_thread(render, response, close=connections.close_all)
         except Answered as answered:
             return answered.response
-        except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+        except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
             if self.exchange is not None:
                 self.exchange.fail(closed)
             raise
@@ -171,7 +171,7 @@ class Call:
             return self._answer(problem)
 
     def _judge(self, response: HttpResponseBase) -> None:
-        """Find out what became of a keyed request that ninja has answered before its function was called."""
+        """Settle a keyed request that ninja has answered before its function was called."""
         request = self.request
         if (
             not self._reached
@@ -199,7 +199,7 @@ class Call:
             raise self._stopped(problem) from problem
 
     def _stopped(self, problem: Problem) -> BaseException:
-        """Return what to raise for a problem that the guard, and not the project, has to answer."""
+        """Return what to raise for a problem that the guard answers, not the project."""
         return problem if self.exchange is None else Stopped(problem)
 
     def _open(self, key: Key) -> None:
@@ -251,12 +251,12 @@ class Call:
             settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
         ):
             raise ConfigurationError(
-                "This operation stands inside the transaction of ATOMIC_REQUESTS. Use functools.wraps() in whatever "
-                "stands around the views of the API."
+                "This operation is inside the transaction of ATOMIC_REQUESTS. Use functools.wraps() in every decorator "
+                "around the views of the API."
             )
 
     def _answer(self, problem: Problem) -> HttpResponseBase:
-        """Answer a problem: by the API's own handler of it, if there is one, or with a problem document."""
+        """Return the response to a problem: from the API's own handler, if there is one, or a problem document."""
         handled = getattr(self._api, "_exception_handlers", {})
         if not any(issubclass(cls, IdempotencyError) and cls in handled for cls in type(problem).__mro__):
             return problems.problem_response(problem, self.request)
@@ -268,5 +268,5 @@ class Call:
 
 
 def _met(error: BaseException) -> BaseException:
-    """Return what a function has met."""
+    """Return the problem that a function has met."""
     return error.problem if isinstance(error, Stopped) else error

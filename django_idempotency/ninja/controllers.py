@@ -1,4 +1,4 @@
-"""Methods of django-ninja-extra's controllers. Imported once there is one: it wants that package."""
+"""Methods of django-ninja-extra's controllers. Imported once there is one: it needs that package."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .operations import guard_operation
 
 
 def guard_method(method: Callable[..., Any], policy: Policy, guard: Callable[..., Any]) -> None:
-    """Guard a method that is a route: behind the permissions of its controller, and around what calls it.
+    """Guard a method that is a route: after the permissions of its controller.
 
-    The package makes an operation of a function that takes the request, and finds the controller: `guard` takes that.
+    The package turns it into a function that takes the request and finds the controller: `guard` takes that one.
     """
     route = reflect.get_metadata_or_raise_exception(ROUTE_OBJECT, method)
     route.view_func, route.is_async = method, iscoroutinefunction(method)

@@ -1,6 +1,6 @@
-"""What `@idempotent()` leaves on a function in case that ninja makes an operation of it. Imports no ninja.
+"""What `@idempotent()` sets on a function in case ninja makes it an operation. Does not import ninja.
 
-Ninja calls back what stands in `_ninja_contribute_to_operation` once it has made the operation.
+Ninja calls the functions in `_ninja_contribute_to_operation` once it has made the operation.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ..http.ninja_views import MODULE, is_ninja
 from .calls import CALL, Call
 
 _CONTRIBUTE = "_ninja_contribute_to_operation"
-#: What ninja leaves on a function that is an operation.
+#: The attribute that ninja sets on a function that is an operation.
 _OPERATION = "_ninja_operation"
-#: What django-ninja-extra leaves on a controller's method that is a route.
+#: The attribute that django-ninja-extra sets on a controller's method that is a route.
 ROUTE = "OPERATION_ENDPOINT_KEY"
 
 
 def refuse_misplaced(view: Any) -> None:
-    """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which stands outside of ninja's checks."""
+    """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which is outside ninja's checks."""
     bound = getattr(inspect.unwrap(view), "__self__", None)
     if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
         path = getattr(bound, "path", "")
         raise ImproperlyConfigured(
-            f"decorate_view(idempotent()) on the operation {path!r} would answer before ninja has authenticated "
-            "anybody. Put @idempotent() below the @api.post line, as a decorator of the function."
+            f"decorate_view(idempotent()) on the operation {path!r} would replay before ninja has authenticated "
+            "the client. Put @idempotent() below the @api.post line, as a decorator of the function."
         )
     if hasattr(view, _OPERATION):
         raise ImproperlyConfigured(
-            f"@idempotent() stands above the line that makes an operation of {view.__qualname__}, which it cannot "
-            "reach. Swap the two lines: @api.post(…) above @idempotent()."
+            f"@idempotent() is above the decorator that makes {view.__qualname__} an operation, where it has no "
+            "effect. Swap the two lines: @api.post(…) above @idempotent()."
         )
 
 
@@ -47,13 +47,13 @@ def refuse_generator(view: Any) -> None:
     """Refuse a function whose work is done while its response is sent, after the guard has closed."""
     if inspect.isgeneratorfunction(view) or inspect.isasyncgenfunction(view):
         raise ImproperlyConfigured(
-            f"{view.__qualname__} is a generator: it runs while its response is sent, when no guard is open any more. "
+            f"{view.__qualname__} is a generator: it runs while its response is sent, after the guard has closed. "
             "Do the work in a plain function, and let that return the generator."
         )
 
 
 def contribute(function: Callable[..., Any], callback: Callable[[Any], None]) -> None:
-    """Let ninja call back with the operation that it makes of a function."""
+    """Have ninja call back with the operation that it makes of a function."""
     setattr(function, _CONTRIBUTE, [*getattr(function, _CONTRIBUTE, ()), callback])
 
 
@@ -68,17 +68,17 @@ def offer(guarded: Callable[..., Any], view: Callable[..., Any], policy: Policy)
     contribute(guarded, guard)
     try:
         parameters = inspect.signature(view).parameters.values()
-    except ValueError:  # not written in Python: no operation
+    except ValueError:  # not written in Python: not an operation
         return
     if any(isinstance(parameter.annotation, str) for parameter in parameters):
-        # Ninja reads texts by the globals of the function that it gets, which are ours.
+        # Ninja resolves string annotations with the globals of the function that it gets, which are ours.
         read = [parameter.replace(annotation=_read(parameter.annotation, view)) for parameter in parameters]
         guarded.__signature__ = inspect.Signature(read)  # type: ignore[attr-defined]
 
 
 def _read(annotation: Any, view: Callable[..., Any]) -> Any:
-    """Return what a text among the annotations means in its module. Ninja says what it makes of one that means nothing."""
-    with suppress(Exception):  # a name that only the type checker imports, as of the request
+    """Resolve a string annotation in its module. One that cannot be resolved is left for ninja to report."""
+    with suppress(Exception):  # a name imported for type checking only, such as the request's
         stand_in = SimpleNamespace(__annotations__={"it": annotation})
         return get_type_hints(stand_in, globalns=getattr(inspect.unwrap(view), "__globals__", {}), include_extras=True)[
             "it"
@@ -87,10 +87,10 @@ def _read(annotation: Any, view: Callable[..., Any]) -> Any:
 
 
 def call_of(request: Any, policy: Policy) -> Call | None:
-    """Return the operation's call that a guarded function is to run in; `None`: it is no operation's.
+    """Return the operation's call that a guarded function runs in; `None` if it is not an operation's.
 
-    Raises `ConfigurationError` where it is called inside of ninja, but not by its own operation: whether ninja's checks
-    were made nobody knows.
+    Raises `ConfigurationError` if it is called inside ninja, but not by its own operation: it is unknown whether ninja's
+    checks were made.
     """
     if not isinstance(request, HttpRequest):
         return None
@@ -99,7 +99,7 @@ def call_of(request: Any, policy: Policy) -> Call | None:
         return call
     if is_ninja(getattr(request.resolver_match, "func", None)) and key_of(request, policy) is not None:
         raise ConfigurationError(
-            "A function with @idempotent() was called inside of ninja, but not by the operation that it guards. Put "
+            "A function with @idempotent() was called inside ninja, but not by the operation that it guards. Put "
             "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."
         )
     return None

@@ -1,4 +1,4 @@
-"""Operations of ninja, guarded. Imported once there is one: it wants ninja."""
+"""Guarded operations of ninja. Imported once there is one: it needs ninja."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .calls import Call, Transactions
 
 
 class Guarded(Operation):
-    """Stands before the class of an operation, and lives on in the copies that ninja makes of it for each API."""
+    """Mixed into the class of an operation, and kept in the copies that ninja makes of it for each API."""
 
     idempotency_policy: Policy
 
@@ -50,9 +50,9 @@ def guard_operation(operation: Operation, policy: Policy) -> None:
 
 
 def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[PathView], Callable[..., Any]]:
-    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open it again in its place.
+    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open the same transactions itself.
 
-    Ninja makes one view of a path, and offers no hook for it.
+    Ninja makes one view per path, and offers no hook for it.
     """
 
     @functools.wraps(get_view)
@@ -81,7 +81,7 @@ def _probed(request: HttpRequest) -> None: ...
 
 
 def _prepare() -> None:
-    """Change how ninja makes the view of a path. Raises `ImproperlyConfigured` where it does so as we do not know."""
+    """Change how ninja makes the view of a path. Raises `ImproperlyConfigured` for an unknown version of ninja."""
     probe = PathView()
     probe.add_operation("/", ["POST"], _probed)
     if operation_of(probe.get_view(), "POST") is not probe.operations[0]:

@@ -1,4 +1,4 @@
-"""Messages that leave if, and only if, the transaction that wrote them commits. An app of its own, with its own table.
+"""Messages that are sent if, and only if, the transaction that wrote them commits. A separate app, with its own table.
 
 Importing this loads no model.
 """

@@ -1,4 +1,4 @@
-"""What waits for a relay, and why. To be read; an operator may have messages tried again at once."""
+"""The messages that wait for a relay, and why. Read-only, except that an operator may retry messages at once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Messages = QuerySet[Message]
 #: The position and the key of a message.
 Row = tuple[int, str]
 
-#: Messages that are tried again in one statement: after an outage all that wait may be ticked.
+#: Messages that are retried in one statement: after an outage all that wait may be ticked.
 TOGETHER = 1000
 
 
 class MessageChangeList(ChangeList):
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Messages:
-        """Leave out what may be large, and is not shown in a list."""
+        """Leave out large fields that the list does not show."""
         return super().get_queryset(request, exclude_parameters).defer("payload", "headers")
 
 
@@ -55,7 +55,7 @@ class MessageAdmin(TickedAdmin):
         return MessageChangeList
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Allow none: ?payload__token__startswith= would tell what is masked."""
+        """Allow none: ?payload__token__startswith= would reveal what is masked."""
         return False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -85,22 +85,22 @@ class MessageAdmin(TickedAdmin):
 
     @admin.action(permissions=["retry"], description=_("Try again now"))
     def try_again(self, request: HttpRequest, queryset: Messages) -> None:
-        """End the back-off of what was ticked, and of what it waits for: the first of its key."""
+        """End the back-off of the ticked messages, and of the first message of their key, which they wait for."""
         count = ticked = 0
         for some in batched(queryset.values_list("pk", "key").iterator(TOGETHER), TOGETHER):
             keys = {key for _, key in some if key}
             waiting = Q(pk__in=[pk for pk, _ in some]) | Q(key__in=keys)
             failed = self.get_queryset(request).filter(waiting, not_before__gt=utcnow())
-            # Not NULL: a relay looks for what is due again among those that have failed.
+            # Not NULL: a relay looks for due retries among messages that have failed.
             count += failed.update(not_before=utcnow())
             ticked += len(some)
         self._log(request, queryset, ticked)
         self.message_user(
-            request, ngettext("%d message is tried again now.", "%d messages are tried again now.", count) % count
+            request, ngettext("%d message will be retried now.", "%d messages will be retried now.", count) % count
         )
 
     def _log(self, request: HttpRequest, queryset: Messages, ticked: int) -> None:
-        """Write what was ticked to the log of the admin: each, or how many, where they are more than a person reads."""
+        """Write the ticked messages to the admin's log: each one, or only their number if there are too many to read."""
         user: Any = request.user
         if ticked <= TOGETHER:
             LogEntry.objects.log_actions(user.pk, queryset, CHANGE, "Tried again.")

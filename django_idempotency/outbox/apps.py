@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class OutboxConfig(AppConfig):
-    """The outbox. Install it beside `django_idempotency`; who does not gets no table and no command."""
+    """The outbox. Optional: installed beside `django_idempotency`, it adds a table and a command."""
 
     name = "django_idempotency.outbox"
     label = "idempotency_outbox"

@@ -1,4 +1,4 @@
-"""The table of messages that wait for a relay. A message is there until a broker has confirmed it, and no longer."""
+"""The table of messages that wait for a relay. A message is deleted once a broker has confirmed it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ..models import InstantField
 class Message(models.Model):
     """A message on its way. `send()` writes it, a relay deletes it, a publisher reads it."""
 
-    #: The order. Given when the row is written, and not when it is committed.
+    #: The order. Assigned when the row is written, not when it is committed.
     id = models.BigAutoField(_("position"), primary_key=True)
-    #: What a consumer tells a message by, however often it arrives.
+    #: Identifies the message to a consumer, however often it arrives.
     message_id = models.UUIDField(_("message id"), unique=True, default=uuid4, editable=False)
     topic = models.CharField(_("topic"), max_length=255)
     key = models.CharField(
         _("key"),
         max_length=255,
         blank=True,
-        help_text=_("Messages of one key are published in their order; those without a key in any."),
+        help_text=_("Messages with the same key are published in order; those without a key in any order."),
     )
-    #: NULL is None, which is a payload like any other.
+    #: NULL is None, a valid payload.
     payload = models.JSONField(_("payload"), encoder=DjangoJSONEncoder, null=True)
     headers = models.JSONField(_("headers"), encoder=DjangoJSONEncoder, default=dict, blank=True)
     created_at = InstantField(_("created"))
     attempts = models.PositiveIntegerField(_("failed attempts"), default=0)
     last_error = models.CharField(_("last error"), max_length=255, blank=True)
-    not_before = InstantField(_("not before"), null=True, help_text=_("It failed, and is tried again from then on."))
+    not_before = InstantField(_("not before"), null=True, help_text=_("It failed, and is retried after this time."))
 
     objects: ClassVar[models.Manager[Message]]
 
@@ -40,13 +40,13 @@ class Message(models.Model):
         db_table = "django_idempotency_message"
         verbose_name = _("message")
         verbose_name_plural = _("messages")
-        #: Find what has never failed, in order, and what is due again; and what of a key has failed.
+        #: Find messages that have never failed, in order; those due again; and the failed ones of a key.
         indexes = (
             models.Index(fields=["not_before", "id"], name="idempotency_outbox_due"),
             models.Index(fields=["key", "not_before", "id"], name="idempotency_outbox_key"),
         )
         default_permissions = ("view",)
-        permissions = (("retry_message", _("Can have messages tried again at once")),)
+        permissions = (("retry_message", _("Can retry messages at once")),)
 
     def __str__(self) -> str:
         return f"{self.topic} {self.message_id}"

@@ -1,6 +1,6 @@
-"""What a publisher is: `publish(message)`, or a class that has it, named by a dotted path.
+"""Publishers: `publish(message)`, or a class that has it, named by a dotted path.
 
-It returns when the broker has confirmed the message, and raises when it has not.
+It returns once the broker has confirmed the message, and raises otherwise.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 Publish = Callable[["Message"], object]
 
-#: What says that the broker is away, rather than that it does not want a message.
+#: Exceptions that mean the broker is unavailable, rather than that it rejects a message.
 AWAY = (BrokerUnavailable, ConnectionError)
 
 
 def publisher_at(path: str) -> Any:
-    """Return what a dotted path leads to. Raises `ImproperlyConfigured` when that cannot publish."""
+    """Return the publisher at a dotted path. Raises `ImproperlyConfigured` if that is none."""
     try:
         found = import_string(path)
     except ImportError as error:
@@ -36,18 +36,18 @@ def publisher_at(path: str) -> Any:
             f"The publisher {path!r} is neither a function publish(message) nor a class with a method publish(message)."
         )
     if inspect.iscoroutinefunction(getattr(found, "publish", found)):
-        raise ImproperlyConfigured(f"The publisher {path!r} is async, and the relay awaits nothing. Type a sync one.")
+        raise ImproperlyConfigured(f"The publisher {path!r} is async, but the relay is sync. Type a sync one.")
     return found
 
 
 def refuse_promise(answer: object) -> None:
-    """Raise `TypeError` for a publisher that has only promised: what nobody awaits or iterates is not published."""
+    """Raise `TypeError` for a result that has not published: nothing awaits or iterates it."""
     if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
         if inspect.iscoroutine(answer):
             answer.close()
         kind = type(answer).__name__
         raise TypeError(
-            f"publish() returned an awaitable or a generator ({kind}), which nobody runs. Type a plain def."
+            f"publish() returned an awaitable or a generator ({kind}), which is never run. Type a plain def."
         )
     if isinstance(answer, Future):
         raise TypeError(
@@ -62,9 +62,9 @@ def can_publish(publisher: Any) -> bool:
 
 @contextmanager
 def opened(publisher: Any) -> Iterator[Publish]:
-    """Make a publisher of its class, enter it if it is a context manager, and close it in the end.
+    """Instantiate a publisher class, enter it if it is a context manager, and close it in the end.
 
-    Raises `BrokerUnavailable` when that failed, whatever it was: most of them connect.
+    Raises `BrokerUnavailable` for any error in that: most publishers connect there.
     """
     with ExitStack() as closing:
         try:
@@ -78,5 +78,5 @@ def opened(publisher: Any) -> Iterator[Publish]:
         try:
             yield getattr(made, "publish", made)
         finally:
-            with suppress(Exception):  # what is lost cannot be closed; all that it confirmed is known
+            with suppress(Exception):  # a lost connection cannot be closed; every confirmation has arrived
                 closing.close()

@@ -1,7 +1,7 @@
-"""Take what is due, publish it, delete what was confirmed: one transaction a batch.
+"""Take due messages, publish them, delete the confirmed ones: one transaction per batch.
 
-When a message fails, what stands behind it waits with it. When a relay dies, its locks go, and what it had published since
-its last COMMIT is published again under the same ids.
+When a message fails, the later ones of its key wait with it. When a relay dies, its locks are freed, and what it had
+published since its last COMMIT is published again under the same ids.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .taking import Taker
 logger = logging.getLogger("django_idempotency")
 
 #: Seconds after which a batch publishes no further message: it holds locks, and a server may end idle transactions.
-#: Where a database has no row locks, all of its writers wait meanwhile.
+#: In a database without row locks, all writers wait meanwhile.
 LONGEST, LONGEST_ALONE = 5.0, 0.2
-#: Seconds until a message that failed is tried again; doubled with each attempt, up to the second.
+#: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the longest.
 BACK_OFF, LONGEST_BACK_OFF = 1, 300
 
 _USERINFO = re.compile(r"//[^/@\s]+@")
@@ -36,11 +36,11 @@ _USERINFO = re.compile(r"//[^/@\s]+@")
 
 @dataclass(slots=True)
 class Batch:
-    """What became of the messages that a relay took."""
+    """The outcome of the messages that a relay took."""
 
     published: list[Message] = field(default_factory=list)
     failed: list[Message] = field(default_factory=list)
-    #: Why the batch ended early: the broker was away.
+    #: Why the batch ended early: the broker was unavailable.
     away: Exception | None = None
 
     def __bool__(self) -> bool:
@@ -49,14 +49,14 @@ class Batch:
 
     @property
     def positions(self) -> list[int]:
-        """Those of all that was tried."""
+        """Add up the outcomes of two batches."""
         return [message.pk for message in (*self.published, *self.failed)]
 
 
 class Relay:
-    """Publishes from the database `using`, up to `size` messages a batch, until `stopping` says so.
+    """Publishes from the database `using`, up to `size` messages per batch, until `stopping` returns true.
 
-    `once`: only what is due by now, so that nothing is tried twice.
+    `once`: only messages that are due now, so that none is tried twice.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Relay:
         self._once = once
         self._stopping = stopping
         self._taker = Taker(using=using, size=size, due_at=utcnow() if once else None)
-        #: A batch with failures is followed, for as long as it took, by what has never failed: attempts that time out
-        #: could fill all of the time.
+        #: After a batch with failures, only messages that have never failed are taken for as long as it took: attempts
+        #: that time out could otherwise take all of the time.
         self._rather_new_until = 0.0
 
     def batch(self) -> Batch:
@@ -86,13 +86,13 @@ class Relay:
         publisher has left in another schema.
         """
         connection = connections[self._using]
-        if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would leave COMMIT to others
+        if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would not COMMIT
             raise ConfigurationError(
                 f"The connection {self._using!r} is not in autocommit, so what is published would not be forgotten. "
                 'Take "AUTOCOMMIT": False out of DATABASES; the relay opens its own transactions.'
             )
         if not self._taker.locks_rows and not self._taker.any_due():
-            return Batch()  # no lock for nothing
+            return Batch()  # takes no lock
         began = time.monotonic()
         rather_new = began < self._rather_new_until
         with transaction.atomic(using=self._using, durable=True):
@@ -119,7 +119,7 @@ class Relay:
                 continue
             try:
                 self._publish_apart(message)
-            except Exception as error:  # noqa: BLE001 - a publisher of somebody else's
+            except Exception as error:  # noqa: BLE001 - the project's publisher
                 batch.failed.append(_note(message, error))
                 if isinstance(error, AWAY):
                     batch.away = error
@@ -131,7 +131,7 @@ class Relay:
         return batch
 
     def _publish_apart(self, message: Message) -> None:
-        """Publish. What a publisher that fails did to our transaction is undone: the other messages are in it, too."""
+        """Publish in a savepoint: a failed publisher's writes are undone, since other messages share the transaction."""
         own = _Savepoint(self._using)
         try:
             with connections[self._using].execute_wrapper(own):
@@ -142,7 +142,7 @@ class Relay:
 
 
 class _Savepoint:
-    """Made before the first statement that somebody else runs on our connection."""
+    """A savepoint that is made before the publisher's first statement on our connection."""
 
     def __init__(self, using: str) -> None:
         self._using = using
@@ -150,7 +150,7 @@ class _Savepoint:
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         if self._id is None:
-            self._id = ""  # to make it is a statement, too
+            self._id = ""  # making it runs a statement itself
             self._id = connections[self._using].savepoint()
         return execute(sql, params, many, context)
 
@@ -161,7 +161,7 @@ class _Savepoint:
 
 
 def _note(message: Message, error: Exception) -> Message:
-    """Note on a message that it failed, and when to try again."""
+    """Record on a message that it failed, and when to retry it."""
     message.attempts += 1
     wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
     message.not_before = utcnow() + timedelta(seconds=wait)
@@ -177,8 +177,8 @@ def _note(message: Message, error: Exception) -> Message:
 
 
 def told(error: BaseException) -> str:
-    """Return what an error says, shortened, on one line and without secrets."""
+    """Return an error's message, shortened, on one line and without secrets."""
     said = _USERINFO.sub("//[redacted]@", redaction.text(" ".join(str(error).split())))
-    # PostgreSQL takes no U+0000, nobody takes half of a surrogate pair, and a note must not end the relay.
+    # PostgreSQL rejects U+0000, every database half a surrogate pair, and a note must not stop the relay.
     said = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
     return f"{type(error).__name__}: {said}"[:255].removesuffix(": ")

@@ -26,9 +26,9 @@ def send(
 ) -> UUID:
     """Write a message that is published once the open transaction of the database `using` has committed.
 
-    `payload` and `headers` are JSON, and what Django's encoder makes JSON of: dates, `Decimal`, `UUID`. Messages of
-    one `key` are published in their order. Return the message's id, which stays the same however often the message
-    arrives. Raises `OutsideTransaction`; `ValueError` or `TypeError` for what is no message.
+    `payload` and `headers` are JSON, or types that Django's encoder converts: dates, `Decimal`, `UUID`. Messages with the
+    same `key` are published in order. Return the message's id, which stays the same however often the message
+    arrives. Raises `OutsideTransaction`; `ValueError` or `TypeError` for an invalid message.
     """
     from .models import Message  # not above: loads the model
 
@@ -46,15 +46,15 @@ def send(
 
 
 def _require_json(*values: Any) -> None:
-    """Raise for what the database would refuse, while the transaction is still good."""
+    """Raise for data that the database would reject, before that breaks the transaction."""
     text = json.dumps(values, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
-    text.encode()  # raises for half of a surrogate pair
+    text.encode()  # raises for half a surrogate pair
     if _NUL.search(text):
         raise ValueError("The character U+0000 is in the message, and PostgreSQL's JSON cannot hold it.")
 
 
 def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Is a transaction of the project's own open? That of a test case would hide that there is none in production."""
+    """Has the project opened a transaction? That of a test case does not count: production has none."""
     if connection.in_atomic_block:
         return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
     return not connection.get_autocommit()

@@ -1,14 +1,14 @@
-"""Which messages a relay takes, so that nobody else publishes them and none overtakes another of its key.
+"""Which messages a relay takes, so that no other relay publishes them and none overtakes another of its key.
 
 A *head* is the first message of its key, or one without a key. A relay locks heads and skips those that are locked.
-While it holds a head nobody else starts on that key, so what stands behind the head is its own, in order:
+While it holds a head no other relay starts on that key, so the messages behind the head are its own, in order:
 
     position   1   2   3   4   5   6   7       relay A holds 1, so 1, 4, 5
     key        a   -   b   a   a   b   -       relay B holds 2, 3 and 7, so 2, 3, 6, 7
 
-Heads are found by reading pages in order and without locks, and not by asking the database for the first of each key:
-that is seconds at 100,000 rows with few keys. Messages that wait for their next attempt stand apart in an index, so
-however many they are, no page is made of them. Locks go by primary key alone, so that InnoDB locks nothing else.
+Heads are found by reading pages in order and without locks, not by asking the database for the first of each key: that
+takes seconds at 100,000 rows with few keys. Messages that wait for their next attempt are separate in an index, so no
+page consists of them, however many there are. Locks use the primary key alone, so that InnoDB locks nothing else.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from django.db.models import BinaryField, Func, Q, QuerySet
 from ..stores.base import utcnow
 from .models import Message
 
-#: Rows that are looked at together: three columns of them.
+#: Rows per page, with three columns each.
 PAGE = 1000
-#: Seconds between two looks from the very first position. Between them what lies before the first message that was
-#: there is left out: rows deleted long ago, which a database may have to walk over while an old snapshot is open.
-#: A position that was given before the look and committed after it waits so long at most.
+#: Seconds between two scans from the very first position. The others skip everything before the first message found:
+#: rows deleted long ago, which a database may have to walk over while an old snapshot is open.
+#: A position that was assigned before such a scan and committed after it waits at most this long.
 SWEEP = 5.0
-#: The longest that a message can wait for its next attempt. One that waits longer failed where a clock was ahead.
+#: The longest that a message can wait for its next attempt. One that waits longer failed on a host with a fast clock.
 FARTHEST = timedelta(minutes=10)
 
-#: Position, key, and from when on it is tried again (`None`: it has not failed).
+#: Position, key, and the time of its next attempt (`None`: it has not failed).
 Row = tuple[int, str, datetime | None]
 
 
 @dataclass(slots=True)
 class Lanes:
-    """One page, sorted: the heads that are due, and what stands behind each that has a key."""
+    """One page, sorted: the heads that are due, and the messages behind each that has a key."""
 
     heads: list[int] = field(default_factory=list)
     behind: dict[str, list[int]] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """When a message is to be tried: `at`; one beyond `far` failed where a clock was ahead. `at` `None`: a first time only."""
+    """Is a message due at `at`? One beyond `far` failed on a host with a fast clock. `at` `None`: first attempts only."""
 
     at: datetime | None
     far: datetime
 
     def __call__(self, not_before: datetime | None) -> bool:
-        """Is a message due that waits for its next attempt until then? `None`: it has not failed."""
+        """Is a message due whose next attempt is then? `None`: it has not failed."""
         return not_before is None or (self.at is not None and not self.at < not_before <= self.far)
 
 
@@ -94,7 +94,7 @@ class Taker:
 
     @property
     def locks_rows(self) -> bool:
-        """Can several take at once? Where not, whoever takes holds everything."""
+        """Can several relays take at once? If not, the one that takes locks everything."""
         return self._features.has_select_for_update
 
     def _due(self, *, rather_new: bool = False) -> Due:
@@ -106,9 +106,9 @@ class Taker:
         return any(lanes.heads for lanes in self._pages(self._due()))
 
     def take(self, *, rather_new: bool = False) -> list[Message]:
-        """Lock what is due and return it in order. To be called in a transaction, whose end is the end of the locks.
+        """Lock due messages and return them in order. Call it in a transaction, whose end releases the locks.
 
-        `rather_new` leaves out what has failed before, and what waits behind it, unless there is nothing else.
+        `rather_new` leaves out messages that have failed, and those behind them, unless there is nothing else.
         """
         if not self.locks_rows:
             self._lock_everything()
@@ -122,7 +122,7 @@ class Taker:
         return []
 
     def _pages(self, due: Due) -> Iterator[Lanes]:
-        """Read page after page. Keys that were met on one are left out of the next: their heads stand before it."""
+        """Read page after page. Keys of earlier pages are left out of the next: their heads come before it."""
         sweeps = self._sweeps()
         start = after = self._since
         passed, left_out = set[str](), set[str]()
@@ -139,7 +139,7 @@ class Taker:
             end = page[-1][0] if page else after
             covered = (
                 0 if after == start else after
-            )  # what has failed stands anywhere, also before the first that has not
+            )  # failed messages can be anywhere, even before the first that has not failed
             page += [row for row in failed if covered < row[0] and (last or row[0] <= end)]
             rows = {row[0]: row for row in [*page, *self._of_lanes(page, since=after)]}
             lanes = sort((row for _, row in sorted(rows.items()) if row[1] not in passed), due=due)
@@ -148,7 +148,7 @@ class Taker:
                 return
             after = end
             passed |= lanes.waiting | lanes.behind.keys()
-            if len(left_out) < PAGE:  # the rest is left out here: a longer list costs more than it saves
+            if len(left_out) < PAGE:  # beyond it, skipped here: a longer list costs more than it saves
                 left_out = set(passed)
 
     def _fresh(self, after: int, left_out: set[str]) -> QuerySet[Message, Row]:
@@ -159,7 +159,7 @@ class Taker:
         return messages.order_by("not_before", "pk").values_list("pk", "key", "not_before")[:PAGE]
 
     def _with_failed(self, fresh: QuerySet[Message, Row], due: Due, *, sweeps: bool) -> tuple[list[Row], list[Row]]:
-        """Read a page, and what has failed and is due: in one statement, where the database can."""
+        """Read a page, and failed messages that are due: in one statement if the database can."""
         if due.at is None:
             return list(fresh), []
         again = Q(not_before__lte=due.at)
@@ -172,9 +172,9 @@ class Taker:
         return [row for row in rows if row[2] is None], [row for row in rows if row[2] is not None]
 
     def _of_lanes(self, page: Sequence[Row], *, since: int) -> list[Row]:
-        """Return what else stands in the lanes of a page: what has failed, and what was committed late.
+        """Return the other messages with keys of a page: those that failed, and those committed late.
 
-        Up to the position `since` a look before this one has seen less: an earlier message may have been committed since.
+        Up to the position `since` an earlier scan may have missed some: messages committed after it.
         """
         keys = {key for _, key, _ in page if key}
         if not keys:
@@ -182,20 +182,20 @@ class Taker:
         ours = self.messages.filter(key__in=keys).values_list("pk", "key", "not_before")
         late = ours.filter(not_before=None, pk__lte=since)
         found = ours.exclude(not_before=None).union(late, all=True) if since else ours.exclude(not_before=None)
-        rows = [row for row in found if row[1] in keys]  # for a collation of MariaDB `a` is `A`
+        rows = [row for row in found if row[1] in keys]  # in MariaDB's usual collations `a` equals `A`
         if any(position <= since and not_before is None for position, _, not_before in rows):
             self._swept = float("-inf")  # take it at once
         return rows
 
     def _without(self, messages: QuerySet[Message], keys: set[str]) -> QuerySet[Message]:
-        """Leave out keys as Python tells them apart. For a collation of MariaDB `a` is `A`, and would wait for it."""
+        """Exclude keys by exact comparison. In MariaDB's usual collations `a` equals `A`, and would wait for it."""
         if connections[self._using].vendor != "mysql":
             return messages.exclude(key__in=keys)
         exact = Func("key", template="CAST(%(expressions)s AS BINARY)", output_field=BinaryField())
         return messages.alias(exact=exact).exclude(exact__in=[key.encode() for key in keys])
 
     def _sweeps(self) -> bool:
-        """Look from the very first position now and then. Says whether it does so now."""
+        """Scan from the very first position now and then. Return whether to do so now."""
         if time.monotonic() - self._swept < SWEEP:
             return False
         self._swept, self._since = time.monotonic(), 0
@@ -233,7 +233,7 @@ class Taker:
     # --------------------------------------------------------------------------------------------------------- locks
 
     def _locked(self, positions: list[int], most: int) -> list[Message]:
-        """Lock what nobody else holds, and return it as it is now."""
+        """Lock the rows that no other relay holds, and return them as they are now."""
         if not positions:
             return []
         skips = self._features.has_select_for_update_skip_locked
@@ -241,7 +241,7 @@ class Taker:
         return list(wanted.select_for_update(skip_locked=skips)[:most])
 
     def _behind(self, heads: list[Message], lanes: Lanes) -> Iterator[Message]:
-        """Lock what stands behind heads that are held, as far as there is no gap."""
+        """Lock the messages behind heads that are held, up to the first gap."""
         wanted = sorted(position for head in heads for position in lanes.behind.get(head.key, ()))
         locked = {message.pk: message for message in self._locked(wanted, self._size - len(heads))}
         for head in heads:
@@ -251,6 +251,6 @@ class Taker:
                 yield locked[position]
 
     def _lock_everything(self) -> None:
-        """Take SQLite's write lock before anything is read: a lock for later would be refused at once."""
+        """Take SQLite's write lock before reading anything: taken after a read, it would be refused at once."""
         with connections[self._using].cursor() as cursor:
             cursor.execute(f"UPDATE {Message._meta.db_table} SET attempts = attempts WHERE 0 = 1")  # noqa: S608

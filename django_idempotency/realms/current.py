@@ -13,15 +13,16 @@ from ..errors import ConfigurationError
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-#: What `with realm(…)` says, in a tuple: it may say that there is none.
+#: The realm of `with realm(…)`, in a tuple, since `None` is a valid one.
 _SAID: ContextVar[tuple[str | None] | None] = ContextVar("django_idempotency_realm", default=None)
 
 
 @contextmanager
 def realm(name: str | None) -> Iterator[None]:
-    """Say in which realm requests and calls in this block are, whatever `REALM` and policies say; `None`: in none.
+    """Set the realm of requests and calls in this block, overriding `REALM` and policies; `None`: no realm.
 
-    It holds for this thread or task, and for the tasks that it starts; a new thread does not inherit it. Raises `TypeError` or `ValueError` for what is no name.
+    It holds for this thread or task, and for the tasks that it starts; a new thread does not inherit it. Raises
+    `TypeError` or `ValueError` for an invalid name.
     """
     given: Any = name
     if given is not None and not isinstance(given, str):
@@ -36,7 +37,7 @@ def realm(name: str | None) -> Iterator[None]:
 
 
 def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
-    """Return the realm of a request, or (`None`) of a call. Raises `ConfigurationError` for what is no name."""
+    """Return the realm of a request, or (`None`) of a call. Raises `ConfigurationError` for an invalid name."""
     if (said := _SAID.get()) is not None:
         return said[0]
     if policy.realm is None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def schema(_request: HttpRequest | None) -> str:
-    """Name the schema that the database connection looks into, as django-tenants has set it."""
-    from django.db import connections  # not above: importing the package asks for no database
+    """Return the schema of the database connection, as django-tenants has set it."""
+    from django.db import connections  # not above: importing the package must not need a database
 
     alias = tenants_alias()
     found = getattr(connections[alias], "schema_name", None)
@@ -32,9 +32,9 @@ def tenants_alias() -> str:
 
 
 def host(request: HttpRequest | None) -> str:
-    """Name the host that a request was sent to, in small letters. A call has none: see realm()."""
+    """Return the host that a request was sent to, in lower case. A call has none: see realm()."""
     if request is None:
         raise ConfigurationError(
-            "realms.host has no request to ask here. Call the function inside: with django_idempotency.realm(…)."
+            "realms.host needs a request, and there is none. Call the function inside: with django_idempotency.realm(…)."
         )
     return request.get_host().lower()

@@ -1,4 +1,4 @@
-"""Stable keys for what is called downstream: the same on every attempt of an operation, a guess for nobody."""
+"""Stable keys for downstream calls: the same on every attempt of an operation, and not guessable."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..errors import OperationUnknown, SecretUnknown
 def derive(operation: Operation, label: str) -> str:
     """Return the downstream key of a label, 64 hex digits: HMAC over scope, key, operation, request and label.
 
-    Raises `SecretUnknown` when the secret of attempt 1 is gone, and `OperationUnknown` where the call runs without its
-    store: another key could repeat an effect that has happened.
+    Raises `SecretUnknown` when the secret of attempt 1 is gone, and `OperationUnknown` when the call runs without its
+    store: another key could repeat an effect that has already happened.
     """
     ticket, record, run = operation.ticket, operation.record, operation.run
     if record is None or run is None:
@@ -21,7 +21,7 @@ def derive(operation: Operation, label: str) -> str:
     first = ticket.secret_id if run.new_life else record.secret_id
     for secret in conf.derive_secrets():
         if secret_id(secret) == first:
-            # The ticket's digest: after a refusal the record has none, and this request is what counts.
+            # The ticket's digest: after a refusal the record has none, and this request counts.
             request, which = ticket.digest, rules.operation_of(record, run)
             return derived_key(secret, label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
     raise SecretUnknown

@@ -1,4 +1,4 @@
-"""Alias → store, like CACHES. One store serves a process: stores are thread safe and keep no state of a call."""
+"""Alias → store, like CACHES. One instance per process: stores are thread safe and keep no state of a call."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..stores.layered import LayeredStore
 from ..stores.layered.fronts import LocalFront
 from ..stores.wrapper import innermost, layers
 
-#: Records in a local cache, where `"local_cache": True` does not say how many.
+#: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
 
 
 class Stores:
-    """`stores["default"]` is the store of that alias; built at first use."""
+    """`stores["default"]` is the store of that alias; built on first use."""
 
     def __init__(self) -> None:
         self._built: dict[str, BaseStore] = {}
 
     def __getitem__(self, alias: str) -> BaseStore:
-        """Return the store. Raises `ImproperlyConfigured` for an alias or a backend that is not there."""
+        """Return the store. Raises `ImproperlyConfigured` for an unknown alias or backend."""
         store = self._built.get(alias)
         return self._get(alias, ()) if store is None else store
 
@@ -43,13 +43,13 @@ class Stores:
     def _build(self, alias: str, above: tuple[str, ...]) -> BaseStore:
         chain = (*above, alias)
         if alias in above:
-            raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} is made of itself.')
+            raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.')
         return build(alias, lambda nested: self._get(nested, chain))
 
     def foremost(self, store: BaseStore) -> BaseStore:
-        """Return the store with the most layers over the same records: what is changed there leaves every layer.
+        """Return the store with the most layers over the same records, so that a change reaches every layer.
 
-        A store that cannot be built is none; `check` says so.
+        Stores that cannot be built are ignored; `check` reports them.
         """
         over, records = [store], records_of(store)
         for alias in conf.get("STORES"):
@@ -60,23 +60,23 @@ class Stores:
 
     @contextmanager
     def replaced(self, alias: str, store: BaseStore) -> Iterator[None]:
-        """Let another store serve an alias meanwhile (tests)."""
+        """Replace the store of an alias temporarily (tests)."""
         original = self[alias]
         self._built[alias] = store
         try:
             yield
         finally:
-            if self._built.get(alias) is store:  # no change of settings has come in between
+            if self._built.get(alias) is store:  # the settings have not changed meanwhile
                 self._built[alias] = original
 
     def forget(self, *, setting: str, **_: Any) -> None:
-        """Build anew after a change of settings (tests)."""
+        """Rebuild the stores after a change of settings (tests)."""
         if setting in (conf.NAME, "DATABASES", "CACHES"):
             self._built.clear()
 
 
 def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
-    """Make a store from its settings. `nested` returns the stores that its OPTIONS name."""
+    """Build a store from its settings. `nested` returns the stores that its OPTIONS name."""
     configured = conf.get("STORES")
     if alias not in configured:
         known = ", ".join(map(repr, configured))
@@ -94,14 +94,14 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
     except (ImportError, KeyError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
     if not isinstance(store, BaseStore):
-        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is no subclass of BaseStore.')
+        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is not a subclass of BaseStore.')
     if isinstance(store, LayeredStore):
         store.claim_lease = conf.claim_lease
     return store
 
 
 def _local_cache(value: Any) -> int:
-    """Return how many records a local cache holds; 0: there is none."""
+    """Return the number of records in a local cache; 0: there is none."""
     if value is True:
         return LOCAL_CACHE
     if not isinstance(value, int) or value < 0:
@@ -110,7 +110,7 @@ def _local_cache(value: Any) -> int:
 
 
 def store_of(policy: Resolved) -> BaseStore:
-    """Return the store of a resolved policy. Raises `ConfigurationError` where it cannot keep what is promised."""
+    """Return the store of a resolved policy. Raises `ConfigurationError` if it cannot keep the guarantee."""
     store = stores[policy.store]
     if policy.guarantee is Guarantee.ATOMIC and not store.supports_atomic:
         raise ConfigurationError(
@@ -120,12 +120,12 @@ def store_of(policy: Resolved) -> BaseStore:
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:
-    """Return the longest body that a record holds (bytes): what the policy says, or else what the store can take."""
+    """Return the longest body that a record may hold (bytes): the policy's limit, or else the store's."""
     return store.max_body if policy.max_body is None else policy.max_body
 
 
 def records_of(store: BaseStore) -> Any:
-    """Name the records that a store keeps, so that two stores of one table are known as such."""
+    """Identify the records that a store keeps, so that two stores of one table compare equal."""
     return getattr(store, "using", None) or innermost(store).place
 
 

@@ -1,6 +1,6 @@
 """On or off: the environment variable IDEMPOTENCY_DISABLED, and what a test overrides it with.
 
-Off means that the work runs as if we were not there: no key is judged, no store is asked, nothing is remembered.
+Off means that the work runs as if we were not there: no key is validated, no store is used, nothing is stored.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ logger = logging.getLogger("django_idempotency")
 VARIABLE = "IDEMPOTENCY_DISABLED"
 _ENCODED = os.environ.encodekey(VARIABLE)
 YES = frozenset({"1", "y", "yes", "t", "true", "on"})
-#: An empty variable is one that is not set.
+#: An empty variable counts as unset.
 NO = frozenset({"0", "n", "no", "f", "false", "off", ""})
 
 
 def enabled() -> bool:
-    """Is idempotency on? The innermost override says so, else the environment, as it is now: see of_environment()."""
+    """Is idempotency on? The innermost override decides, or else the current environment: see of_environment()."""
     if overrides := _overrides:
         return overrides[-1].enabled
     return of_environment()
 
 
 def of_environment() -> bool:
-    """Is idempotency on, as far as the environment goes? Raises `ConfigurationError` when it says neither."""
+    """Is idempotency on by the environment? Raises `ConfigurationError` for a value that means neither yes nor no."""
     data = getattr(os.environ, "_data", None)  # past the Python around it: a twentieth of the time of a call (measured)
     raw = os.environ.get(VARIABLE) if data is None else data.get(_ENCODED)
     return raw is None or not _disabled(raw)
@@ -45,13 +45,13 @@ def _disabled(raw: str | bytes) -> bool:
     if word in YES or word in NO:
         return word in YES
     raise ConfigurationError(
-        f"{VARIABLE}={text[:80]!r} says neither yes nor no. Type {VARIABLE}=1 to run without idempotency, "
-        f"{VARIABLE}=0 or nothing to have it."
+        f"{VARIABLE}={text[:80]!r} means neither yes nor no. Type {VARIABLE}=1 to disable idempotency, "
+        f"{VARIABLE}=0 or nothing to enable it."
     )
 
 
 def warn_once() -> None:
-    """Say once a process that the environment lets run unguarded what would be guarded. An override is meant so."""
+    """Warn once per process that the environment disables idempotency. Overrides are deliberate and do not warn."""
     global _warned
     if _overrides:
         return
@@ -67,7 +67,7 @@ def warn_once() -> None:
 
 @contextmanager
 def overridden(*, enabled: bool) -> Iterator[None]:
-    """Switch on or off while this is open, for the whole process: the threads of a live server see it too."""
+    """Switch on or off in this block, for the whole process: the threads of a live server see it too."""
     global _overrides  # noqa: PLW0603 - replaced, never changed, so that readers need no lock
     mine = _Override(enabled)
     with _changing:

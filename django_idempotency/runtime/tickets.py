@@ -1,4 +1,4 @@
-"""The ticket of one call: what its door found, its policy says, and only this call has."""
+"""The ticket of one call: what its entry point found, what its policy says, and what is unique to the call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def issue(
     path: str,
     lease: float | None = None,
 ) -> Ticket:
-    """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: as the policy says."""
+    """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: that of the policy."""
     return Ticket(
         id=record_id(scope, key),
         scope=scope,

@@ -1,4 +1,4 @@
-"""A lease refuses an open transaction: what it remembers would outlive a rollback."""
+"""A lease refuses to run in an open transaction: its record would survive a rollback."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..stores.blocks import Block
 
 
 def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = ()) -> None:
-    """Raise `LeaseInTransaction` inside a transaction that is no test's, as `atomic(durable=True)` would.
+    """Raise `LeaseInTransaction` inside a transaction that is not a test's, as `atomic(durable=True)` would.
 
-    `but` names a database that takes the record along in its rollback. `ours` are ended before the record is settled.
+    `but` names a database whose rollback includes the record. `ours` end before the record is settled.
     """
     opened: Any = connections._connections  # type: ignore[attr-defined]  # noqa: SLF001 - all() takes three times as long
-    if _get_running_loop() is None:  # what asgiref asks, and is told by an exception (measured: 0.3 µs)
+    if _get_running_loop() is None:  # asgiref's own test raises an exception instead (measured: 0.3 µs)
         opened = getattr(opened, "_storage", opened)
     for alias in connections.settings:
         connection = getattr(opened, alias, None)  # of this thread, or task
@@ -31,13 +31,13 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
                 raise LeaseInTransaction
         if connection.connection is not None and not (connection.autocommit or connection.in_atomic_block):
             raise LeaseInTransaction(
-                f'The connection {connection.alias!r} is not in autocommit: a call with guarantee="lease" would be remembered '
-                'although what it writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
+                f'The connection {connection.alias!r} is not in autocommit: a call with guarantee="lease" would be recorded '
+                'although its writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
                 "set_autocommit(False) to atomic()."
             )
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:
-    """See refuse_open_transactions(). A transaction is its thread's: that of sync code which waits for us is asked there."""
+    """See refuse_open_transactions(). Transactions are per thread: that of sync code waiting for us is checked there."""
     if getattr(AsyncToSync.executors, "current", None) is not None:  # what sync_to_async() looks at
         await sync_to_async(refuse_open_transactions)(but=but)

@@ -1,4 +1,4 @@
-"""Scope functions: who sends a request that no authenticated user sends. For `SCOPE` and `Policy(scope=…)`."""
+"""Scope functions: the principal of a request without an authenticated user. For `SCOPE` and `Policy(scope=…)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scope = Callable[[Any], str | None]
 
 
 class Public:
-    """A scope function whose names are no secret. See public()."""
+    """A scope function whose names are not secret. See public()."""
 
     __slots__ = ("_function",)
 
@@ -35,20 +35,20 @@ class Public:
 
 
 def public(function: Scope) -> Public:
-    """Have the names that a scope function returns stored as they are; without it their hashes are.
+    """Store the names that a scope function returns as they are, instead of their hashes.
 
-    Tables, the admin and logs then show them: a partner's slug may be read there, a session key or an e-mail address not.
+    Tables, the admin and logs then show them: fine for a partner's slug, not for a session key or an e-mail address.
     """
     return Public(function)
 
 
 @public  # its hash is
 def session(request: HttpRequest) -> str | None:
-    """Name a guest by the hash of the session key. A request without a session is nobody's.
+    """Name a guest by the hash of the session key. A request without a session has no principal.
 
-    A session made here would be of no use: whoever does not get the first response does not get its cookie, and the
-    retry is another guest's. Make it where the form is shown: `request.session.create()`. Raises `ConfigurationError`
-    without sessions, and for those in signed cookies, which have another key after each change.
+    Creating a session here would be of no use: a client that does not get the first response does not get its cookie, and
+    retries as another guest. Create it when the form is shown: `request.session.create()`. Raises `ConfigurationError`
+    without sessions, and for those in signed cookies, whose key changes with every change of the session.
     """
     store = getattr(request, "session", None)
     if store is None:
@@ -58,9 +58,9 @@ def session(request: HttpRequest) -> str | None:
         )
     if type(store).__module__ == "django.contrib.sessions.backends.signed_cookies":
         raise ConfigurationError(
-            "scopes.session needs sessions that are kept here, since one in a signed cookie has another key after each "
-            'change: type SESSION_ENGINE = "django.contrib.sessions.backends.db", or write a scope function.'
+            "scopes.session needs sessions on the server, since the key of one in a signed cookie changes with it: "
+            'type SESSION_ENGINE = "django.contrib.sessions.backends.db", or write a scope function.'
         )
-    store.keys()  # looks it up: the key of a session that is over is taken off
+    store.keys()  # loads it, which drops the key of a session that has ended
     key = store.session_key
     return f"session:{hashlib.sha256(key.encode()).hexdigest()}" if key else None

@@ -66,7 +66,7 @@ class TestInterventions:
         ticket = completed()
         page = text_of(boss.get(page_of(ticket, "release")))
         assert "csrfmiddlewaretoken" in page
-        assert "charged again" in page
+        assert "made again" in page
         page = text_of(boss.post(LIST, {"action": "expire_records", "_selected_action": [str(ticket.id)]}))
         assert f'value="{ticket.id}"' in page
         assert row(ticket).status == Status.COMPLETED
@@ -81,8 +81,8 @@ class TestInterventions:
         )
         text = text_of(response)
         assert "2 records were released." in text
-        assert "1 record was refused, since somebody holds it" in text
-        assert "1 record was free or expired already." in text
+        assert "1 record was refused: a request with its key is running" in text
+        assert "1 record was already free or expired." in text
         assert [row(ticket).status for ticket in tickets] == [Status.FREE, Status.FREE, Status.RUNNING, Status.FREE]
 
     def test_never_across_pages(self, boss: Client) -> None:
@@ -198,7 +198,7 @@ def test_the_page_says_that_somebody_holds_it() -> None:
         if connection.vendor == "sqlite":  # one writer: sessions and messages would queue behind it
             return
         response = elsewhere(lambda: client.post(page_of(ticket, "release"), follow=True))
-    assert "1 record was refused, since somebody holds it" in text_of(response)
+    assert "1 record was refused: a request with its key is running" in text_of(response)
     assert LogEntry.objects.count() == 0
 
 

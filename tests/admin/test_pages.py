@@ -48,11 +48,11 @@ class TestRecordPage:
         table = [
             (completed(), "gets the response below again"),
             (completed(MISSING), "gets 409 response-not-stored"),
-            (released(), "runs the work as attempt 2; another body"),
-            (released(Ending.DROPPED), "runs the work as attempt 2; it may carry another body"),
+            (released(), "runs the work as attempt 2; a different body"),
+            (released(Ending.DROPPED), "runs the work as attempt 2; its body may differ"),
             (running(lease=60), "gets 409 in-progress"),
             (running(), "if that has died, runs as attempt 2"),
-            (completed(ttl=-60), "as if this record had never been"),
+            (completed(ttl=-60), "as if this record had never existed"),
         ]
         for ticket, words in table:
             assert words in text_of(boss.get(page_of(ticket))), words

@@ -48,7 +48,7 @@ MALFORMED = [
     ("TTL", float("inf"), "E003", '"TTL": 86400'),
     ("TTL", Decimal(5), "E003", '"TTL": 86400'),
     ("TTL", timedelta(0), "E003", '"TTL": 86400'),
-    ("TTL", timedelta.max, "E003", "ten years at most"),
+    ("TTL", timedelta.max, "E003", "at most ten years"),
     ("TTL", 10, "E005", 'a "LEASE" below 10'),
     ("LEASE", [], "E003", '"LEASE": 30'),
     ("LEASE", 86400, "E005", 'a "LEASE" below 86400'),

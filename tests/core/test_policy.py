@@ -31,7 +31,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
             timedelta(days=3651),
             3651 * 86400,
         ],
-        "a positive number of seconds (or a timedelta), ten years at most",
+        "a positive number of seconds (or a timedelta), at most ten years",
     ),
     "lease": ([30, timedelta(seconds=30)], [0, -1, None, "30", False], "a positive number of seconds"),
     "guarantee": (["atomic", "lease", Guarantee.LEASE], ["Atomic", "steps", None, ""], '"atomic" or "lease"'),
@@ -130,7 +130,7 @@ def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
 @pytest.mark.parametrize("key", ["body.order_id", str])
 def test_a_selected_key_is_nobody_s_secret(key: Any) -> None:
     """Shared by everybody, its answer would go to whoever guesses the payload."""
-    with pytest.raises(ValueError, match=r'anonymous="shared"\): whoever sends the same payload .* scope='):
+    with pytest.raises(ValueError, match=r'anonymous="shared"\): equal payloads of two clients .* scope='):
         Policy(key=key, anonymous="shared")
     Policy(key=None, anonymous="shared")
     Policy(key=key, anonymous="refuse")

@@ -195,7 +195,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
         lambda: on_method(lambda method: idempotent()(method_decorator(login_required)(method))).as_view(),
         "hides it|Swap the two lines",
     ),
-    "method that is no handler": (lambda: on_method(idempotent(), name="pay").pay, "it is no handler"),
+    "method that is no handler": (lambda: on_method(idempotent(), name="pay").pay, "it is not one of the handlers"),
     "method of DRF": (lambda: on_method(idempotent(), APIView, rest_post).as_view(), "IdempotentViewMixin"),
     "action above": (
         lambda: on_method(

@@ -61,8 +61,8 @@ def program(module: str | None) -> Any:
 #: What many others may be called, and what the error says of it.
 SHARED = {
     "a lambda": (lambda order: order, "A lambda has no name"),
-    "a closure": (times(2), "made anew by each call"),
-    "a wrapper without wraps": (unnamed(charge), "made anew by each call"),
+    "a closure": (times(2), "new function on each call"),
+    "a wrapper without wraps": (unnamed(charge), "new function on each call"),
     "a bound method": (Till(2).close, "bound to one object"),
     "a class method of one of many": (OtherTill.open, "bound to one object"),
     "a function of a program": (program("__main__"), "A program has no name"),

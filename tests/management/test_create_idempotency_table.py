@@ -153,7 +153,7 @@ def test_it_changes_no_other_table(tables: Tables) -> None:
 def test_other_stores(tables: Tables) -> None:
     """Their tables are made elsewhere, and an unknown alias is none."""
     tables.configure()
-    with pytest.raises(CommandError, match="'default' is no DynamoDBStore, but ORMStore"):
+    with pytest.raises(CommandError, match="'default' is of class ORMStore, not DynamoDBStore"):
         create("--store", "default")
     with pytest.raises(CommandError, match="has no 'dynamo'"):
         create("--store", "dynamo")
@@ -167,7 +167,7 @@ def test_dynamodb_refuses(tables: Tables) -> None:
     store.client.patient = lambda: own
     with (
         answered(store, None, "AccessDeniedException"),
-        pytest.raises(CommandError, match=r"dynamo: DynamoDB did not do it: .*AccessDenied.*CreateTable"),
+        pytest.raises(CommandError, match=r"dynamo: DynamoDB refused or failed: .*AccessDenied.*CreateTable"),
     ):
         create()
 

@@ -159,7 +159,7 @@ class TestEveryStore:
         assert "in " in fact(shown, "leased until")
         assert (fact(shown, "completed"), fact(shown, "response")) == ("-", "none")
         for verb in ("--release", "--expire", "--erase"):
-            with pytest.raises(CommandError, match=r"somebody holds the record.*lease ends in (2[0-9]|30) s") as raised:
+            with pytest.raises(CommandError, match=r"holds the record.*lease ends in (2[0-9]|30) s") as raised:
                 run(verb)
             assert raised.value.returncode == 1
         assert run().startswith(shown[:40])
@@ -169,14 +169,14 @@ class TestEveryStore:
         complete(store)
         out = run("--release")
         assert out.startswith("Released. It was completed, attempt 1, POST /api/charges/.\n")
-        assert "now runs the work as attempt 2; another body under the key gets 422." in out
+        assert "now runs the work as attempt 2; a different body under the key gets 422." in out
         assert run("--release").startswith("It is free or expired already. Nothing was changed.\n")
         assert fact(run(), "status").startswith("free. ")
         assert run("--expire").startswith("Expired. It was free, attempt 1")
         assert run("--expire").startswith("It is expired already. Nothing was changed.\n")
         shown = run()
         assert fact(shown, "status").startswith("expired. ")
-        assert ("by itself" if store.expires_natively else "A purge") in fact(shown, "a request now")
+        assert ("The store deletes" if store.expires_natively else "A purge") in fact(shown, "a request now")
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
 
@@ -202,8 +202,8 @@ class TestEveryStore:
         assert record is not None
         asleep = Execution("order-17").asleep(record, owner)
         assert store.settle(asleep, rules.handover(record, asleep))
-        assert "It sleeps for the durable execution order-17." in run("--execution", "order-17")
-        assert "It does not sleep for the durable execution order-18." in run("--execution", "order-18")
+        assert "It is suspended by the durable execution order-17." in run("--execution", "order-17")
+        assert "It is not suspended by the durable execution order-18." in run("--execution", "order-18")
         for others in ([], ["--execution", "order-18"]):
             with pytest.raises(CommandError, match="Refused"):
                 run("--release", *others)
@@ -406,7 +406,7 @@ class TestFailures:
         """The driver's own words."""
         settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
         settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore"}}}
-        with pytest.raises(CommandError, match=r"The store 'default' did not answer: .*127\.0\.0\.1:1"):
+        with pytest.raises(CommandError, match=r"The store 'default' did not respond: .*127\.0\.0\.1:1"):
             run(*verb)
 
     def test_a_missing_table(self, settings: Settings, dynamodb: str) -> None:  # noqa: F811 - the fixture
@@ -425,7 +425,7 @@ class TestFailures:
             raise LostRace
 
         monkeypatch.setattr(type(memory), "release", lost)
-        with pytest.raises(CommandError, match="Others were faster, and nothing was changed"):
+        with pytest.raises(CommandError, match="Another process changed the record first, and nothing was done"):
             run("--release")
 
     def test_silence_after_it_was_done(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,11 +460,11 @@ class TestFailures:
 
         monkeypatch.setattr(memory, "release", release_and_fall_silent)
         with pytest.raises(
-            CommandError, match=r"Nobody knows whether it was released.* reset by peer\nType the command"
+            CommandError, match=r"It is unknown whether it was released.* reset by peer\nType the command"
         ):
             run("--release")
         (record,) = caplog.records
-        assert record.getMessage().startswith("Released by hand, perhaps, since the store did not answer, by ")
+        assert record.getMessage().startswith("Released by hand, perhaps: the store did not respond, by ")
         facts: dict[str, Any] = vars(record)["idempotency"]
         assert (facts["event"], facts["sure"], facts["id"]) == ("released_by_hand", False, str(ticket.id))
         monkeypatch.undo()
@@ -499,7 +499,7 @@ class TestFailures:
     def test_reasons(self) -> None:
         unknown, silent = StoreUnavailable(), StoreUnavailable()
         silent.__cause__ = TimeoutError()
-        assert (reason(unknown), reason(silent)) == ("nobody knows why", "TimeoutError")
+        assert (reason(unknown), reason(silent)) == ("the cause is unknown", "TimeoutError")
         assert reason(StoreUnavailable("Only 0 of 1 replicas.")) == "Only 0 of 1 replicas."
 
     def test_both_verbs(self, memory: BaseStore) -> None:
@@ -523,7 +523,7 @@ def test_a_living_owner_of_an_atomic_record() -> None:
     ORMStore().claim(ticket)
     with ORMStore().guard(ticket) as hold:
         assert hold.record is not None
-        with pytest.raises(CommandError, match="somebody holds the record"):
+        with pytest.raises(CommandError, match="holds the record"):
             elsewhere(lambda: run("--release"))
         hold.give_up()
     assert "if that has died, runs as attempt 2" in fact(run(), "a request now")

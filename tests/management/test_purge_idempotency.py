@@ -155,14 +155,14 @@ class TestTheEnd:
 
     def test_lost_races_without_end(self, batches: list[Any], naps: list[float]) -> None:
         batches += [(10, NEVER), *[LostRace() for _ in range(purge_idempotency.TRIES)]]
-        with pytest.raises(CommandError, match=r"Others were faster 5 times in a row\. 10 records deleted"):
+        with pytest.raises(CommandError, match=r"Lost the race for a batch 5 times in a row\. 10 records deleted"):
             purge("--batch-size=10")
 
     def test_the_store_does_not_answer(self, batches: list[Any], naps: list[float]) -> None:
         gone = StoreUnavailable()
         gone.__cause__ = OSError("connection refused")
         batches += [(10, NEVER), gone]
-        with pytest.raises(CommandError, match=r"did not answer.*connection refused\n10 records deleted"):
+        with pytest.raises(CommandError, match=r"did not respond.*connection refused\n10 records deleted"):
             purge("--batch-size=10")
 
     @pytest.mark.parametrize("argument", ["--dry-run", "--batch-size=10"])
@@ -189,7 +189,7 @@ class TestTheEnd:
         layered = {"BACKEND": "django_idempotency.stores.layered.LayeredStore", "OPTIONS": options}
         settings.IDEMPOTENCY = {"STORES": {"redis": redis, "layered": layered}}
         assert purge(f"--store={alias}", *arguments) == (
-            f"The store '{alias}' ({kind}) deletes what has expired by itself. Nothing to purge.\n"
+            f"The store '{alias}' ({kind}) deletes expired records automatically. Nothing to purge.\n"
         )
 
     @pytest.mark.parametrize(

@@ -868,7 +868,7 @@ CAPITALS = {"IDEMPOTENCY-KEY": KEY}
 def test_in_decorate_view_it_is_refused() -> None:
     """It would stand outside of ninja's authentication: the error names the operation, at import."""
     fresh = NinjaAPI(urls_namespace="decorated")
-    with pytest.raises(ImproperlyConfigured, match=r"'/charges' would answer before ninja has authenticated"):
+    with pytest.raises(ImproperlyConfigured, match=r"'/charges' would replay before ninja has authenticated"):
 
         @fresh.post("/charges")
         @decorate_view(idempotent())

@@ -96,7 +96,7 @@ def test_try_again_now(operator: Client) -> None:
     """What was ticked, and what that waits for; nobody else. The attempts stay, and it is logged."""
     messages = failed("a", "b", "a", "", "")
     page = try_again(operator, messages[2], messages[3]).content.decode()
-    assert "3 messages are tried again now." in page
+    assert "3 messages will be retried now." in page
     assert due() == [0, 2, 3]
     assert set(Message.objects.values_list("attempts", flat=True)) == {3}
     assert LogEntry.objects.count() == 2
@@ -108,7 +108,7 @@ def test_many_are_tried_again(operator: Client, monkeypatch: pytest.MonkeyPatch)
     messages = failed(*["a", ""] * 3, "b")
     with CaptureQueriesContext(connection) as statements:
         page = try_again(operator, *messages).content.decode()
-    assert "7 messages are tried again now." in page
+    assert "7 messages will be retried now." in page
     assert [entry.object_repr for entry in LogEntry.objects.all()] == ["7 messages"]
     said = [statement["sql"] for statement in statements if statement["sql"].startswith(("INSERT", "UPDATE"))]
     assert sum("message" in sql and "UPDATE" in sql for sql in said) == 3

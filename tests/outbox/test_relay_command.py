@@ -101,7 +101,7 @@ def test_failures_end_in_an_error() -> None:
     """So that cron, or whoever runs it, notices."""
     sent("a", "b")
     Broker.plan = {0: lambda: ValueError("no such exchange")}
-    with pytest.raises(CommandError, match=r"1 message published, 1 failed\. What failed is tried again"):
+    with pytest.raises(CommandError, match=r"1 message published, 1 failed\. Failed messages are retried"):
         relay("--once")
     assert waiting() == [("a", 0)]
 
@@ -136,7 +136,7 @@ def test_once_without_a_broker() -> None:
     sent("")
     Broker.away = 1
     with pytest.raises(
-        CommandError, match=r"(?s)The broker did not answer\..*refused.*Nothing was published"
+        CommandError, match=r"(?s)The broker did not respond\..*refused.*Nothing was published"
     ) as caught:
         relay("--once")
     assert "geheim" not in str(caught.value)
@@ -153,7 +153,7 @@ def test_once_and_the_broker_leaves() -> None:
     """It says what was published until then."""
     sent("", "", "")
     Broker.plan = {2: BrokerUnavailable}
-    with pytest.raises(CommandError, match=r"(?s)The broker did not answer.*2 messages published, 1 failed"):
+    with pytest.raises(CommandError, match=r"(?s)The broker did not respond.*2 messages published, 1 failed"):
         relay("--once")
     assert waiting() == [("", 2)]
 
@@ -218,7 +218,7 @@ def test_it_connects_anew(naps: list[float], caplog: Any) -> None:
         assert relay() == "3 messages published, 1 failed.\n"
     assert Broker.journal == ["opened", 0, "closed", "refused", "refused", "opened", 1, 2, "closed"]
     assert naps == [1, 2, 4]
-    assert "The broker did not answer the relay. Next try in 4 s." in caplog.text
+    assert "The broker did not respond to the relay. Next try in 4 s." in caplog.text
     assert "geheim" not in caplog.text
 
 
@@ -244,7 +244,7 @@ def test_a_lost_database(monkeypatch: pytest.MonkeyPatch, naps: list[float], err
     assert relay() == "1 message published.\n"
     assert naps == [1, 2]
     monkeypatch.setattr(Relay, "batch", raising(error))
-    with pytest.raises(CommandError, match="The database 'default' did not answer"):
+    with pytest.raises(CommandError, match="The database 'default' did not respond"):
         relay("--once")
 
 

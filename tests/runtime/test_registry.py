@@ -77,13 +77,13 @@ class TestNested:
             ({"front": "redis", "authority": "nowhere"}, "has no 'nowhere'", "E041", 'Type "authority": "records".'),
             (
                 {"front": "redis", "authority": "default"},
-                "'default' → 'default' is made of itself",
+                "'default' → 'default' contains itself",
                 "E041",
                 'Type "authority": "',
             ),
             (
                 {"front": "redis", "authority": "loop"},
-                "'default' → 'loop' → 'default' is made of itself",
+                "'default' → 'loop' → 'default' contains itself",
                 "E041",
                 'Type "authority": "records".',
             ),

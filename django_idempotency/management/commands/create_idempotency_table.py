@@ -1,4 +1,4 @@
-"""Make the tables of the DynamoDB stores."""
+"""Create the tables of the DynamoDB stores."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...stores.wrapper import innermost
 
 class Command(BaseCommand):
     help = (
-        'Create the table of each DynamoDB store in IDEMPOTENCY["STORES"], and let DynamoDB delete what has expired. '
-        "What is there already stays as it is, so it may run at every deployment."
+        'Create the table of each DynamoDB store in IDEMPOTENCY["STORES"], and let DynamoDB delete expired records. '
+        "Existing tables are kept, so it can run at every deployment."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--store", metavar="ALIAS", help="Only the table of this store.")
-        parser.add_argument("--dry-run", action="store_true", help="Say what would be done, and do nothing.")
+        parser.add_argument("--dry-run", action="store_true", help="Show what would be done, and change nothing.")
 
     def handle(self, **options: Any) -> None:
         try:
@@ -37,14 +37,16 @@ class Command(BaseCommand):
             self.create(alias, store, options["dry_run"], options["verbosity"])
 
     def found(self, alias: str | None) -> dict[str, DynamoDBStore]:
-        """Return the DynamoDB stores by alias: all, or the one that was asked for."""
+        """Return the DynamoDB stores by alias: all, or only that of `alias`. Raises `CommandError`."""
         if alias is None:
             every = {name: dynamodb(stores[name]) for name in conf.get("STORES")}
             return {name: store for name, store in every.items() if store is not None}
         store = dynamodb(stores[alias])
         if store is None:
             kind = type(innermost(stores[alias])).__name__
-            raise CommandError(f"The store {alias!r} is no DynamoDBStore, but {kind}. It has no table to create here.")
+            raise CommandError(
+                f"The store {alias!r} is of class {kind}, not DynamoDBStore: it has no table to create here."
+            )
         return {alias: store}
 
     def create(self, alias: str, store: DynamoDBStore, dry_run: bool, verbosity: int) -> None:
@@ -56,10 +58,10 @@ class Command(BaseCommand):
             raise CommandError(f"{alias}: {error}") from error
         except StoreUnavailable as error:
             cause = " ".join(str(error.__cause__ or error).split())
-            raise CommandError(f"{alias}: DynamoDB did not do it: {cause}") from error
+            raise CommandError(f"{alias}: DynamoDB refused or failed: {cause}") from error
 
 
 def dynamodb(store: BaseStore) -> DynamoDBStore | None:
-    """Return the DynamoDB store that this is, or is wrapped around."""
+    """Return the DynamoDB store in a store, or `None`."""
     store = innermost(store)
     return store if isinstance(store, DynamoDBStore) else None

@@ -33,7 +33,7 @@ logger = logging.getLogger("django_idempotency")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """What an intervention says when it was done, and when there was nothing to do."""
+    """The output of an intervention that was done, and of one with nothing to do."""
 
     done: str
     already: str
@@ -48,14 +48,14 @@ VERBS = {
 
 class Command(BaseCommand):
     help = (
-        "Show what is known of one idempotency key, and what a request with it would get now. --release, --expire "
-        "and --erase change that, unless somebody holds the record: then, and where there is none, the exit status is 1."
+        "Show the record of one idempotency key, and what a request with it would get now. --release, --expire and "
+        "--erase change it, unless a request holds the record. If one does, or there is no record, the exit status is 1."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("scope", help='Whose key it is, exactly, such as "user:auth.user:7".')
         parser.add_argument("key", help="The key, exactly, without the quotes of its header.")
-        parser.add_argument("--realm", metavar="NAME", help="The realm that the scope is in, if it does not say so.")
+        parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
         parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
         either = parser.add_mutually_exclusive_group()
         either.add_argument(
@@ -63,7 +63,7 @@ class Command(BaseCommand):
             action="store_const",
             const="release",
             dest="verb",
-            help="Forget the response: the next request runs the work again. First make sure that it has not happened.",
+            help="Forget the response: the next request runs the work again. First make sure that it had no effect.",
         )
         either.add_argument(
             "--expire",
@@ -77,12 +77,12 @@ class Command(BaseCommand):
             action="store_const",
             const="erase",
             dest="verb",
-            help="Delete the record and its response, in the store and in what stands before it.",
+            help="Delete the record and its response, in the store and in every cache before it.",
         )
         parser.add_argument(
             "--execution",
             metavar="NAME",
-            help="Say whether it sleeps for this durable execution; with an intervention also where it does.",
+            help="Show whether this durable execution has suspended it; an intervention then applies even so.",
         )
         parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
 
@@ -105,13 +105,13 @@ class Command(BaseCommand):
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except RecordUnreadable as error:
             raise CommandError(
-                f"The record {self.id} in the store {self.alias!r} cannot be read: it is damaged, or a later version has "
-                "written it. No request with this key runs. Install that version, or delete the record in the store."
+                f"The record {self.id} in the store {self.alias!r} cannot be read: it is damaged, or was written by a later "
+                "version. No request with this key runs. Install that version, or delete the record in the store."
             ) from error
         except LostRace as error:
-            raise CommandError("Others were faster, and nothing was changed. Try again.") from error
+            raise CommandError("Another process changed the record first, and nothing was done. Try again.") from error
         except (StoreUnavailable, OutcomeUnknown) as error:
-            raise CommandError(f"The store {self.alias!r} did not answer: {reason(error)}") from error
+            raise CommandError(f"The store {self.alias!r} did not respond: {reason(error)}") from error
 
     # ---------------------------------------------------------------------------------------------------------- show
 
@@ -129,15 +129,13 @@ class Command(BaseCommand):
         for line in shown:
             self.stdout.write(line)
         if execution:
-            sleeps = "sleeps" if Execution(execution).suspended(record) else "does not sleep"
-            self.stdout.write(f"\nIt {sleeps} for the durable execution {plain(execution)}.")
+            sleeps = "is" if Execution(execution).suspended(record) else "is not"
+            self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(execution)}.")
 
     def unknown(self, store: BaseStore) -> str:
-        """Say that there is no such record, and what may have been meant."""
+        """Return the error message for a missing record, with what may have been meant."""
         if isinstance(innermost(store), MemoryStore):
-            return (
-                f"The store {self.alias!r} is a MemoryStore: its records are in the memory of the process that serves."
-            )
+            return f"The store {self.alias!r} is a MemoryStore: its records are in the memory of the server process."
         others = [alias for alias in conf.get("STORES") if alias != self.alias]
         elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
         user = settings.AUTH_USER_MODEL.lower()
@@ -168,8 +166,8 @@ class Command(BaseCommand):
                 raise
             self.audit(name, before[-1], sure=False)
             raise CommandError(
-                f"Nobody knows whether it was {verb.done.lower()}: the store {self.alias!r} did not answer to that. "
-                f"{reason(error)}\nType the command again; it says so if there is nothing left to do."
+                f"It is unknown whether it was {verb.done.lower()}: the store {self.alias!r} did not respond. "
+                f"{reason(error)}\nType the command again; it reports if there is nothing left to do."
             ) from error
         match ended:
             case Intervention.DONE:
@@ -184,41 +182,41 @@ class Command(BaseCommand):
                 self.then(store)
             case Intervention.HELD:
                 raise CommandError(
-                    "Refused, since somebody holds the record: a request is at work under its key. Nothing was changed. "
+                    "Refused: a request with its key is running, and holds the record. Nothing was changed. "
                     f"{self.lease(store)}Try again later."
                 )
             case Intervention.GONE:
                 raise CommandError(self.unknown(store))
 
     def let_go(self, store: BaseStore, name: str, execution: str | None, audit: Audit) -> Intervention | None:
-        """Make free what sleeps for an execution, if it does."""
+        """Free a record that an execution has suspended; `None` if it has not."""
         if not execution:
             return None
         done = let_go(store, Execution(execution), self.id, audit=audit, forgetting=name != "release")
         return Intervention.DONE if done and name != "erase" else None
 
     def then(self, store: BaseStore) -> None:
-        """Say what the next request gets; nothing where the store has fallen silent meanwhile."""
+        """Print what the next request gets; nothing if the store no longer responds."""
         try:
             record = store.look(self.id)
         except IdempotencyError:
             return
         gets = (
-            "runs the work as the first." if record is None else next_answer(record, purged=not store.expires_natively)
+            "runs the work as the first one."
+            if record is None
+            else next_answer(record, purged=not store.expires_natively)
         )
         self.stdout.write(f"A request with this key now {gets}")
 
     def lease(self, store: BaseStore) -> str:
-        """Say when it is over, if there is one."""
+        """Return a sentence about when its lease ends, if it has one."""
         record = store.look(self.id)
         if record is None or not rules.leased(record):
             return ""
-        return (
-            f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is alive and renews it. "
-        )
+        return f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is still alive and renews it. "
 
     def audit(self, name: str, record: Record, *, sure: bool = True) -> None:
-        """Write down who did it, and what it was before. Not `sure`: who tried, and was not told how it ended."""
+        """Log who changed the record, and its state before. Not `sure`: the outcome of the change is unknown."""
         facts = {
             "event": f"{VERBS[name].done.lower()}_by_hand",
             "sure": sure,
@@ -235,14 +233,14 @@ class Command(BaseCommand):
         logger.warning(
             "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
             VERBS[name].done,
-            "" if sure else ", perhaps, since the store did not answer",
+            "" if sure else ", perhaps: the store did not respond",
             *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
             extra={"idempotency": facts},
         )
 
 
 def operator() -> str:
-    """Name the user of the operating system, and who became that user through sudo."""
+    """Name the operating system user, and the user behind sudo."""
     try:
         user = getpass.getuser()
     except (ImportError, KeyError, OSError):  # a container without an entry for its user

@@ -1,4 +1,4 @@
-"""Say what guards each route of the project."""
+"""List what guards each route of the project."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ _HEAD = ("METHODS", "PATH", "GUARD", "TERMS", "VIEW")
 
 
 class Command(BaseCommand):
-    help = "Show every route of the URLconf with what guards its unsafe methods, on which terms, and why one is not guarded."
+    help = (
+        "Show every route of the URLconf with the guard of its unsafe methods, its terms, and why one is not guarded."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("path", nargs="?", default="", help="Only routes whose path has this in it.")
+        parser.add_argument("path", nargs="?", default="", help="Only routes whose path contains this.")
         parser.add_argument(
-            "--unguarded", action="store_true", help="Only what a keyed request runs without a guard, or cannot run."
+            "--unguarded", action="store_true", help="Only routes where a keyed request runs unguarded, or raises."
         )
         parser.add_argument(
-            "--fail-unguarded", action="store_true", help="Exit with status 1 if there is one that is not exempt."
+            "--fail-unguarded",
+            action="store_true",
+            help="Exit with status 1 if any route is neither guarded nor exempt.",
         )
         parser.add_argument("--json", action="store_true", help="Write JSON.")
 
@@ -44,7 +48,7 @@ def as_json(found: list[Row]) -> str:
 
 
 def as_table(found: list[Row]) -> str:
-    """Return the rows as aligned columns. Why something is as it is stands in a line of its own."""
+    """Return the rows as aligned columns. Each reason gets a line of its own."""
     lines = [_HEAD, *map(_cells, found)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
     written = []

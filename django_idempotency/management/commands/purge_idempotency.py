@@ -17,18 +17,18 @@ from ...stores.orm import ORMStore
 from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive
 
-#: A batch that lost a race (a deadlock, a lock of SQLite) is tried again so often, a little later each time.
+#: Tries of a batch that loses a race (a deadlock, a lock of SQLite), each after a longer pause.
 TRIES = 5
 #: Rows that a dry run counts without --limit.
 COUNTED = 1_000_000
-#: Seconds between two lines of progress where there is no terminal.
+#: Seconds between two lines of progress without a terminal.
 PACE = 5.0
 
 
 class Command(BaseCommand):
     help = (
-        "Delete records that have expired and that nobody holds. Each batch is a transaction of its own, so it can be "
-        "interrupted, run beside traffic, and run twice at once."
+        "Delete expired records that no request holds. Each batch is a transaction of its own, so the command can be "
+        "interrupted, run beside traffic, and run several times at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -46,7 +46,7 @@ class Command(BaseCommand):
             store = stores[self.alias]
             if store.expires_natively:
                 self.say(
-                    f"The store {self.alias!r} ({type(innermost(store)).__name__}) deletes what has expired by itself. "
+                    f"The store {self.alias!r} ({type(innermost(store)).__name__}) deletes expired records automatically. "
                     "Nothing to purge."
                 )
             elif options["dry_run"]:
@@ -57,7 +57,7 @@ class Command(BaseCommand):
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except StoreUnavailable as error:
             raise CommandError(
-                f"The store {self.alias!r} did not answer, or its table is not migrated: {reason(error)}\n{self.so_far()}"
+                f"The store {self.alias!r} did not respond, or its table is not migrated: {reason(error)}\n{self.so_far()}"
             ) from error
 
     # ------------------------------------------------------------------------------------------------------- dry run
@@ -88,7 +88,7 @@ class Command(BaseCommand):
                 self.deleted += batch.count
                 since = batch.resume
                 self.progress()
-                # Beside traffic there is always one more that expires: those of before we began are enough.
+                # Under traffic another record always expires: stop at those that had expired when we began.
                 if not batch.count or since is None or (batch.count < asked and since >= due_until):
                     break
                 if self.deleted != limit:
@@ -98,7 +98,7 @@ class Command(BaseCommand):
             raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
         except LostRace as error:
             self.end_progress()
-            raise CommandError(f"Others were faster {TRIES} times in a row. {self.so_far()}") from error
+            raise CommandError(f"Lost the race for a batch {TRIES} times in a row. {self.so_far()}") from error
         self.end_progress()
         self.say(self.so_far() if self.deleted else "Nothing to purge.")
 
@@ -119,7 +119,7 @@ class Command(BaseCommand):
         return f"{rows(self.deleted)} deleted in {seconds:,.1f} s ({self.deleted / seconds:,.0f} rows/s)."
 
     def progress(self) -> None:
-        """A line that is overwritten on a terminal; elsewhere one every few seconds, at --verbosity 2."""
+        """Show progress: a line that is overwritten on a terminal; elsewhere one every few seconds, at --verbosity 2."""
         now = time.monotonic()
         if self.verbosity > 0 and self.stderr.isatty():
             self.stderr.write(f"\r{rows(self.deleted)}", ending="")

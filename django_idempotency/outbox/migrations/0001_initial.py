@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                     "key",
                     models.CharField(
                         blank=True,
-                        help_text="Messages of one key are published in their order; those without a key in any.",
+                        help_text="Messages with the same key are published in order; those without a key in any order.",
                         max_length=255,
                         verbose_name="key",
                     ),
@@ -51,7 +51,7 @@ class Migration(migrations.Migration):
                 (
                     "not_before",
                     django_idempotency.models.InstantField(
-                        help_text="It failed, and is tried again from then on.", null=True, verbose_name="not before"
+                        help_text="It failed, and is retried after this time.", null=True, verbose_name="not before"
                     ),
                 ),
             ],
@@ -59,7 +59,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "message",
                 "verbose_name_plural": "messages",
                 "db_table": "django_idempotency_message",
-                "permissions": (("retry_message", "Can have messages tried again at once"),),
+                "permissions": (("retry_message", "Can retry messages at once"),),
                 "default_permissions": ("view",),
                 "indexes": [
                     models.Index(fields=["not_before", "id"], name="idempotency_outbox_due"),

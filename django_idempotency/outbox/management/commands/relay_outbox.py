@@ -1,4 +1,4 @@
-"""Publish the outbox: one of possibly many relays."""
+"""Publish the outbox. Several relays may run."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ...relaying import Batch, Relay, told
 
 logger = logging.getLogger("django_idempotency")
 
-#: Seconds before a lost database or broker is tried again: doubled each time, up to the second.
+#: Seconds before a lost database or broker is retried: the first pause, doubled each time, and the longest.
 RECONNECT, LONGEST_RECONNECT = 1.0, 10.0
-#: With --once, a batch that lost a race (a deadlock, a lock of SQLite) is tried so often.
+#: Tries of a batch that loses a race (a deadlock, a lock of SQLite), with --once.
 TRIES = 5
-#: Seconds between two lines of progress where there is no terminal, and between two looks whether to stop.
+#: Seconds between two lines of progress without a terminal, and between two checks whether to stop.
 PACE, NAP = 5.0, 0.1
 
 
 class Command(BaseCommand):
     help = (
-        "Publish the messages of the outbox, each at least once, those of one key in their order. Runs until SIGTERM or "
-        "Ctrl+C, which let the current message end. Several may run at once."
+        "Publish the messages of the outbox, each at least once, those with the same key in order. Runs until SIGTERM or "
+        "Ctrl+C, after which it finishes the current message. Several may run at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -48,11 +48,11 @@ class Command(BaseCommand):
         parser.add_argument("--using", metavar="ALIAS", help="In DATABASES; where messages are written by default.")
         parser.add_argument("--batch", type=positive, default=100, metavar="MESSAGES", help="In a transaction; 100.")
         mode = parser.add_mutually_exclusive_group()
-        mode.add_argument("--once", action="store_true", help="Publish what is due, and end.")
+        mode.add_argument("--once", action="store_true", help="Publish the messages that are due, and exit.")
         mode.add_argument(
-            "--poll", type=not_negative, default=1.0, metavar="SECONDS", help="Between two looks at an empty outbox; 1."
+            "--poll", type=not_negative, default=1.0, metavar="SECONDS", help="Between two polls of an empty outbox; 1."
         )
-        parser.add_argument("--progress", action="store_true", help="Without a terminal, too: a line every 5 seconds.")
+        parser.add_argument("--progress", action="store_true", help="Also without a terminal: a line every 5 seconds.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.verbosity: int = options["verbosity"]
@@ -83,13 +83,13 @@ class Command(BaseCommand):
                 raise CommandError(str(error)) from error
         self.end_progress()
         if self.once and self.failed:
-            raise CommandError(f"{self.so_far()} What failed is tried again after a while; its error is in the admin.")
+            raise CommandError(f"{self.so_far()} Failed messages are retried later; their errors are in the admin.")
         self.say(self.so_far())
 
     # --------------------------------------------------------------------------------------------------------- relay
 
     def relayed(self) -> bool:
-        """Publish until there is an end, or until the database or the broker is lost. Return whether it is the end."""
+        """Publish until done, or until the database or the broker is lost. Return whether it is done."""
         try:
             with opened(self.publisher) as publish:
                 away = self.publish_on(publish)
@@ -106,7 +106,7 @@ class Command(BaseCommand):
         return away is None or self.give_way(away, what="The broker")
 
     def publish_on(self, publish: Publish) -> Exception | None:
-        """Publish batch after batch. Return why the broker is away, or `None` when there is nothing more to do."""
+        """Publish batch after batch. Return why the broker is unavailable, or `None` when there is nothing more to do."""
         relay = Relay(publish, using=self.using, size=self.size, once=self.once, stopping=lambda: self.stopping)
         last = self.last() if self.once else 0
         while not self.stopping:
@@ -116,7 +116,7 @@ class Command(BaseCommand):
                 return batch.away
             self.troubles = 0
             if self.once and not any(position <= last for position in batch.positions):
-                break  # beside traffic there is always one more: those of before we began are enough
+                break  # under traffic there is always one more: stop at those from before we began
             if not batch:
                 self.nap(self.poll)
         return None
@@ -125,7 +125,7 @@ class Command(BaseCommand):
         return Message.objects.using(self.using).order_by("-pk").values_list("pk", flat=True).first() or 0
 
     def give_way(self, error: Exception, *, what: str) -> bool:
-        """Wait before the next try, longer each time; say whether to stop instead.
+        """Wait before the next try, longer each time. Return whether to stop instead.
 
         Raises `CommandError` with --once, unless it was a lost race.
         """
@@ -133,14 +133,14 @@ class Command(BaseCommand):
         race = isinstance(error, Error) and database_errors.lost_race(error)
         if self.once and not (race and self.troubles < TRIES):
             self.end_progress()
-            raise CommandError(f"{what} did not answer. {told(error)}\n{self.so_far()}") from error
+            raise CommandError(f"{what} did not respond. {told(error)}\n{self.so_far()}") from error
         pause = min(RECONNECT * 2 ** min(self.troubles - 1, 10), LONGEST_RECONNECT)
-        logger.warning("%s did not answer the relay. Next try in %.0f s. %s", what, pause, told(error))
+        logger.warning("%s did not respond to the relay. Next try in %.0f s. %s", what, pause, told(error))
         self.nap(pause)
         return self.stopping
 
     def passing(self, error: Error) -> bool:
-        """Is it trouble that may pass? SQLite, which has no connection to lose, calls everything operational."""
+        """Is the error temporary? SQLite has no connection to lose, but calls every error operational."""
         operational = isinstance(error, (OperationalError, InterfaceError)) and self.vendor != "sqlite"
         return operational or database_errors.lost_race(error)
 
@@ -148,7 +148,7 @@ class Command(BaseCommand):
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Take note of the first SIGTERM or SIGINT. A second does what it did before."""
+        """Stop after the first SIGTERM or SIGINT. A second one acts as without this command."""
         if threading.current_thread() is not threading.main_thread():
             yield  # call_command() in a thread: signals are not ours
             return
@@ -189,7 +189,7 @@ class Command(BaseCommand):
         return f"{self.published:,} message{'' if self.published == 1 else 's'} published{failed}."
 
     def progress(self) -> None:
-        """A line that is overwritten on a terminal; elsewhere one every few seconds, if asked for."""
+        """Show progress: a line that is overwritten on a terminal; elsewhere one every few seconds, if asked for."""
         now = time.monotonic()
         if self.verbosity > 0 and self.stderr.isatty():
             self.stderr.write(f"\r\033[K{self.so_far()}", ending="")
@@ -208,7 +208,7 @@ class Command(BaseCommand):
 
 
 def path(given: str | None) -> str:
-    """Return the dotted path of the publisher. Raises `ImproperlyConfigured` when nobody said which."""
+    """Return the dotted path of the publisher. Raises `ImproperlyConfigured` if none is set."""
     found = given or conf.get("OUTBOX_PUBLISHER")
     if isinstance(found, str) and found:
         return found
