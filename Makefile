@@ -14,7 +14,7 @@ quick: .venv/dev
 
 # TEST="postgresql -- -k purge" for a part of it.
 test: .venv/dev
-	$(BIN)/python tests/run.py $(TEST)
+	$(BIN)/python -m tests.run $(TEST)
 
 # Other people's suites, in an environment of their own; FOREIGN="djangorestframework" for one of them.
 foreign: .venv/dev

@@ -1,6 +1,6 @@
 """Run the suite on every database that can be reached, and say at the end which could not.
 
-    python tests/run.py [sqlite] [postgresql] [mariadb] [-- pytest arguments]
+    python -m tests.run [sqlite] [postgresql] [mariadb] [-- pytest arguments]
 
 Each test runs where it can say something new: see `selection`. An -m among the arguments replaces that choice. With REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
 """
