@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,31 +19,15 @@ from ...concurrency.threads import in_thread
 from ...errors import StoreRefused, StoreUnavailable
 from . import cluster
 
-#: Of a command: its name, a script, and how many keys that has.
-Start = tuple[str, str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """How a command begins that runs a script on one key: by its hash, or by its text."""
-
-    by_hash: Start
-    #: The server remembers it then.
-    by_text: Start
-
-
-def script(name: str) -> Script:
-    """Load a script of ours."""
-    text = (Path(__file__).parent / "scripts" / f"{name}.lua").read_text()
-    sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-    return Script(("EVALSHA", sha, 1), ("EVAL", text, 1))
+#: The texts of our scripts, by name.
+SCRIPTS = {path.stem: path.read_text() for path in (Path(__file__).parent / "scripts").glob("*.lua")}
 
 
 @dataclass(slots=True)
 class Call:
     """A script to run on one key. `wrote`: which answers mean that it wrote, and count once enough replicas have that."""
 
-    script: Script
+    script: str
     name: str
     arguments: tuple[bytes | str, ...] = ()
     wrote: Callable[[Any], bool] | None = None
@@ -69,29 +52,26 @@ class RedisClient:
         return str(self._cache.make_key(key))
 
     def ask(self, call: Call) -> Any:
-        try:
-            return self._send(call, call.script.by_hash)
-        except Exception as error:  # noqa: BLE001 - sorted there: what exceptions redis-py has is not asked before
-            with self._translated():
-                _expect_no_script(error)
-                return self._send(call, call.script.by_text)
+        with self._translated():
+            if call.wrote is None or not self.min_replicas:
+                return self._run(call)
+            return self._replicated(call.wrote, *self._piped(self._sync, call).execute())
 
     async def aask(self, call: Call) -> Any:
         """See ask()."""
-        client = await self._async()
+        kept = await self._async()
+        client = kept.client
         if client is None:
             return await in_thread(self.ask, call, thread_sensitive=False)
         try:
-            return await self._asend(client, call, call.script.by_hash)
-        except Exception as error:  # noqa: BLE001 - the same
-            try:
-                with translated():
-                    _expect_no_script(error)
-                    return await self._asend(client, call, call.script.by_text)
-            except StoreRefused as refused:
-                if (pool := _outdated(client, refused)) is not None:
-                    await pool.disconnect(inuse_connections=False)
-                raise
+            with translated():
+                if call.wrote is None or not self.min_replicas:
+                    return await kept.scripts[call.script]((call.name,), call.arguments)
+                return self._replicated(call.wrote, *await self._piped(client, call).execute())
+        except StoreRefused as refused:
+            if (pool := _outdated(client, refused)) is not None:
+                await pool.disconnect(inuse_connections=False)
+            raise
 
     def ask_all(self, calls: Sequence[Call]) -> tuple[list[Any], StoreUnavailable | None]:
         """Run many calls in one trip (one a node, in a cluster). Each is a step of its own.
@@ -105,7 +85,8 @@ class RedisClient:
                 with self._translated():
                     pipeline = self._sync.pipeline(transaction=False)
                     for call in (calls[place] for place in places):
-                        pipeline.execute_command(*call.script.by_text, call.name, *call.arguments)
+                        # As its text; a cluster's pipeline has no eval() of its own.
+                        pipeline.execute_command("EVAL", SCRIPTS[call.script], 1, call.name, *call.arguments)
                     for place, answer in zip(places, pipeline.execute(), strict=True):
                         answers[place] = answer
             except StoreUnavailable as error:
@@ -132,23 +113,25 @@ class RedisClient:
 
     # ---------------------------------------------------------------------------------------------------- one call
 
-    def _send(self, call: Call, start: Start) -> Any:
-        command = (*start, call.name, *call.arguments)
-        if call.wrote is None or not self.min_replicas:
-            return self._sync.execute_command(*command)
-        pipeline = self._sync.pipeline(transaction=False)
-        pipeline.execute_command(*command)
-        pipeline.execute_command("WAIT", self.min_replicas, self._patience)
-        return self._replicated(call.wrote, *pipeline.execute())
+    def _run(self, call: Call) -> Any:
+        """Run a script, by its hash where there is one server.
 
-    async def _asend(self, client: Any, call: Call, start: Start) -> Any:
-        command = (*start, call.name, *call.arguments)
-        if call.wrote is None or not self.min_replicas:
-            return await client.execute_command(*command)
+        In a cluster it goes as its text: to load what one node has forgotten, redis-py asks all nodes, and one of them
+        may be away.
+        """
+        if cluster.is_one(self._sync):
+            return self._sync.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
+        return self._scripts[call.script]((call.name,), call.arguments)
+
+    def _piped(self, client: Any, call: Call) -> Any:
+        """Return a pipeline that writes, then waits for the replicas.
+
+        The script goes as its text: by its hash, the pipeline would first ask whether the server has it, a trip more.
+        """
         pipeline = client.pipeline(transaction=False)
-        pipeline.execute_command(*command)
-        pipeline.execute_command("WAIT", self.min_replicas, self._patience)
-        return self._replicated(call.wrote, *await pipeline.execute())
+        pipeline.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
+        pipeline.wait(self.min_replicas, self._patience)
+        return pipeline
 
     @property
     def _patience(self) -> int:
@@ -194,14 +177,14 @@ class RedisClient:
         from redis.exceptions import ConnectionError as Disconnected
         from redis.retry import Retry
 
-        theirs = self._cache.client
         # A closed connection is tried once more: by then the owner token tells what has happened. A timeout is not.
         retry = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
+        given = caches.settings[self._alias].get("OPTIONS") or {}
         options = {
-            **theirs._options,  # noqa: SLF001
+            **given,
             "SOCKET_TIMEOUT": self._timeout,
             "SOCKET_CONNECT_TIMEOUT": self._timeout,
-            "CONNECTION_POOL_KWARGS": {**theirs._options.get("CONNECTION_POOL_KWARGS", {}), "retry": retry},  # noqa: SLF001
+            "CONNECTION_POOL_KWARGS": {**given.get("CONNECTION_POOL_KWARGS", {}), "retry": retry},
         }
         if sentinels := options.get("SENTINELS"):  # all of them are asked in the time of one
             patience = self._timeout / len(sentinels)
@@ -211,16 +194,26 @@ class RedisClient:
                 "socket_connect_timeout": patience,
                 "retry": Retry(NoBackoff(), 0),
             }
-        factory = type(theirs.connection_factory)(options)
-        factory._pools = {}  # noqa: SLF001 - django-redis keeps one pool a URL, whatever its timeouts
+        theirs = type(self._cache.client.connection_factory)
+        factory: Any = type("OwnFactory", (OwnPool, theirs), {})(options)
         if isinstance(factory.pool_cls, type) and issubclass(factory.pool_cls, BlockingConnectionPool):
             factory.pool_cls_kwargs["timeout"] = self._timeout
         if cluster.wanted(factory):
-            return cluster.connect(factory, theirs._server, min_replicas=self.min_replicas)  # noqa: SLF001
-        return factory.connect(theirs._server[0])  # noqa: SLF001
+            return cluster.connect(factory, self._servers, min_replicas=self.min_replicas)
+        return factory.connect(self._servers[0])
 
-    async def _async(self) -> Any:
-        """Return this event loop's client, which is closed with it; `None` where a thread asks (Sentinel, a cluster)."""
+    @cached_property
+    def _scripts(self) -> dict[str, Any]:
+        return _registered(self._sync)
+
+    @property
+    def _servers(self) -> list[str]:
+        """Return the addresses of the cache's LOCATION, as django-redis reads it."""
+        location = caches.settings[self._alias]["LOCATION"]
+        return location.split(",") if isinstance(location, str) else list(location)
+
+    async def _async(self) -> _Kept:
+        """Return this event loop's client, which is closed with it; it is `None` where a thread asks (Sentinel, a cluster)."""
         loop = asyncio.get_running_loop()
         kept = self._of_loop.get(loop)
         if kept is None:
@@ -230,7 +223,7 @@ class RedisClient:
                     self._of_loop.pop(ended, None)  # its client leads back to it, so nothing else would let it go
                 self._of_loop[loop] = kept
             await kept.begin()
-        return kept.client
+        return kept
 
     def _new_async(self) -> Any:
         from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
@@ -240,13 +233,12 @@ class RedisClient:
         from redis.exceptions import ConnectionError as Disconnected
         from redis.sentinel import SentinelConnectionPool
 
-        theirs = self._cache.client
-        factory = theirs.connection_factory
+        factory = self._cache.client.connection_factory
         if not isinstance(factory.pool_cls, type) or issubclass(factory.pool_cls, SentinelConnectionPool):
             return None
         if cluster.wanted(factory):
             return None
-        given = factory.make_connection_params(theirs._server[0]) | factory.pool_cls_kwargs  # noqa: SLF001
+        given = factory.make_connection_params(self._servers[0]) | factory.pool_cls_kwargs
         for of_sync in ("parser_class", "connection_class", "timeout"):
             given.pop(of_sync, None)
         given |= {
@@ -259,11 +251,19 @@ class RedisClient:
         return Redis.from_pool(ConnectionPool.from_url(given.pop("url"), **given))
 
 
+class OwnPool:
+    """Of a connection factory: a pool of its own, since django-redis keeps one for each URL, whatever its timeouts."""
+
+    def get_or_create_connection_pool(self: Any, params: dict[str, Any]) -> Any:
+        return self.get_connection_pool(params)
+
+
 class _Kept:
     """A client that is closed when its event loop ends: an unfinished async generator is what a loop finishes last."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
+        self.scripts = {} if client is None else _registered(client)
         self._life = self._live()
 
     async def begin(self) -> None:
@@ -277,12 +277,9 @@ class _Kept:
                 await self.client.aclose()
 
 
-def _expect_no_script(error: Exception) -> None:
-    """Return if the server has forgotten a script; raise anything else."""
-    from redis.exceptions import NoScriptError
-
-    if not isinstance(error, NoScriptError):
-        raise error
+def _registered(client: Any) -> dict[str, Any]:
+    """Return our scripts, each to be called with its keys and arguments: by its hash, and loaded where that is unknown."""
+    return {name: client.register_script(text) for name, text in SCRIPTS.items()}
 
 
 def _outdated(client: Any, refused: StoreRefused) -> Any:

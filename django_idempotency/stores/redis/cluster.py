@@ -14,6 +14,13 @@ def wanted(factory: Any) -> bool:
     return isinstance(factory.redis_client_cls, type) and issubclass(factory.redis_client_cls, RedisCluster)
 
 
+def is_one(client: Any) -> bool:
+    """Is this a client of a cluster?"""
+    from redis.cluster import RedisCluster
+
+    return isinstance(client, RedisCluster)
+
+
 def connect(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
     """Return a client of the cluster that the servers are nodes of; further ones are asked when the first is away."""
     from redis.cluster import ClusterNode
@@ -34,12 +41,11 @@ def connect(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
 
 def node_of(client: Any, name: str) -> Any:
     """Return which node of a cluster has a key, as far as the client knows; `None` where there is one server."""
-    from redis.cluster import RedisCluster
     from redis.exceptions import RedisClusterException
 
-    if not isinstance(client, RedisCluster):
+    if not is_one(client):
         return None
     try:
-        return client.get_node_from_key(name)  # type: ignore[no-untyped-call]
+        return client.get_node_from_key(name)
     except RedisClusterException:  # nobody has it, as the client will say when it is asked
         return None

@@ -17,9 +17,10 @@ from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
 from ..base import BaseStore, Purged
 from ..memory import claimed
-from .client import Call, NotReplicated, RedisClient, script
+from .client import Call, NotReplicated, RedisClient
 
-CLAIM, CHANGE, RENEW, LOOK, DROP, PUT = map(script, ("claim", "change", "renew", "look", "drop", "put"))
+#: Our scripts, in the folder scripts.
+CLAIM, CHANGE, RENEW, LOOK, DROP, PUT = "claim", "change", "renew", "look", "drop", "put"
 
 #: Seconds. A request that waited longer for one answer has lost its client.
 MAX_TIMEOUT = 60
