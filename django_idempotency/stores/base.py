@@ -194,9 +194,10 @@ class BaseStore(ABC):
                 return False
             settlement = replace(settlement, fence=ticket.owner)
         if not self.settle(ticket, settlement):
-            # A driver that got no answer asks again, and is refused by what its own first try has written.
+            # A driver that got no answer asks again, and is refused by what its own first try has written. And what was
+            # taken over had perhaps expired: a server that deletes such records itself may have done so in between.
             found = self.look(record.id)
-            if found is None or found.owner != ticket.owner:
+            if found is not None and found.owner != ticket.owner:
                 return False
         then(ticket)
         return True

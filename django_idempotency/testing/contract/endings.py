@@ -200,7 +200,8 @@ class Endings(Contract):
         other = make_ticket(body=b"other")
         record = store.claim(other)
         assert rules.read(record, other) == rules.Execute(attempt=1)
-        assert record.operation != rules.operation_begun_by(ticket)
+        # A server that deletes what has expired may have done so by now: then the key is new to it.
+        assert store.expires_natively or record.operation != rules.operation_begun_by(ticket)
 
     def test_erased_by_hand(self, store: BaseStore) -> None:
         """Not under a live lease; then nothing of it is left, and whoever owned it settles nothing."""
