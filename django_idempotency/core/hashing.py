@@ -42,15 +42,15 @@ def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
 def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
     """Name the operation that begins with a new key: by the record, and by which span of `ttl` seconds it is.
 
-    If a store loses a claim (a crash, a failover), the next claim names the same operation, so what the first attempt did
-    elsewhere is not done twice, unless a span ended in between. A key that returns after its retention names another.
+    If a store loses a claim (a crash, a failover), the next claim names the same operation, so the first attempt's
+    external effects are not repeated, unless a span ended in between. A key reused after its retention names another.
     """
     span = int(now.timestamp() // max(ttl, 1))
     return UUID(bytes=hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], version=5)
 
 
 def next_operation(operation: UUID) -> UUID:
-    """Name the operation that begins when this one has expired: the same for every caller, with nothing written."""
+    """Name the operation that begins when this one has expired: the same for every caller, without a write."""
     return UUID(bytes=hashlib.sha256(framed((b"next life", operation.bytes))).digest()[:16], version=5)
 
 
@@ -81,9 +81,9 @@ def secret_id(secret: str | bytes) -> str:
 
 
 def canonical_json(body: bytes) -> bytes | None:
-    """Return JSON by value (order and spacing do not matter), or `None` where only its bytes are safe to compare.
+    """Return JSON by value (order and spacing do not matter), or `None` if only its bytes are safe to compare.
 
-    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for what is not JSON in UTF-8, has
+    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for data that is not JSON in UTF-8, has
     a duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
     """
     if len(body) > MAX_CANONICAL:

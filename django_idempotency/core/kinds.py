@@ -1,4 +1,4 @@
-"""What the record of a function's call remembers: an outcome whose status and content type say of which kind it is."""
+"""The outcome of a function's call in its record: status and content type encode how the call ended."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from enum import Enum
 
 from .records import MISSING, Missing, Outcome
 
-#: As `Outcome()` does it, at half the time (measured: 0.1 µs a call).
+#: Does the same as `Outcome()`, in half the time (measured: 0.1 µs per call).
 _tuple = tuple.__new__
 
-#: The method of such a record, where an HTTP request has its own. Its path is the function's name.
+#: The method of such a record. Its path is the function's name.
 METHOD = "CALL"
 Headers = tuple[tuple[str, str], ...]
 
 
 class Kind(Enum):
-    """How a call ended. The value is the status that stands for it."""
+    """How a call ended. The value is the status that encodes it."""
 
     RESULT = 200
-    HELD = 202  # nobody runs it before a person has looked
+    HELD = 202  # does not run until a person releases it
     ERROR = 400  # an exception that is raised again
 
     def __init__(self, status: int) -> None:
@@ -27,7 +27,7 @@ class Kind(Enum):
         self.headers: Headers = (("Content-Type", f"application/vnd.django-idempotency.{self.name.lower()}+json"),)
 
     def outcome(self, body: bytes | Missing = MISSING) -> Outcome:
-        """Return the outcome of a call that ended so; without a body when that could not be stored."""
+        """Return the outcome of a call that ended this way; without a body when that could not be stored."""
         return _tuple(Outcome, (self.status, self.headers, body))
 
 
@@ -35,5 +35,5 @@ _KINDS = {kind.headers: kind for kind in Kind}
 
 
 def kind_of(outcome: Outcome | None) -> Kind | None:
-    """Return how a call ended; `None` for what is no function's."""
+    """Return how a call ended; `None` if the outcome is not a function's."""
     return None if outcome is None else _KINDS.get(outcome.headers)

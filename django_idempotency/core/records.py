@@ -1,4 +1,4 @@
-"""The facts that travel between a door, the rules and a store."""
+"""The facts that pass between an entry point, the rules and a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Missing(Enum):
         raise TypeError("MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are answers.")
 
 
-#: "There is none", where `None`, `0`, `""` and `b""` are answers. Test for it with `is`.
+#: "There is none", where `None`, `0`, `""` and `b""` are values. Test for it with `is`.
 MISSING: Final = Missing.MISSING
 
 
@@ -45,7 +45,7 @@ class Guarantee(str, Enum):
 
 
 class Status(IntEnum):
-    """What a record says of its key. "Expired" is no status: it is read from the deadlines."""
+    """The state of a key in its record. "Expired" is not a status: it follows from the deadlines."""
 
     FREE = 0  # released: the next claim runs the work, as the next attempt
     RUNNING = 1  # claimed by an owner, until its lease lapses
@@ -53,12 +53,12 @@ class Status(IntEnum):
 
 
 class Outcome(NamedTuple):
-    """What is remembered of a finished run: an HTTP response as status, headers and bytes.
+    """What is stored of a finished run: an HTTP response as status, headers and bytes.
 
-    Frozen at run time, too: a store in this process hands the same one to everybody, and code of the project sees it.
+    Frozen at run time, too: a store in this process shares one instance, which the project's code sees.
 
-    `body` is `MISSING` when the work is done but its answer was not kept (too large, a stream, `no-store`);
-    `b""` is an empty answer.
+    `body` is `MISSING` when the work is done but its response was not stored (too large, a stream, `no-store`);
+    `b""` is an empty body.
     """
 
     status: int
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
-    """One call's wish to run: computed once, then never changed.
+    """One call's request to run: computed once, then never changed.
 
     `now` is for stores that have no clock of their own. `lease` and `ttl` are seconds.
     """
@@ -91,7 +91,7 @@ class Ticket:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A row as it stands. `read_at` is the store's own clock at this read: compare deadlines with it only.
+    """A row as it was read. `read_at` is the store's own clock at that read: compare deadlines only with it.
 
     `digest` is `b""` on a released record that another request body may replace.
     """
@@ -109,13 +109,13 @@ class Record:
     completed_at: datetime | None
     expires_at: datetime
     read_at: datetime
-    #: What `derive()` is bound to: the same from the key's first claim to its expiry, whoever owns the record.
+    #: What `derive()` is bound to: the same from the key's first claim to its expiry, for every owner.
     operation: UUID
     secret_id: str = ""
     method: str = ""
     path: str = ""
     outcome: Outcome | None = None
-    #: Has the claim that returned this record just taken it from an owner who fell silent?
+    #: Has the claim that returned this record just taken it over from a silent owner?
     taken: bool = False
     #: Was it claimed inside a caller's open transaction, so that no other thread sees it?
     joined: bool = False

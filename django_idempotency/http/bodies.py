@@ -1,8 +1,8 @@
-"""Reading what a request carries, before its view does.
+"""Reads a request's body before its view does.
 
-All that is read is there again for the view: forms are parsed by Django (or by DRF's parsers), uploaded files are
-rewound, a long body is spooled to disk. How much is read is bounded by the policy (`max_request_body`), how much of it is
-held in memory by `IN_MEMORY`.
+The view can read everything again: forms are parsed by Django (or by DRF's parsers), uploaded files are rewound, a long
+body is spooled to disk. The policy limits how much is read (`max_request_body`), and `IN_MEMORY` how much of it is held
+in memory.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CHUNK = 64 * 1024
 #: The longest body that is held in memory (bytes). A longer one is spooled to disk.
 IN_MEMORY = 1024 * 1024
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-#: Django masks the token anew for each page, so it says nothing about the request.
+#: Django masks the token differently for each page, so it does not identify the request.
 CSRF_FIELD = "csrfmiddlewaretoken"
 
 _GONE = (
-    "The body was read before idempotency could look at it. Read it in the view only, or type "
+    "The body was already read before idempotency could read it. Read it in the view only, or type "
     'fingerprint="headers" or a function of the request, and select no key from the body.'
 )
 
@@ -53,7 +53,7 @@ def require_bounded(http: HttpRequest, limit: int | None) -> None:
 def keep(http: HttpRequest) -> None:
     """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
     if is_json((http.content_type or "").lower()) and not _started(http) and fits(http):
-        http.body  # noqa: B018 - Django keeps what it has read
+        http.body  # noqa: B018 - Django caches the body
 
 
 def form(request: Any, http: HttpRequest) -> Any:
@@ -65,7 +65,7 @@ def form(request: Any, http: HttpRequest) -> Any:
     rewind: Callable[[], None] = _leave
     if not hasattr(http, "_post"):
         if request is http and _started(http) and not hasattr(http, "_body"):
-            raise ConfigurationError(_GONE)  # Django would say that the form is empty: every form would be the same
+            raise ConfigurationError(_GONE)  # Django would return an empty form: all forms would be equal
         if http.content_type == FORMS[0] and not fits(http):
             return None  # Django would read all of it into memory
         rewind = _rewindable(http)
@@ -79,7 +79,7 @@ def form(request: Any, http: HttpRequest) -> Any:
 
 
 def _forget(request: Any, http: HttpRequest) -> None:
-    """Undo a parse that has failed, after which the form would seem to be empty."""
+    """Undo a failed parse, which would leave an empty form."""
     if request is http:
         for name in ("_post", "_files"):
             vars(http).pop(name, None)
@@ -95,11 +95,11 @@ def _leave() -> None:
 
 
 def _rewindable(http: HttpRequest) -> Callable[[], None]:
-    """See to it that a body can be read once more after it has been parsed. Returns what to call then."""
+    """Make a body readable again after it is parsed. Returns the function to call then."""
     if _started(http):
         return _leave
     if fits(http):
-        http.body  # noqa: B018 - Django keeps what it has read
+        http.body  # noqa: B018 - Django caches the body
         return _leave
     for _ in chunks(http):
         pass  # into the copy
@@ -107,9 +107,9 @@ def _rewindable(http: HttpRequest) -> Callable[[], None]:
 
 
 def read_already(request: Any, http: HttpRequest) -> Any:
-    """Return what there is of a body whose bytes are gone: what the view will see of it.
+    """Return the parsed data of a body whose bytes are gone, as the view will see it.
 
-    Raises `ConfigurationError` when that is nothing.
+    Raises `ConfigurationError` if there is none.
     """
     if request is not http:
         return request.data
@@ -130,14 +130,14 @@ def fits(http: HttpRequest) -> bool:
 
 
 def _buffered(http: HttpRequest) -> int:
-    """Return the length of what a server has taken in already: on ASGI, chunks that come without a Content-Length."""
+    """Return the length of a body that the server has already received: on ASGI, chunks without a Content-Length."""
     stream: Any = getattr(http, "_stream", None)
     try:
         here = stream.tell()
         stream.seek(0, SEEK_END)
         length: int = stream.tell()
         stream.seek(here)
-    except (AttributeError, OSError, ValueError):  # none, one that cannot be sought, or closed
+    except (AttributeError, OSError, ValueError):  # none, not seekable, or closed
         return 0
     return length
 
@@ -156,8 +156,8 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
         return
     if _started(http):
         raise RawPostDataException
-    # Longer than what is held in memory, and perhaps never read as `body`: read it as the stream that it is, and put a
-    # copy in its place. A view that asks for a `body` beyond Django's limit gets its RequestDataTooBig as usual.
+    # Longer than what is held in memory, and perhaps never read as `body`: read it as a stream, and put a copy in its
+    # place. A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
     copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
     weakref.finalize(http, copy.close)
     while chunk := http.read(CHUNK):

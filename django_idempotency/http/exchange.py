@@ -1,6 +1,6 @@
-"""One HTTP exchange under a key: what all doors do, in the order in which they do it.
+"""One HTTP exchange under a key: the steps that all entry points share, in order.
 
-A door decides *where* the guard stands. Everything else is here: who is asked, what is refused, what is stored.
+An entry point decides *where* the guard is. Everything else is here: what is checked, what is refused, what is stored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ATTRIBUTE = "_idempotency_exchange"
 
 
 class Where(Enum):
-    """Where a key is, if the header does not have it."""
+    """Where the key is, if not in the header."""
 
     PAYLOAD = "payload"
 
@@ -68,8 +68,8 @@ def key_of(request: HttpRequest, policy: Policy) -> Key | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
-    method, a method outside the policy, a request that an outer door guards already, no key, and while idempotency is
-    off. Raises `KeyMissing` and `KeyMalformed`.
+    method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
+    Raises `KeyMissing` and `KeyMalformed`.
     """
     method = request.method or ""
     if method in SAFE_METHODS or is_guarded(request):
@@ -92,7 +92,7 @@ def key_of(request: HttpRequest, policy: Policy) -> Key | None:
 
 
 def is_guarded(request: HttpRequest) -> bool:
-    """Does an entry point further out guard this request now?"""
+    """Does an outer entry point guard this request now?"""
     return hasattr(request, _ATTRIBUTE)
 
 
@@ -107,7 +107,7 @@ def may_have_key(request: HttpRequest, policy: Policy) -> bool:
 
 
 class Exchange:
-    """A request that carries a key: `open()` it, and if that returns no answer run the view and `settle()` or `fail()`."""
+    """A request with a key: `open()` it, and if that returns no response, run the view and `settle()` or `fail()`."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Exchange:
         self._ask_again = ask_again
         self._observer = Observer(request)
         self.degraded = False
-        #: Set by a door that sees an exception only after it has become a response.
+        #: Set by an entry point that sees an exception only after it has become a response.
         self.raised: Exception | None = None
         store = store_of(policy)
         self._max_body = body_limit(policy, store)
@@ -161,13 +161,13 @@ class Exchange:
         declared: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> Exchange | None:
-        """Make the exchange of a keyed request. A key that belongs to nobody: `None`, or if `strict` `ScopeRequired`.
+        """Return the exchange of a keyed request. For a key without a principal: `None`, or if `strict` `ScopeRequired`.
 
-        Where keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the
-        header is refused only then, and gets `None` also when there is nothing to select its key from. `source` is the
+        If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the
+        header is refused only then, and also gets `None` when there is nothing to select its key from. `source` is the
         request that the view sees (DRF's, or Django's), which parses the body as the view would. `declared` are the
-        databases that the view has taken out of ATOMIC_REQUESTS. `ask_again` asks again what the view would have asked
-        before a replay.
+        databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access checks before a
+        replay.
         """
         carried = "" if key is Where.PAYLOAD else key
         scope = scope_of(request, user, policy, carried)
@@ -186,14 +186,14 @@ class Exchange:
 
     @property
     def request(self) -> HttpRequest:
-        """The request, which whoever drives this exchange holds."""
+        """The request, which the caller of this exchange keeps alive."""
         request = self._request()
         assert request is not None
         return request
 
     @property
     def atomic_alias(self) -> str | None:
-        """Return the database whose transaction is ours while the view runs."""
+        """Return the database of the guard's transaction while the view runs."""
         if self.degraded or self._leases:
             return None
         return self._record_alias
@@ -210,13 +210,13 @@ class Exchange:
     # --------------------------------------------------------------------------------------------------------- open
 
     def open(self, within: Opened | None = None) -> HttpResponseBase | None:
-        """Return the answer to give instead of the view's, or `None`: run the view.
+        """Return the response to send instead of the view's, or `None`: run the view.
 
-        `within` is what ATOMIC_REQUESTS has opened for this request, and whoever calls ends before settle() or fail().
-        The one on the database of the record is left to us, and ends with these.
+        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on the
+        record's database is taken over, and ends in those.
 
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`; and
-        `LeaseInTransaction` inside a transaction whose rollback the record would outlive.
+        `LeaseInTransaction` inside a transaction whose rollback the record would survive.
         """
         within = within or Opened()
         if self._leases:
@@ -238,7 +238,7 @@ class Exchange:
         except StoreUnavailable as error:
             await sync_to_async(self._go_without_store)(error)
             return None
-        if isinstance(verdict, Replay):  # the project is asked, and may ask a database
+        if isinstance(verdict, Replay):  # the project's function may query a database
             return await sync_to_async(self._answer)(verdict)
         return self._answer(verdict)
 
@@ -284,13 +284,13 @@ class Exchange:
     # ------------------------------------------------------------------------------------------------------- settle
 
     def _leave(self) -> None:
-        """Take ourselves off a request that is over: who sends it through the view once more is guarded anew."""
+        """Detach from a finished request: if it is sent through the view again, it is guarded again."""
         request = self._request()
         if request is not None and getattr(request, _ATTRIBUTE, None) is self:
             delattr(request, _ATTRIBUTE)
 
     def _say(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Say in a header what became of the request; over whatever its view has set there."""
+        """Set the status header of the request, replacing one that its view has set."""
         self._note()
         say(self._status, response)
         return response
@@ -304,10 +304,10 @@ class Exchange:
         return Status.DEGRADED if self.degraded else OF_RECORD[self.operation.left]
 
     def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
-        """Decide whether a response below 500 is remembered whose body says that it failed, and its status does not.
+        """Decide whether to store a response below 500 whose body reports a failure that its status does not.
 
-        `refused`: nothing was done. The view's own word and the policy's `keep` come first. What was done in part is
-        kept, since a retry would do that part again, unless it is to be rolled back.
+        `refused`: nothing was done. The view's own decision and the policy's `keep` come first. Partly done work is
+        stored, since a retry would repeat that part, unless it will be rolled back.
         """
         keep = self.policy.keep
         if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
@@ -321,7 +321,7 @@ class Exchange:
             self.handle.drop()
 
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Remember or drop the view's answer, and return it. Raises what `Operation.settle` raises."""
+        """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
             self._leave()
             return self._say(response)
@@ -341,7 +341,7 @@ class Exchange:
             self._leave()
             return self._say(response)
         try:
-            # The project's function, a file and a sync stream may ask a database, which an event loop refuses.
+            # The project's function, a file and a sync stream may query a database, which an event loop refuses.
             asks = callable(self.policy.keep) or (response.streaming and not getattr(response, "is_async", False))
             ended, outcome = (
                 await in_thread(self._conclude, response, close=connections.close_all)
@@ -364,16 +364,16 @@ class Exchange:
             if not raised.answers:
                 return Ending.FAILED, None
         if response.status_code >= 500:
-            self.operation.give_up()  # also when the view keeps its 5xx: what it wrote goes
+            self.operation.give_up()  # even when the view keeps its 5xx: its writes are rolled back
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         return ended, capture(response, self.policy, self._max_body) if ended is Ending.KEPT else None
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
         """End an exchange whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
 
-        `committed` returns the view's response when only an `on_commit` callback failed: that is remembered, unless it
-        cannot be finished. Returns a problem to answer with instead, where what the view wrote could not be kept, or
-        where it asked for a derived key that nobody could find again.
+        `committed` returns the view's response when only an `on_commit` callback failed: that is stored, unless it
+        cannot be finished. Returns a problem to respond with instead if the view's writes could not be kept, or if it
+        asked for a derived key that could not be derived again.
         """
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
@@ -393,7 +393,7 @@ class Exchange:
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
-        # Its handler is the project's, and may ask a database.
+        # Its handler is the project's, and may query a database.
         known = isinstance(error, Exception) and status_of(error) is not None
         answer, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
         if answer is None:
@@ -405,7 +405,7 @@ class Exchange:
         raise clarified(error)
 
     def _stopped(self, problem: OperationUnknown) -> Problem:
-        """End an exchange without a record, and return the problem that the view has met."""
+        """End an exchange without a record, and return the view's problem."""
         self._leave()
         self._note()
         return problem
@@ -421,7 +421,7 @@ class Exchange:
         except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
             return None, unfinished if isinstance(error, Exception) else error
         if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
-            # Nothing can ask a database in a transaction that is marked for rollback.
+            # No query works in a transaction that is marked for rollback.
             answer = None if self.operation.doomed() else response_to(self.request, error, status)
             if answer is not None and answer.status_code < 500:
                 self.raised = error
@@ -429,7 +429,7 @@ class Exchange:
         return None, error
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """End an exchange that has no response to remember."""
+        """End an exchange that has no response to store."""
         self._leave()
         if not self.degraded:
             self.operation.settle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)

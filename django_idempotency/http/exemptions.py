@@ -1,4 +1,4 @@
-"""The setting EXEMPT: routes that the middleware leaves alone, of includes that a project cannot edit."""
+"""The setting EXEMPT: routes that the middleware does not guard, in includes that a project cannot edit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import ConfigurationError
 from .markers import view_class
 from .ninja_views import operations_of
 
-#: What an entry may begin with, and what stands behind the colon.
+#: The prefixes of an entry, and what follows the colon.
 KINDS = {
     "namespace": "a namespace of URLs, and all inside of it",
     "module": "the module of a view, and all inside of it",
@@ -73,7 +73,7 @@ def parsed(entry: Any) -> Exemption:
         return _by_function(f"function:{getattr(entry, '__qualname__', repr(entry))}", entry)
     kind, colon, value = entry.partition(":") if isinstance(entry, str) else ("", "", "")
     if not colon or kind not in KINDS or not value:
-        raise ValueError(f"{entry!r} does not say what it is. {_NOT_ALONE}")
+        raise ValueError(f"{entry!r} has no known prefix. {_NOT_ALONE}")
     if kind == "function":
         return _by_function(entry, import_string(value))
     if kind == "path" and not value.startswith("/"):
@@ -93,7 +93,7 @@ def _by_function(text: str, function: Any) -> Exemption:
 
 
 def exemptions() -> list[Exemption]:
-    """Return the entries of EXEMPT. Raises `ConfigurationError`: an entry that is wrong exempts nothing by chance."""
+    """Return the entries of EXEMPT. Raises `ConfigurationError` for a wrong entry, rather than ignoring it."""
     try:
         return [parsed(entry) for entry in conf.get("EXEMPT")]
     except (ValueError, TypeError, ImportError) as error:

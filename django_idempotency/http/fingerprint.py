@@ -35,7 +35,7 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
         return request_digest(head, b"custom", _custom(rule(request)))
     if rule not in FINGERPRINTS:
         selected = selected_part(document or Document(request, None, policy.max_request_body), rule)
-        if selected is not None:  # the query, too, counts only where it is selected
+        if selected is not None:  # the query counts only if it is selected, too
             return request_digest(framed(map(_text, parts[:2])), b"selected", selected)
     if rule == "headers":
         return request_digest(head, b"headers")
@@ -64,7 +64,7 @@ def _text(value: Any) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")  # a client's charset may decode to lone surrogates
 
 
-#: Before what a parser has made of a body and is no text: UTF-8 does not have this byte, so `1` is not `"1"`.
+#: Precedes parsed values that are not text: UTF-8 does not have this byte, so `1` is not `"1"`.
 _NO_TEXT = b"\xff"
 
 
@@ -88,7 +88,7 @@ def _form(request: Any, fields: Any) -> bytes:
 
 
 def _pairs(data: Any) -> Iterator[bytes]:
-    """Yield each name with its values. A parser of the project's own may return anything, not only pairs."""
+    """Yield each name with its values. A project's parser may return anything, not only pairs."""
     if isinstance(data, MultiValueDict):
         pairs = list(data.lists())
     elif isinstance(data, dict):
@@ -115,5 +115,5 @@ def _value(value: Any) -> bytes:
 
 
 def _nested(value: Any) -> str:
-    """Stand for what JSON cannot say; a file that a parser has put among the fields counts by its content."""
+    """Return a substitute for what JSON cannot express; a file among the fields counts by its content."""
     return _value(value).hex() if isinstance(value, UploadedFile) else repr(value)

@@ -1,4 +1,4 @@
-"""`request.idempotency`, of a guarded view and while idempotency is switched off: the view must not know the difference."""
+"""`request.idempotency`, in a guarded view and while idempotency is off: views work with both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .keys import carries_key, read_key
 from .status import Status, note
 from .terms import terms_of
 
-#: Whose the derived keys are. Nobody was asked who sends this request, and a guarded run derives other keys.
+#: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other keys.
 _SCOPE = "unguarded"
 
 
@@ -30,25 +30,25 @@ class RequestIdempotency(Handle):
     _ending: Ending | None = None
 
     def keep(self) -> None:
-        """Remember this response, whatever its status. What a 5xx wrote is rolled back all the same."""
+        """Store this response, whatever its status. The writes of a 5xx are still rolled back."""
         self._ending = Ending.KEPT
 
     def drop(self) -> None:
-        """Do not remember this response: the key is free again, for another body too."""
+        """Do not store this response: the key is free again, even for a different body."""
         self._ending = Ending.DROPPED
 
 
 def switch_off(request: HttpRequest, policy: Policy) -> None:
-    """Give the request a `request.idempotency` that remembers nothing, and warn once per process."""
+    """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
     switch.warn_once()
     if carries_key(request):
         note(request, Status.UNGUARDED)
-    if not hasattr(request, "idempotency"):  # another door was here before
+    if not hasattr(request, "idempotency"):  # another entry point has set it
         request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
 
 
 def _key_of(request: HttpRequest) -> str:
-    """Return the client's key, or a new one in place of none or a malformed one: views may count on its form."""
+    """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
     with suppress(KeyMalformed):
         if (key := read_key(request, conf.get("HEADER"))) is not None:
             return key
@@ -60,7 +60,7 @@ class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
 
     def __init__(self, request: HttpRequest, policy: Policy) -> None:
         super().__init__(_SCOPE, _key_of(request))
-        self._request = weakref.ref(request)  # the request leads to us
+        self._request = weakref.ref(request)  # the request refers to us
         self._policy = policy
 
     def derive(self, label: str) -> str:

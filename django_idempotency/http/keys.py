@@ -1,4 +1,4 @@
-"""The request's idempotency key, and whose it is."""
+"""The request's idempotency key, and its scope."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def read_key(request: HttpRequest, header: str) -> str | None:
 
 
 async def user_of(request: HttpRequest) -> Any:
-    """Return whom an async view finds: whom a middleware has put on the request, or else whom Django's own finds.
+    """Return the user that an async view finds: set on the request by a middleware, or else found by Django's own.
 
-    What is lazy is left so: it may ask a database, and is looked at in a thread.
+    A lazy user stays lazy: evaluating it may query a database, which is done in a thread.
     """
     user = getattr(request, "user", None)
     if hasattr(request, "auser") and (user is None or isinstance(user, SimpleLazyObject)):
@@ -74,9 +74,9 @@ async def user_of(request: HttpRequest) -> Any:
 
 
 def principal(user: Any) -> tuple[str, str | None] | None:
-    """Name an authenticated user, as `user:<model>:<pk>` (not of a proxy), and the database; `None` for anybody else.
+    """Name an authenticated user, as `user:<model>:<pk>` (of a proxy, its concrete model); `None` for any other.
 
-    The database is named where it is not the default one: user 1 of another is another person.
+    A database other than the default is named, too: user 1 of another database is another person.
     """
     if user is None or not getattr(user, "is_authenticated", False):
         return None
@@ -92,7 +92,7 @@ def principal(user: Any) -> tuple[str, str | None] | None:
 
 
 def _database_of(model: type[Model], user: Model) -> str | None:
-    """Name the database that a user is of: where it would be saved, whichever replica it was read from."""
+    """Return the database of a user: where it would be saved, whichever replica it was read from."""
     alias = router.db_for_write(model, instance=user)
     # No router has led away from a replica. An alias that was added at run time may have no such entry.
     primary = connections.settings.get(alias, {}).get("TEST", {}).get("MIRROR") or alias
@@ -100,10 +100,10 @@ def _database_of(model: type[Model], user: Model) -> str | None:
 
 
 def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:
-    """Return the scope that a key belongs to, qualified, or `None` when nobody answers for it.
+    """Return the qualified scope of a key, or `None` when the request has no principal.
 
-    Raises `KeyTooShort` for a guessable key that everybody shares, `ConfigurationError` when `policy.scope` or
-    `policy.realm` returns what is no name.
+    Raises `KeyTooShort` for a guessable key that all clients share, `ConfigurationError` when `policy.scope` or
+    `policy.realm` returns an invalid name.
     """
     if (found := principal(user)) is not None:
         scope, database = found

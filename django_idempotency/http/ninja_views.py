@@ -1,4 +1,4 @@
-"""Which views are made by django-ninja, and of which operations. Imports no ninja."""
+"""Recognizes the views of django-ninja, and their operations. Does not import ninja."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def headers(problem: Problem) -> dict[str, str]:
 
 
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
-    """Answer a request with a problem document."""
+    """Return a problem document as the response to a request."""
     status.note_problem(request, problem)
     return StoredResponse(
         json.dumps(document(problem)),

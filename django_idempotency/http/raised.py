@@ -1,4 +1,4 @@
-"""What becomes of an exception that leaves a view: Django answers some of them below 500, and those are no failures."""
+"""Exceptions that leave a view: Django responds to some of them below 500, and those are not failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.urls import get_resolver, get_urlconf
 
 from .responses import render
 
-#: The exceptions that Django answers itself, and how (`django.core.handlers.exception.response_for_exception`).
+#: The exceptions that Django handles itself, and how (`django.core.handlers.exception.response_for_exception`).
 STATUSES: dict[type[Exception], int] = {
     Http404: 404,
     PermissionDenied: 403,
@@ -22,7 +22,7 @@ STATUSES: dict[type[Exception], int] = {
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the status that Django answers an exception with, or `None`: it is an error of the server."""
+    """Return the status of Django's response to an exception, or `None` for a server error."""
     return next((status for raised, status in STATUSES.items() if isinstance(error, raised)), None)
 
 

@@ -1,4 +1,4 @@
-"""An answer as it is remembered, and as it is given again."""
+"""Stores a response, and rebuilds it for a replay."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _ONE_EXCHANGE = re.compile(
 )
 #: ... or hand the client a secret.
 _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
-#: The name under which an unusual reason phrase stands among the stored headers. No header has a colon in its name.
+#: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
 REASON = ":reason"
 
 
 def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> Ending:
-    """Say of which kind an answer is. A redirect to a login page is a refusal, like 401."""
+    """Return the kind of a response. A redirect to a login page is a refusal, like 401."""
     keep = policy.keep
     if callable(keep):
         wanted = keep(response)
@@ -67,7 +67,7 @@ def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) 
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Does it go to LOGIN_URL, or is it to come back to this very address next, as Django's access decorators say?"""
+    """Does it redirect to LOGIN_URL, or name this address as `next`, as Django's access decorators do?"""
     if response.status_code not in (302, 303, 307):
         return False
     address, _, query = response.headers.get("Location", "").partition("?")
@@ -85,9 +85,9 @@ def _login_address() -> str:
 
 
 def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
-    """Return what is remembered of a response. A body of more than `limit` bytes is not kept.
+    """Return what is stored of a response. A body of more than `limit` bytes is not stored.
 
-    A body that is not kept is `MISSING`: the work counts as done.
+    It is `MISSING` then: the work counts as done.
     """
     body: bytes | Missing = MISSING
     if "no-store" not in response.headers.get("Cache-Control", "").lower():
@@ -103,7 +103,7 @@ def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
 
 
 def _chosen_later(response: HttpResponseBase, policy: Policy) -> bool:
-    """Will LocaleMiddleware say in which language this body is? It would say the language of the retry on a replay."""
+    """Will LocaleMiddleware set the language of this body? On a replay it would set that of the retry."""
     installed = "django.middleware.locale.LocaleMiddleware" in settings.MIDDLEWARE
     return installed and "Content-Language" not in response.headers and _kept("content-language", policy)
 
@@ -124,7 +124,7 @@ def _kept(name: str, policy: Policy) -> bool:
 
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
-    """Buffer a file of known, small length, or what the policy says; any other stream is not touched."""
+    """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it alone."""
     small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
     if response.is_async or not (small_file or policy.buffer_stream):
         return MISSING
@@ -146,9 +146,9 @@ def _declared_length(response: StreamingHttpResponse) -> float:
 
 
 def rebuild(outcome: Outcome) -> HttpResponse:
-    """Return the remembered answer, marked as a replay. Raises `ResponseNotStored` when its body was not kept.
+    """Return the stored response, marked as a replay. Raises `ResponseNotStored` when its body was not stored.
 
-    Built by HttpResponse, which refuses line breaks in headers and what is no status: then `RecordUnreadable`.
+    HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
     if outcome.body is MISSING:
         location = {name: value for name, value in outcome.headers if name.lower() == "location"}
@@ -168,11 +168,11 @@ def rebuild(outcome: Outcome) -> HttpResponse:
 
 
 class StoredResponse(HttpResponse):
-    """A response of ours, with the `data` that code around a view of REST framework may ask for."""
+    """A replay, with the `data` that code around a REST framework view may read."""
 
     @cached_property
     def data(self) -> Any:
-        """The body by value, where that is JSON; else `None`."""
+        """The parsed body if it is JSON, else `None`."""
         content_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if not is_json(content_type):
             return None

@@ -1,4 +1,4 @@
-"""A whole view under guard, for the doors that can wrap one."""
+"""Runs a whole view under guard, for entry points that wrap one."""
 
 from __future__ import annotations
 
@@ -67,25 +67,25 @@ def run(
 
 
 def checked(answered: Any) -> HttpResponseBase:
-    """Return what a guarded view has answered. Raises `ConfigurationError` when that is not a response."""
+    """Return a guarded view's response. Raises `ConfigurationError` when it is not a response."""
     if isinstance(answered, HttpResponseBase):
         return answered
     if inspect.iscoroutine(answered):
         answered.close()
         raise ConfigurationError(
-            "A guarded view returned a coroutine, which nobody would await under the guard: nothing has run. Make it "
+            "A guarded view returned a coroutine, which would not be awaited under the guard: nothing has run. Make it "
             'an async function, and type @idempotent(guarantee="lease").'
         )
     raise ConfigurationError(
         f"A guarded view returned a value of type {type(answered).__name__}, not a response, so there is nothing to "
-        "remember. Put @idempotent() on what returns the response."
+        "store. Put @idempotent() on the function that returns the response."
     )
 
 
 async def arun(
     request: HttpRequest, policy: Policy, view: Callable[[], Awaitable[HttpResponseBase]]
 ) -> HttpResponseBase:
-    """Run an async view under guard if the request carries a key. A client that goes away never frees a key early."""
+    """Run an async view under guard if the request carries a key. A client that disconnects never frees a key early."""
     try:
         exchange = None
         if (key := key_of(request, policy)) is not None:
@@ -106,7 +106,7 @@ async def arun(
         response = checked(await view())
         if not getattr(response, "is_rendered", True):
             await in_thread(render, response, close=connections.close_all)
-    except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+    except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         exchange.fail(closed)
         raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again

@@ -1,7 +1,7 @@
-"""Selecting from a request: the key of clients that send none, and the part of a payload that must not change.
+"""Selects from a request: the key of clients that send none, and the part of a payload that must not change.
 
-An expression sees one document: `body`, `headers` (small letters), `method`, `path`, `query` and `user`. Only what it
-asks for is read, and nothing that the view would not read.
+An expression sees one document: `body`, `headers` (lower case), `method`, `path`, `query` and `user`. Only what it
+selects is read, and nothing that the view would not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .unguarded import NO_KEY, leave_unguarded
 
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
-#: What a selected key begins with in `request.idempotency.key` and in the store.
+#: The prefix of a selected key in `request.idempotency.key` and in the store.
 PREFIX = "sel:"
 
 _UNREADABLE = (
@@ -38,7 +38,7 @@ _UNREADABLE = (
 
 
 def compile_expressions(policy: Policy) -> None:
-    """Compile what a policy selects by. Raises `ValueError`, which says what to type instead."""
+    """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
     for field in ("key", "fingerprint"):
         value = policy.given().get(field)
         if isinstance(value, (str, Selector)) and value not in FINGERPRINTS:
@@ -50,21 +50,21 @@ def compile_expressions(policy: Policy) -> None:
 
 @lru_cache(maxsize=512)
 def compiled(expression: str | Selector) -> Selector:
-    """Return the selector of an expression over the document; one that was made with functions of its own stays as it is.
+    """Return the selector of an expression over the document; a `Selector` is returned as it is.
 
-    Raises `ValueError` for what is no expression, and for one that asks for a name that the document does not have.
+    Raises `ValueError` for an invalid expression, and for a name that the document does not have.
     """
     selector = expression if isinstance(expression, Selector) else Selector(expression)
     for name in sorted(selector.roots.difference(DOCUMENT)):
         close = next(iter(get_close_matches(name, DOCUMENT, n=1)), f"body.{name}")
         raise ValueError(
-            f"{expression!r} asks for {name!r}, and a request has {', '.join(DOCUMENT)}. Type {close!r} in its place."
+            f"{expression!r} asks for {name!r}, but a request has {', '.join(DOCUMENT)}. Type {close!r} instead."
         )
     return selector
 
 
 def asks_request(rule: object) -> TypeGuard[Callable[[Any], Any]]:
-    """Is a key or a fingerprint a function of the request? A selector is one of the document."""
+    """Is a key or a fingerprint a function of the request? A selector is a function of the document."""
     return callable(rule) and not isinstance(rule, Selector)
 
 
@@ -73,7 +73,7 @@ def _selector(expression: str | Callable[[Any], Any]) -> Selector:
         return Selector(expression)
     try:
         return compiled(expression)
-    except ValueError as error:  # of a setting, or of what get_idempotency_policy() has made
+    except ValueError as error:  # from a setting, or from get_idempotency_policy()
         raise ConfigurationError(str(error)) from error
 
 
@@ -81,9 +81,9 @@ def _selector(expression: str | Callable[[Any], Any]) -> Selector:
 
 
 def selected_key(document: Document, policy: Policy) -> str | None:
-    """Return the key that a policy selects from a request, or `None` when that is missing, or part of it.
+    """Return the key that a policy selects from a request, or `None` when all or part of it is missing.
 
-    Raises `KeyMissing` instead where a key is required, and `ConfigurationError` for what cannot be hashed.
+    Raises `KeyMissing` instead if a key is required, and `ConfigurationError` for values that cannot be hashed.
     """
     assert policy.key is not None
     selector, http = _selector(policy.key), document.http
@@ -96,10 +96,10 @@ def selected_key(document: Document, policy: Policy) -> str | None:
         found, reason = None, str(error)
     if not reason:
         try:
-            # With method and path, so that no two routes meet under one key.
+            # With method and path, so that no two routes share a key.
             return PREFIX + digest([str(http.method), http.path, found])
-        except TooDeep:  # the client's doing
-            reason = "what its key is selected from is nested too deep"
+        except TooDeep:  # the client's fault
+            reason = "the data that its key is selected from is nested too deep"
         except Undigestible as error:
             raise ConfigurationError(f"Policy.key cannot be hashed: {error}") from error
     if policy.required:
@@ -112,10 +112,9 @@ def selected_key(document: Document, policy: Policy) -> str | None:
 
 
 def selected_part(document: Document, expression: str | Callable[[Any], Any]) -> bytes | None:
-    """Return what must not change, as bytes; `None` where only the whole request can be compared.
+    """Return the part that must not change, as bytes; `None` if only the whole request can be compared.
 
-    That is where the body was asked for and cannot be read by value, holds something else than what is selected, or
-    that nested too deep.
+    That is when the body is selected from and cannot be parsed, lacks what is selected, or is nested too deep.
     """
     try:
         found = _selector(expression)(document)
@@ -135,9 +134,9 @@ def selected_part(document: Document, expression: str | Callable[[Any], Any]) ->
 
 
 class Document(Mapping[str, Any]):
-    """What an expression sees of a request. `source` is Django's, or DRF's around it.
+    """A request as an expression sees it. `source` is Django's, or DRF's around it.
 
-    A body of more than `limit` bytes is refused with `RequestTooLarge` where an expression asks for it.
+    A body of more than `limit` bytes raises `RequestTooLarge` if an expression selects from it.
     """
 
     def __init__(self, source: Any, user: Any, limit: int | None = None) -> None:
@@ -146,7 +145,7 @@ class Document(Mapping[str, Any]):
         self.http: HttpRequest = getattr(source, "_request", source)
         self._user = user
         self._body: list[Any] = []
-        #: Was the body asked for, and is it nothing that could be read by value?
+        #: Was the body selected from, and could it not be parsed?
         self.unreadable = False
 
     def __iter__(self) -> Iterator[str]:
@@ -192,7 +191,7 @@ class Document(Mapping[str, Any]):
                 return from_json(self.http.body)
         except Unpackable:
             pass
-        except RawPostDataException:  # a permission has read the data
+        except RawPostDataException:  # a permission class has read the data
             data = bodies.read_already(self.source, self.http)
             return _pairs(data) if isinstance(data, MultiValueDict) else data
         self.unreadable = True
@@ -200,7 +199,7 @@ class Document(Mapping[str, Any]):
 
 
 def _pairs(data: MultiValueDict[str, Any]) -> dict[str, Any]:
-    """Return a form's fields: a name that comes once has a text, another a list of them."""
+    """Return a form's fields: text for a name that occurs once, else a list of texts."""
     return {
         name: values[0] if len(values) == 1 else list(values)
         for name, values in data.lists()

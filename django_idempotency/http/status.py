@@ -1,6 +1,6 @@
 """`Idempotency-Status`: one word on every response to a keyed request, so that a client need not guess.
 
-Derived here and nowhere else: from what became of the record, or from the code of a problem. It is a response header
+Derived only here: from the outcome of the record, or from the code of a problem. It is a response header
 of one exchange, so it is never stored with the response, and a replay carries its own.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 HEADER = "Idempotency-Status"
 REPLAYED = "Idempotency-Replayed"
 DEGRADED = "Idempotency-Degraded"
-#: On a request: what became of it, once one of our entry points knows.
+#: On a request: its status, once one of our entry points knows it.
 _STATUS = "_idempotency_status"
 
 
@@ -28,21 +28,21 @@ class Status(Enum):
     """Every value of the header."""
 
     CREATED = "created"  # it ran here, and a retry will not run it again
-    RELEASED = "released"  # it ran here and was refused or dropped: the key is free, for another body too
+    RELEASED = "released"  # it ran here and was refused or dropped: the key is free, even for a different body
     FAILED = "failed"  # it ran here and failed: a retry runs it again, with the same body
     LOST = "lost"  # it ran here, and its record is not settled: ask again to learn what a retry gets
-    REPLAYED = "replayed"  # it ran before, and this is the response of that time
+    REPLAYED = "replayed"  # it ran before, and this is the response of that run
     NOT_STORED = "not-stored"  # it ran before, and its response was not stored
     IN_PROGRESS = "in-progress"  # it runs elsewhere
-    MISMATCH = "mismatch"  # the key belongs to another request
+    MISMATCH = "mismatch"  # the key belongs to a different request
     REFUSED = "refused"  # nothing ran: the response says why
-    UNKNOWN = "unknown"  # nobody knows whether it was committed: ask again
-    DEGRADED = "degraded"  # it ran without a guard, since the store does not answer
+    UNKNOWN = "unknown"  # it may or may not have been committed: ask again
+    DEGRADED = "degraded"  # it ran without a guard, since the store is not responding
     UNGUARDED = "unguarded"  # it ran without a guard: a retry runs it again
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 
-#: What became of the record of a request that ran here. `None`: it is not settled by us.
+#: How the record of a request that ran here was left. `None`: we did not settle it.
 OF_RECORD: dict[Leave | None, Status] = {
     Leave.COMPLETED: Status.CREATED,
     Leave.FREE: Status.RELEASED,
@@ -54,13 +54,13 @@ OF_RECORD: dict[Leave | None, Status] = {
 #: The headers that only one status has.
 _MARKS = {REPLAYED: Status.REPLAYED, DEGRADED: Status.DEGRADED}
 
-#: The code of a problem. Any other says that nothing ran.
+#: By the code of a problem. Any other code means that nothing ran.
 OF_PROBLEM: dict[str, Status | None] = {
     "in-progress": Status.IN_PROGRESS,
     "request-mismatch": Status.MISMATCH,
     "response-not-stored": Status.NOT_STORED,
     "outcome-unknown": Status.UNKNOWN,
-    "key-missing": None,  # no keyed request
+    "key-missing": None,  # not a keyed request
 }
 
 
@@ -75,17 +75,17 @@ def _of_problem(problem: Problem) -> Status | None:
 
 
 def note(request: HttpRequest, status: Status | None) -> None:
-    """Remember on a request what became of it, for whichever of our entry points holds its response."""
+    """Note a status on the request, for the entry point that handles its response."""
     setattr(request, _STATUS, status)
 
 
 def noted(request: HttpRequest) -> Status | None:
-    """Return what became of a request; `None`: nothing that an entry point of ours knows of."""
+    """Return the status of a request, or `None` if no entry point has noted one."""
     return getattr(request, _STATUS, None)
 
 
 def note_problem(request: HttpRequest, problem: Problem) -> None:
-    """Remember on a request that a problem answers it."""
+    """Note on a request that its response is a problem."""
     note(request, _of_problem(problem))
 
 
@@ -97,7 +97,7 @@ def stamp(request: HttpRequest, response: T) -> T:
 
 
 def say(status: Status, response: HttpResponseBase) -> None:
-    """Set the headers that tell a status. Those of a view, copied from another service say, are not about this key."""
+    """Set the headers of a status. Those set by a view, say copied from another service, are not about this key."""
     response[HEADER] = status.value
     for name, its in _MARKS.items():
         if status is its:

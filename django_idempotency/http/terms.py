@@ -1,4 +1,4 @@
-"""What a policy and the settings say together."""
+"""A policy combined with the settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import ConfigurationError
 
 
 def terms_of(policy: Policy) -> Resolved:
-    """Return a policy with all its fields. Raises `ConfigurationError` when they and the settings contradict."""
+    """Return a policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
     try:
         return conf.resolve(policy)
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""A request that asked to be guarded, and is not: always said, by a header, a log record and a signal.
+"""A request that asked to be guarded, and is not: always reported, by a header, a log record and a signal.
 
-Who finds out notes the reason on the request; the entry point that holds its response tells it, once.
+The code that finds out notes the reason on the request; the entry point that handles its response reports it, once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..instrumentation.observer import atell_unguarded, tell_unguarded
 from .keys import carries_key, read_key
 from .status import Status, note, noted, stamp
 
-#: On a request: why it is not guarded, until that is told.
+#: On a request: why it is not guarded, until that is reported.
 _REASON = "_idempotency_unguarded"
-#: From here on a response says that the request was not carried out where it was sent: to a login page, say.
+#: From this status on, a response means that the request was not carried out here, such as a redirect to a login page.
 REDIRECTS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a request is not guarded: a stable code, and a sentence. What the project has decided itself is no warning."""
+    """Why a request is not guarded: a stable code, and a sentence. A decision of the project is not a warning."""
 
     code: str
     sentence: str
@@ -40,12 +40,12 @@ class Reason:
 
 EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
 METHOD = Reason("method", "its method is not among the policy's methods")
-NOBODY = Reason("nobody", "nobody answers for its key, so far as can be seen before the view")
-NO_KEY = Reason("no-key", "what its key is selected from is missing, or part of it")
+NOBODY = Reason("nobody", "its key has no principal, as far as is known before the view")
+NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")
 NOT_REACHED = Reason("not-reached", "it was answered before a guard was reached")
-INSIDE = Reason("inside", "it is an operation of django-ninja, whose authentication only @idempotent() stands behind")
-RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers ask for rights only when they run")
-READS = Reason("reads", "it is no GraphQL mutation", logging.INFO)
+INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
+RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
+READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
 REASONS = (NOBODY, NO_KEY, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
 
 
@@ -55,12 +55,12 @@ def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") ->
 
 
 def is_left_unguarded(request: HttpRequest) -> bool:
-    """Is a reason noted that is still to be told?"""
+    """Is a reason noted that is not yet reported?"""
     return getattr(request, _REASON, None) is not None
 
 
 def say_unguarded(request: HttpRequest) -> None:
-    """Tell of a request that is left unguarded, once; of any other there is nothing to tell."""
+    """Report a request that is left unguarded, once; do nothing for any other."""
     if (reason := _taken(request)) is not None:
         tell_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
 
@@ -72,7 +72,7 @@ async def asay_unguarded(request: HttpRequest) -> None:
 
 
 def pass_by(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Note what a response means that was given before a guard was reached: mostly somebody has refused the request."""
+    """Note why a response came before a guard was reached: usually the request was refused."""
     if response.status_code < REDIRECTS:
         leave_unguarded(request, NOT_REACHED)
     else:
@@ -80,10 +80,10 @@ def pass_by(request: HttpRequest, response: HttpResponseBase) -> None:
 
 
 def watched(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the view of a class with guarded handlers that says so when `dispatch()` answers without reaching one."""
+    """Wrap the view of a class with guarded handlers, to report when `dispatch()` responds without reaching one."""
 
     def passes(request: HttpRequest, response: Any) -> bool:
-        """Has nothing been said of a keyed request?"""
+        """Has nothing been noted about a keyed request?"""
         silent = noted(request) is None and isinstance(response, HttpResponseBase)
         return silent and request.method not in SAFE_METHODS and carries_key(request)
 

@@ -1,4 +1,4 @@
-"""Django REST framework's door."""
+"""The integration with Django REST framework."""
 
 from .mixins import IdempotentViewMixin
 

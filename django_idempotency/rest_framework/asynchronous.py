@@ -1,7 +1,7 @@
-"""Async views of REST framework, as adrf has them: the mixin and the decorator below `@api_view`, under a lease.
+"""Async REST framework views, as in adrf: the mixin and the decorator below `@api_view`, under a lease.
 
-The twin of `mixins` and `functions`. The guard opens when the handler is called, behind authentication, permissions
-and throttles, and closes around the rendered response. No transaction covers it, so nothing here is about one.
+The async variant of `mixins` and `functions`. The guard opens when the handler is called, after authentication,
+permissions and throttles, and closes around the rendered response. No transaction is involved.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> 
     except Answered as answered:
         return answered.response
     finally:
-        delattr(view, name)  # the guard leads back to the view
+        delattr(view, name)  # the guard refers to the view
         if of_instance and guard.exchange is None:  # the response is not rendered: renderers ask the view for it
             setattr(view, name, handler)
     if guard.exchange is not None:
@@ -70,12 +70,12 @@ async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> 
 
 
 async def _finished(view: Any, guard: _Guard, run: Run) -> HttpResponseBase:
-    """Return what a view answered, rendered if it is to be remembered. An exception ends the exchange."""
+    """Return a view's response, rendered if it is to be stored. An exception ends the exchange."""
     try:
         response = await run()
         if guard.exchange is not None:
             await sync_to_async(render)(response)
-    except GeneratorExit as closed:  # nothing can be awaited any more, and for a cut nothing is written
+    except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         if guard.exchange is not None:
             guard.exchange.fail(closed)
         raise
@@ -87,7 +87,7 @@ async def _finished(view: Any, guard: _Guard, run: Run) -> HttpResponseBase:
 
 
 class _Guard:
-    """Stands in for one handler, for one request."""
+    """Replaces one handler, for one request."""
 
     def __init__(self, view: Any, terms: Terms, handler: Callable[..., Any]) -> None:
         self._view = view
@@ -111,7 +111,7 @@ class _Guard:
 
     async def _open(self, request: Any) -> None:
         terms = self._terms
-        if terms.fixed is None:  # a project's own may ask a database, which an event loop refuses
+        if terms.fixed is None:  # a project's own may query a database, which an event loop refuses
             policy = await sync_to_async(terms.policy_of)(self._view)
         else:
             policy = terms.policy_of(self._view)
@@ -125,13 +125,13 @@ class _Guard:
 
 
 async def arun_inside(request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]) -> HttpResponseBase:
-    """Run an async function below `@api_view` under guard, exceptions answered and the response finished by its view."""
+    """Run an async function below `@api_view` under guard; its view handles exceptions and finishes the response."""
     view = request.parser_context["view"]
 
     async def finished() -> HttpResponseBase:
         try:
             response = await function()
-        except Exception as error:  # noqa: BLE001 - DRF raises what it does not answer
+        except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         await sync_to_async(render)(done)
@@ -168,7 +168,7 @@ async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange |
             f"{view.__module__}.{view.__qualname__} is async, and no transaction can cover it. "
             'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
         )
-    # Its user is known: initial() has looked at it, in a thread.
+    # Its user is known: initial() has evaluated it, in a thread.
     facts = {"key": key, "user": request.user, "source": request, "strict": strict, "declared": declared_for(http)}
     return await sync_to_async(Exchange.of)(http, terms, **facts)
 
@@ -195,7 +195,7 @@ async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) ->
 
 
 async def _answer(view: Any, problem: Problem) -> HttpResponseBase:
-    """Answer a problem: through the project's exception handler, or as a problem document."""
+    """Return the response to a problem: from the project's exception handler, or a problem document."""
     if not problems.has_own_handler(view):
         return problem_response(problem, view.request._request)
     note_problem(view.request._request, problem)

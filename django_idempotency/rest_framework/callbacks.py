@@ -1,4 +1,4 @@
-"""What stands in the URLconf for a guarded DRF view. It opens ATOMIC_REQUESTS in place of Django, at the same place."""
+"""The URLconf callback of a guarded DRF view. It opens the transactions of ATOMIC_REQUESTS in place of Django."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def guarded_view(view: Callable[..., Any], terms: Terms) -> Any:
 
 
 class GuardedView:
-    """A view, as `as_view()` returns it, with the marks that the project has put on it.
+    """A view, as `as_view()` returns it, with the project's marks on it.
 
-    That it opens the transactions itself is no mark of the project's, so no decorator may copy it: Django opens them
-    around the decorator, as it would without us, and then there is nothing to open here.
+    That it opens the transactions itself is not among them, so no decorator may copy that: Django then opens them around
+    the decorator, as without us, and nothing is left to open here.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_non_atomic_requests", "_terms", "_view")
 
     def __init__(self, view: Callable[..., HttpResponseBase], terms: Terms) -> None:
         functools.update_wrapper(self, view)
-        vars(self).pop("__wrapped__")  # nothing is around it
+        vars(self).pop("__wrapped__")  # nothing wraps it
         self._view = view
         self._terms = terms
         self._non_atomic_requests = EveryAlias(declared_non_atomic(view))

@@ -1,4 +1,4 @@
-"""One request on its way through a DRF view, and the terms of that view."""
+"""One request to a DRF view, and the terms of that view."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .problems import IdempotencyException
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which terms a view is guarded."""
+    """The terms on which a view is guarded."""
 
-    #: The policy, where it does not depend on the request.
+    #: The policy, if it does not depend on the request.
     fixed: Policy | None
     #: Is the view asked for it when its handler is called? Its `action`, `request` and `kwargs` are set then.
     asks: bool = False
@@ -69,7 +69,7 @@ class Entry:
         self.ended = False
 
     def answer(self, problem: Problem) -> HttpResponseBase:
-        """Answer a problem: through the project's exception handler, or with a problem document."""
+        """Return the response to a problem: from the project's exception handler, or a problem document."""
         view = self.view
         if not problems.has_own_handler(view):
             return problem_response(problem, view.request._request)
@@ -81,7 +81,7 @@ class Entry:
 
 
 def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
-    """Find out what became of a keyed request that the view has answered before its handler was called."""
+    """Settle a keyed request that the view has answered before its handler was called."""
     if not reached and carries_key(request) and not is_guarded(request):
         pass_by(request, response)
 

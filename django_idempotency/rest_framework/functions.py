@@ -25,13 +25,13 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
     keyed = request.method not in SAFE_METHODS and may_have_key(request._request, policy)
     if keyed and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
         raise ImproperlyConfigured(
-            "@idempotent() below @api_view stands inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
+            "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
         )
 
     def finished() -> HttpResponseBase:
         try:
             response = function()
-        except Exception as error:  # noqa: BLE001 - DRF raises what it does not answer
+        except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         return done

@@ -66,7 +66,7 @@ def _lent(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
         raise ImproperlyConfigured(asynchronous(callback.cls))
     if not is_bare(callback):
         raise ImproperlyConfigured(
-            f"{callback.cls.__name__}.as_view() stands inside another decorator, which idempotency must not skip. "
+            f"{callback.cls.__name__}.as_view() is inside another decorator, which idempotency must not skip. "
             "Put IdempotentViewMixin first in the bases of the class."
         )
     if hasattr(callback.cls, "get_idempotency_policy"):

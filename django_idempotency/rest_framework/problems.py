@@ -40,7 +40,7 @@ def has_own_handler(view: Any) -> bool:
 
 
 def answer(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
-    """Answer a problem: through the project's exception handler, or as a problem document."""
+    """Return the response to a problem: from the project's exception handler, or a problem document."""
     if not has_own_handler(view):
         return problems.problem_response(exception.problem, request)
     note_problem(request, exception.problem)

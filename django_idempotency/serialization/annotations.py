@@ -1,4 +1,4 @@
-"""Which classes an annotation reaches: the only ones that a stored result may be rebuilt as."""
+"""The classes that an annotation reaches: a stored result may be rebuilt only as one of these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def classes_in(annotation: Any) -> frozenset[type]:
 
 
 class Unknown:
-    """Stands for a name that cannot be resolved, so that the rest of its annotation can."""
+    """Replaces a name that cannot be resolved, so that the rest of its annotation can be."""
 
     def __class_getitem__(cls, item: object) -> type[Unknown]:
         return cls
@@ -104,7 +104,7 @@ class Search:
             follow(what)
 
     def _hints(self, owner: Any, inside: Mapping[str, Any]) -> dict[str, Any]:
-        """Resolve annotations; a name that stands nowhere becomes `Unknown`."""
+        """Resolve annotations; an undefined name becomes `Unknown`."""
         known: dict[str, Any] = {}
         while True:
             try:
@@ -121,7 +121,7 @@ class Search:
 
 
 def _parts(annotation: Any, origin: Any) -> tuple[Any, ...]:
-    """Return what an annotation that is no class is made of."""
+    """Return the parts of an annotation that is not a class."""
     if origin is Annotated:
         return (annotation.__origin__,)
     if origin is not None and origin is not ClassVar:

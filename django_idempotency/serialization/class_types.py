@@ -1,6 +1,6 @@
-"""How an instance of a class of the project is taken apart, and put together again.
+"""Takes apart an instance of a project's class, and rebuilds it.
 
-That is done without its `__init__`, `__post_init__` and validators: its fields are set to what they were.
+Without calling its `__init__`, `__post_init__` and validators: its fields are set to their former values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a function returned or raised, as bytes and back: equal on the replay, in type and value.
+"""A function's result or exception as bytes and back: equal on the replay, in type and value.
 
-Which classes may be in it, the function's return annotation says; for an exception, its own annotations do.
+The function's return annotation decides which classes it may contain; for an exception, its own annotations do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Pair(NamedTuple):
 
 
 class _Serialized(NamedTuple):
-    """What a serializer made. It is tagged, so that it never passes for a result without one."""
+    """The output of a serializer, tagged so that it is never mistaken for a result without one."""
 
     value: Any
 
@@ -56,7 +56,7 @@ class FunctionResults:
         self, function: Callable[..., Any], serializer: Serializer | None = None, classes: Collection[type] = ()
     ) -> None:
         self._function = function
-        #: Does code of the project make what is loaded?
+        #: Does project code produce the loaded value?
         self.serialized = serializer is not None
         self._serializer = serializer
         self._classes = classes
@@ -153,7 +153,7 @@ def load_error(data: bytes, kept: Sequence[type[Exception]]) -> Exception:
     """Return what dump_error() was given, made without its `__init__`. Raises `Unreadable`, and nothing else."""
     error = _errors(tuple(kept)).load(data)
     if not isinstance(error, Exception):
-        raise Unreadable("What is stored is no exception.")
+        raise Unreadable("The stored value is not an exception.")
     return error
 
 

@@ -86,7 +86,7 @@ class Results:
     def load(self, data: bytes) -> Any:
         """Return what dump() was given: an equal value, made anew each time. Raises `Unreadable`, and nothing else."""
         if not data.startswith(VERSION):
-            raise Unreadable("These bytes are no result of this version.")
+            raise Unreadable("These bytes were not written by this version.")
         try:
             text = data[len(VERSION) :].decode("utf-8", "surrogatepass")
             value, end = self._decode(text)

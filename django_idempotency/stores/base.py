@@ -1,4 +1,4 @@
-"""What a store is: a few verbs, each one atomic step."""
+"""The interface of a store: a few verbs, each one atomic step."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ class Hold:
     def __init__(self, *, joins: bool = False) -> None:
         #: Does settle join the work's transaction?
         self.joins = joins
-        #: The row as it was locked; `None` when somebody else holds it.
+        #: The row as it was locked; `None` when another holds it.
         self.record: Record | None = None
-        #: What only the work's transaction says of itself, so that a settle can compare it; `None`: `lost()` is to be asked.
+        #: Identifies the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
         self.sign: str | None = None
         #: After the guard: are the work's writes committed?
         self.committed = not joins
 
     def mark(self) -> None:
-        """Leave a sign in the transaction before the work begins, where it does not have one of itself."""
+        """Mark the transaction before the work begins, if it has no identity of its own."""
 
     def doomed(self) -> bool:
         """Is the work's transaction marked for rollback?"""
         return False
 
     def lost(self) -> bool:
-        """Has the work's transaction been ended or replaced although nobody gave it up? Asks the database, by the sign."""
+        """Has the work's transaction ended or been replaced without being given up? Asks the database for the sign."""
         return False
 
     def give_up(self) -> None:
         """Roll the work's transaction back when the guard ends."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Let a receiver of ours use the work's transaction; what it breaks there ends with this block."""
+        """Let a receiver use the work's transaction; its errors are contained in this block."""
         return nullcontext()
 
 
@@ -62,16 +62,16 @@ def utcnow() -> datetime:
     return datetime.now(timezone.utc)
 
 
-#: Called with the record as it stood before an operator's change: to write an audit. `StoreUnavailable` behind it says
-#: that the change was tried, and that nobody knows whether it was made.
+#: Called with the record before an operator's change, to write an audit. If `StoreUnavailable` follows, the change was
+#: tried, and its outcome is unknown.
 Audit = Callable[[Record], None]
 
 
 class Intervention(Enum):
-    """How an operator's wish ended."""
+    """The outcome of an operator's change."""
 
     DONE = "done"
-    HELD = "held"  # somebody is at work under the key, or has been a moment ago; nothing was changed
+    HELD = "held"  # work is running under the key, or was a moment ago; nothing was changed
     ALREADY = "already"  # it was so before; nothing was changed
     GONE = "gone"  # purged meanwhile
 
@@ -79,22 +79,22 @@ class Intervention(Enum):
 class BaseStore(ABC):
     """Keeps records by key. Thread safe, and without any state of a single call.
 
-    Every verb raises `LostRace` when another was faster and `StoreUnavailable` when nobody answered; neither has
-    written anything of ours.
+    Every verb raises `LostRace` when another won the race and `StoreUnavailable` when the store did not respond; neither
+    has written anything of ours.
     """
 
     #: Can `guard` hold a record inside the work's own transaction?
     supports_atomic = False
-    #: How long a body can a record hold (bytes)? What a policy does not bound is bounded by this.
+    #: The longest body that a record can hold (bytes), the limit of a policy without one.
     max_body = 1024 * 1024
-    #: Does the store's server delete what has expired by itself, so that there is nothing to purge?
+    #: Does the store's server delete expired records, so that there is nothing to purge?
     expires_natively = False
-    #: Which of its OPTIONS are aliases of other stores? They are handed in as those stores.
+    #: Which of its OPTIONS are aliases of other stores? Those stores are passed instead.
     nested: ClassVar[tuple[str, ...]] = ()
 
     @property
     def place(self) -> Hashable:
-        """Where the records are: two stores that say the same keep the same ones."""
+        """Identifies where the records are: two stores with equal values keep the same records."""
         return self
 
     @abstractmethod
@@ -110,7 +110,7 @@ class BaseStore(ABC):
 
     @abstractmethod
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """Write how the work ended, if the record is still owned by `settlement.fence`. Say whether it was."""
+        """Write how the work ended, if the record is still owned by `settlement.fence`. Return whether it was."""
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle(), which runs in a thread here."""
@@ -118,53 +118,53 @@ class BaseStore(ABC):
 
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """Let the leases of running records begin anew. Return the owner tokens of those that are still theirs.
+        """Renew the leases of running records. Return the owner tokens that still own their record.
 
-        Where some have no answer, it raises; the error's `renewed` names those that were renewed all the same.
+        If some renewals fail, it raises; the error's `renewed` has the tokens of those that succeeded.
         """
 
-    def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are asked again and again
-        """Block while somebody holds the ticket's record, at most so long. Return at once where that cannot be told."""
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are polled
+        """Block while another holds the ticket's record, at most `seconds`. Return at once if that is unknown."""
 
     def apart(self) -> AbstractContextManager[None]:
-        """Ask the store over connections that no request can hold, and give them back. For threads of our own."""
+        """Use the store over connections that no request can hold, and release them. For our own threads."""
         return _given_back(self)
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
-        """Give back what this thread holds of the store, such as a connection."""
+        """Release this thread's resources, such as a connection."""
 
     @abstractmethod
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
-        """Delete up to `limit` records that have expired and are leased by nobody, oldest first, from `since` on."""
+        """Delete up to `limit` records that have expired and have no lease, oldest first, from `since` on."""
 
     @abstractmethod
     def look(self, record_id: UUID) -> Record | None:
-        """Return a record as it stands, for people and tools; `None` when there is none. Changes nothing."""
+        """Return the current record, for people and tools; `None` when there is none. Changes nothing."""
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
-        """Hold the record while the work runs; `takeover` never waits for whoever may hold it now."""
+        """Hold the record while the work runs; `takeover` never waits for a current holder."""
         return nullcontext(Hold())
 
     def after_commit(self, call: Callable[[], None]) -> None:
-        """Call once what this thread has written is committed: at once, where a write is committed by itself."""
+        """Call `function` once this thread's writes are committed: at once if each write is committed separately."""
         call()
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Make a key free by hand, if nobody holds it: its answer is forgotten, and its request still binds."""
+        """Free a key by hand, unless it is held: its response is forgotten, and its request must still match."""
         return self._intervene(record_id, rules.released, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Take a record as expired from now on, if nobody holds it."""
+        """Expire a record now, unless it is held."""
         return self._intervene(record_id, rules.expired_now, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Delete a record by hand, and its answer with it, if nobody holds it: also one that has expired."""
+        """Delete a record by hand, with its response, unless it is held: also one that has expired."""
         return self._intervene(record_id, rules.erased, audit, self.discard)
 
-    def discard(self, ticket: Ticket) -> None:  # noqa: B027 - here, what is empty and over goes as all that has expired
-        """Delete what the ticket has just emptied, if it is its own still."""
+    def discard(self, ticket: Ticket) -> None:  # noqa: B027 - here, empty records expire like all others
+        """Delete the record that the ticket has just emptied, if it still owns it."""
 
     def _intervene(
         self,
@@ -183,18 +183,18 @@ class BaseStore(ABC):
             return Intervention.HELD
         if audited(lambda: self._changed_by_hand(record, settlement, then), record, audit):
             return Intervention.DONE
-        return Intervention.HELD  # taken or renewed since we looked
+        return Intervention.HELD  # taken or renewed since we read it
 
     def _changed_by_hand(self, record: Record, settlement: Settlement, then: Callable[[Ticket], None]) -> bool:
-        # A new owner token: whoever lost the record to its lease must not settle it after this.
+        # A new owner token: an owner that lost the record with its lease must not settle it after this.
         ticket = record.ticket(owner=uuid4())
         if record.status is Status.RUNNING:
-            # A late owner may still renew its lease, so we take it over first, as any claim would; or find that it has.
+            # A late owner may still renew its lease, so we take it over first, as any claim would, or see that it has.
             if not rules.owned(self.claim(ticket), ticket):
                 return False
             settlement = replace(settlement, fence=ticket.owner)
         if not self.settle(ticket, settlement):
-            # A driver that got no answer asks again, and is refused by what its own first try has written. And what was
+            # A driver that got no response retries, and is refused because its first try succeeded. And what was
             # taken over had perhaps expired: a server that deletes such records itself may have done so in between.
             found = self.look(record.id)
             if found is not None and found.owner != ticket.owner:
@@ -213,11 +213,11 @@ def _given_back(store: BaseStore) -> Iterator[None]:
 
 
 def audited(act: Callable[[], bool], record: Record, audit: Audit) -> bool:
-    """Change a record by hand, and write the audit of it. `act` says whether it was done."""
+    """Change a record by hand, and write its audit. `act` returns whether it was done."""
     try:
         done = act()
     except StoreUnavailable:
-        audit(record)  # it may be written: better an audit of what was tried than none
+        audit(record)  # it may have been written: better to audit an attempt than nothing
         raise
     if done:
         audit(record)

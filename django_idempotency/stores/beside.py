@@ -14,8 +14,8 @@ from ..concurrency.forking import begins_anew
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-#: What must be alike on both connections: where an unqualified name leads, and before it whether a transaction sees what
-#: others commit meanwhile. SQLite is not here: it has one writer, and would wait for itself.
+#: What must be equal on both connections: first whether a transaction sees what others commit meanwhile, then where an
+#: unqualified name leads. SQLite is absent: it has one writer, and would wait for itself.
 _FACTS = {
     "postgresql": "SELECT current_setting('transaction_isolation') = 'read committed', current_setting('search_path')",
     "mysql": "SELECT TRUE, DATABASE()",

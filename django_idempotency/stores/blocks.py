@@ -1,12 +1,12 @@
-"""The transaction of a request that was open before anybody knew that it is guarded: its guard takes it over.
+"""The transaction of a request that was open before it was known to be guarded: its guard takes it over.
 
-DRF authenticates and permits inside the transaction of ATOMIC_REQUESTS, and only then is it known whose key a request
-carries. What was locked by then must stay locked, so the guard cannot begin a transaction of its own:
+DRF authenticates and checks permissions inside the transaction of ATOMIC_REQUESTS, and only then is the owner of the key
+known. Rows locked by then must stay locked, so the guard cannot begin a transaction of its own:
 
     BEGIN ─ permissions ──── lock row ─ handler ─ store response ─ COMMIT
                         └─ claim ─ commit, over a second connection
 
-The claim is committed at once, as anywhere else, where a second connection can do that (see `beside`). Elsewhere it joins.
+The claim is committed at once, as usual, if a second connection can do that (see `beside`). Otherwise it joins.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Block:
             self.__enter__()
 
     def take(self, heard: Callable[[], None]) -> None:
-        """Leave the end to a guard, which is called when it is committed."""
+        """Leave the end to a guard, which is called after COMMIT."""
         if not self._noted:
             transaction.on_commit(self._note, using=self.using)
         self.taken, self._heard = True, heard

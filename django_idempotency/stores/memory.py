@@ -16,8 +16,8 @@ from .base import BaseStore, Purged, utcnow
 class MemoryStore(BaseStore):
     """Records in this process.
 
-    Another process knows nothing of them, and a restart forgets them all: for tests and one-process development. It is
-    the reference for every other store, so it does nothing but what the rules say. `clock` returns an aware datetime.
+    Other processes do not see them, and a restart loses them all: for tests and single-process development. It is the
+    reference for every other store, so it does nothing but apply the rules. `clock` returns an aware datetime.
     """
 
     def __init__(self, *, clock: Callable[[], datetime] = utcnow) -> None:

@@ -49,7 +49,7 @@ _BODY, _DEFLATED = 1, 2
 
 
 class Malformed(ValueError):
-    """These bytes are no record of ours."""
+    """These bytes are not one of our records."""
 
 
 def pack_head(status: Status, owner: UUID, attempt: int) -> bytes:
@@ -111,7 +111,7 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
 
 
 def signed(record_id: UUID, body: bytes) -> bytes:
-    """Return what a seal covers: no answer can be moved to another key, owner, attempt, request or birth."""
+    """Return what a seal covers: no response can be moved to another key, owner, attempt, request or birth."""
     return record_id.int.to_bytes(16, "big") + body
 
 
@@ -188,7 +188,7 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
     return Outcome(status, _headers(packed[_OUTCOME.size : body_at]), body)
 
 
-#: Many answers have the same few headers. As many as this stay in memory, since to read them costs a third of unpack().
+#: Many responses have the same few headers. This many stay in memory, since parsing them costs a third of unpack().
 @lru_cache(maxsize=64)
 def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
     headers, _ = _read_json(packed.decode())
@@ -196,7 +196,7 @@ def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
 
 
 def inflate(deflated: bytes, size: int) -> bytes:
-    """Inflate what says that it is `size` bytes long, and not a byte more. Raises `Malformed` over INFLATE_LIMIT."""
+    """Inflate data to its declared `size` in bytes, and never more. Raises `Malformed` over INFLATE_LIMIT."""
     if size > INFLATE_LIMIT:
         raise Malformed(f"a body of {size} bytes is not inflated")
     inflater = zlib.decompressobj()

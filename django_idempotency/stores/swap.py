@@ -84,7 +84,7 @@ class SwapStore(BaseStore):
         raise LostRace
 
     def _read(self, record_id: UUID) -> tuple[datetime, Record | None, Any]:
-        now = self.clock()  # before we ask: what comes back is judged a little early, never late
+        now = self.clock()  # before the request: its result is judged a little early, never late
         value, version = self.load(record_id) or (None, None)
         return now, None if value is None else opened(value, record_id, now), version
 

@@ -252,7 +252,7 @@ def test_a_missing_key_runs_unguarded(door: Send, body: Any, caplog: pytest.LogC
     assert not any(IdempotencyRecord._meta.db_table in query["sql"] for query in queries)
     assert effects() == 1
     (warning,) = warnings(caplog)
-    assert warning.endswith("runs unguarded: what its key is selected from is missing, or part of it.")
+    assert warning.endswith("runs unguarded: all or part of what its key is selected from is missing.")
 
 
 def test_a_header_wins(door: Send) -> None:
@@ -395,11 +395,11 @@ def test_an_exempt_view(send: Send, settings: Settings) -> None:
 
 WRONG = [
     ({"key": "body.["}, "it ends too early"),
-    ({"key": "[body.id, shop]"}, "asks for 'shop', and a request has body, headers, method, path, query, user"),
-    ({"key": "header.x"}, "Type 'headers' in its place"),
+    ({"key": "[body.id, shop]"}, "asks for 'shop', but a request has body, headers, method, path, query, user"),
+    ({"key": "header.x"}, "Type 'headers' instead"),
     ({"fingerprint": "nope(body)"}, r"there is no function nope\(\)"),
     ({"fingerprint": "amount"}, '"request", "raw", "headers", a JMESPath expression'),
-    ({"key": "body.id", "anonymous": "shared"}, "whoever sends the same payload"),
+    ({"key": "body.id", "anonymous": "shared"}, "equal payloads of two clients"),
 ]
 
 

@@ -171,10 +171,10 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     "class, no parentheses": (lambda: idempotent(made(View, post=post)).as_view(), GUARDED),
     "async class": (lambda: idempotent(**LEASE)(made(View, post=apost)).as_view(), GUARDED),
     "async class, atomic": (lambda: idempotent()(made(View, post=apost)), "no transaction can cover it"),
-    "class that answers in dispatch": (lambda: idempotent()(made(InDispatch)), r"answers in dispatch\(\)"),
+    "class that answers in dispatch": (lambda: idempotent()(made(InDispatch)), r"responds in dispatch\(\)"),
     "subclass that answers in dispatch": (
         lambda: made(idempotent()(made(View)), dispatch=InDispatch.dispatch),
-        r"answers in dispatch\(\)",
+        r"responds in dispatch\(\)",
     ),
     "as_view": (lambda: idempotent()(InDispatch.as_view()), "on the class"),
     "function around as_view": (lambda: idempotent()(calls(InDispatch.as_view())), GUARDED),
@@ -236,7 +236,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     "middleware: async class of DRF": (lambda: made(AsyncAPIView, post=arest_post).as_view(), "async"),
     "middleware: decorated class of DRF": (
         lambda: login_required(made(APIView, post=rest_post, permission_classes=()).as_view()),
-        "stands inside another decorator",
+        "is inside another decorator",
     ),
 }
 

@@ -97,11 +97,11 @@ def test_a_function_is_asked(entry: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("admin", "does not say what it is"),
-        ("namespace:", "does not say what it is"),
-        ("view:shop.pay", "does not say what it is"),
-        (("namespace", "admin"), "does not say what it is"),
-        (42, "does not say what it is"),
+        ("admin", "has no known prefix"),
+        ("namespace:", "has no known prefix"),
+        ("view:shop.pay", "has no known prefix"),
+        (("namespace", "admin"), "has no known prefix"),
+        (42, "has no known prefix"),
         ("path:webhooks/", "path:/webhooks/"),
         ("regex:(", "not a regular expression"),
         (awaited, "sync function"),

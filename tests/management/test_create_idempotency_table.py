@@ -146,7 +146,7 @@ def test_it_changes_no_other_table(tables: Tables) -> None:
     with pytest.raises(CommandError, match=r'"id" \(HASH, S\) and "SK" \(RANGE, S\).*needs "id" \(HASH, S\)\. Change'):
         create()
     tables.configure(dynamo={"sort_key_attr": "SK", "attributes": {"ttl": "gone"}})
-    with pytest.raises(CommandError, match='are deleted by "ttl", and the store writes "gone"'):
+    with pytest.raises(CommandError, match='are deleted by "ttl", but the store writes "gone"'):
         create()
 
 

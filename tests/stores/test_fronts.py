@@ -179,7 +179,7 @@ class TestSheltered:
         assert sheltered.drop(record.id) is False
         far.error = None
         assert sheltered.peek(record.id) is not None
-        assert [said.getMessage().partition(".")[0] for said in caplog.records] == ["A front answers with an error"]
+        assert [said.getMessage().partition(".")[0] for said in caplog.records] == ["A front returned an error"]
 
     def test_only_one_tries(self, far: FarFront, stopwatch: Stopwatch) -> None:
         """While one call finds out whether it is back, the others do not wait for it."""

@@ -505,7 +505,7 @@ class TestOperators:
         layers.front.error = StoreUnavailable()
         assert layers.store.release(call.ticket.id, audit=nothing) is Intervention.DONE
         (said,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-        assert "may replay for up to 3600 s what was changed by hand. Do it again" in said
+        assert "may replay for up to 3600 s what was changed by hand. Repeat the change" in said
 
     def test_another_process(self) -> None:
         """A local cache does not see it, for at most 60 seconds."""
@@ -751,7 +751,7 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
 @pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalFront()}, {"authority": None}])
 def test_what_it_is_made_of(wrong: dict[str, Any]) -> None:
     """A front that is none, or an authority that is none, is said at once."""
-    with pytest.raises(TypeError, match="cannot be"):
+    with pytest.raises(TypeError, match="must be"):
         LayeredStore(**{"front": LocalFront(), "authority": MemoryStore(), **wrong})
 
 

@@ -41,7 +41,7 @@ __all__ = ["TooDeep", "Undigestible", "digest", "hasher", "is_missing", "meaning
 
 
 def meaning(value: object) -> bytes:
-    """Return the canonical bytes of a value. Raises `Undigestible`. Copies and changes nothing of it."""
+    """Return the canonical bytes of a value. Raises `Undigestible`. Neither copies nor changes it."""
     if type(value) is str:  # what a key mostly is
         return f"s{len(value)}:{value}".encode("utf-8", "surrogatepass")
     pen = Pen()
@@ -77,8 +77,8 @@ def hasher(algorithm: str) -> Callable[[bytes], Any]:
 def is_missing(value: object, *, parts: bool = True) -> bool:
     """Is a selected key missing, or one of its parts? A part is a member of a list, a tuple or a dict.
 
-    Missing are `None`, `""`, `b""` and an empty container; `0`, `0.0` and `False` are keys. Deeper nothing is asked,
-    and of the members nothing where the value was not put together from parts.
+    Missing are `None`, `""`, `b""` and an empty container; `0`, `0.0` and `False` are keys. Deeper levels are not
+    checked, nor are the members of a value that was not composed of parts.
     """
     if not isinstance(value, _SIZED):
         return isinstance(value, _NOTHING)  # a lazy object shows the class of what it stands for

@@ -1,4 +1,4 @@
-"""How the DynamoDB store reaches its server: short timeouts, boto's own retries, a client a process, two exceptions."""
+"""How the DynamoDB store reaches its server: short timeouts, boto's own retries, one client per process, two exceptions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ...errors import LostRace, StoreUnavailable
 if TYPE_CHECKING:
     from .items import Item
 
-#: A write that meets another's transaction on its item is tried again so often.
+#: Tries of a write that conflicts with another transaction on its item.
 TRIES = 5
 #: Tries of one request, as botocore's "standard" mode counts them.
 ATTEMPTS = 2
 #: Seconds before another try, at most.
 PAUSE = 0.2
-#: The table is asked for more than it gives.
+#: The table's throughput is exceeded.
 THROTTLED = frozenset({"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"})
-#: Why a write of a transaction was not made.
+#: Why a write in a transaction was refused.
 FAILED, CONFLICT = "ConditionalCheckFailed", "TransactionConflict"
 
 
@@ -52,7 +52,7 @@ class DynamoDBClient:
         self._config = config
         self._session = session
         self._given = client
-        #: Whom it asks. Two clients that say the same ask the same server.
+        #: The server. Two clients with equal values use the same server.
         self.place = (region_name, endpoint_url, session, client)
         self._built: Any = None
         self._lock = threading.Lock()
@@ -67,13 +67,13 @@ class DynamoDBClient:
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = getattr(self.boto, operation)(**arguments)
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders")
-        # A successful put has an empty answer, and so has any proxy that says 200.
+        # A successful put has an empty response, and so has any proxy that returns 200.
         if headers is not None and not headers.get("content-type", "").startswith("application/x-amz-json"):
-            raise StoreUnavailable("What answers in place of DynamoDB is something else. Look at the endpoint.")
+            raise StoreUnavailable("Something other than DynamoDB responded. Check the endpoint.")
         return answer
 
     def write(self, operation: str, **arguments: Any) -> tuple[bool, Item | None]:
-        """Make a conditional write. Say whether its condition held, and return the item that the answer brings along.
+        """Make a conditional write. Return whether its condition held, and the item in the response.
 
         Raises `LostRace` when others' transactions hold the item for too long.
         """
@@ -119,11 +119,11 @@ class DynamoDBClient:
         return self._built
 
     def patient(self) -> Any:
-        """Return a client for what takes its time, such as making a table."""
+        """Return a client for slow requests, such as creating a table."""
         return self._build(10.0) if self._given is None else self._given
 
     def begin_anew(self) -> None:
-        """Build anew at the next use: the connections are another process's."""
+        """Rebuild on the next use: the connections are the parent process's."""
         self._built = None
         self._lock = threading.Lock()
 
@@ -148,9 +148,9 @@ class DynamoDBClient:
 
 
 class _Pauses:
-    """Says how long a request waits for its next try, where boto's rule may say a second, or the server five.
+    """Chooses the pause before a retry, where boto's rule may wait a second, or the server ask for five.
 
-    A timeout was a pause. Whoever is throttled, or met a server in trouble, waits for a moment, at random.
+    After a timeout there is none. A throttled request, or one after a server error, waits a short, random time.
     """
 
     def __init__(self, retries: dict[str, Any] | None) -> None:
@@ -169,12 +169,12 @@ class _Pauses:
             http, answer = response
             if http.status_code >= 500 or answer.get("Error", {}).get("Code") in THROTTLED:
                 return random.uniform(0, PAUSE)  # noqa: S311 - no secret
-        return None  # as boto says
+        return None  # as boto decides
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn whatever botocore raises into `StoreUnavailable`."""
+    """Turn any exception of botocore into `StoreUnavailable`."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -1,4 +1,4 @@
-"""A record as a DynamoDB item: an attribute a field, under names that a project may choose. No I/O.
+"""A record as a DynamoDB item: one attribute per field, under names that a project may choose. No I/O.
 
     key         id, or a fixed partition value and the id          S
     who         scope, key, digest (B), operation, guarantee, secret_id, method, path
@@ -68,7 +68,7 @@ _OPTIONAL = ("completed_at", "outcome")
 
 
 class Schema:
-    """What a table calls its attributes. Raises `ValueError` for names that cannot be."""
+    """The attribute names of a table. Raises `ValueError` for invalid ones."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Schema:
         return {self.partition: {"S": self.static}, self.sort: {"S": record_id.hex}}
 
     def born(self, record: Record) -> Item:
-        """Return the item of a record that has no answer yet."""
+        """Return the item of a record without a response."""
         values = {name: getattr(record, name) for name in _FIELDS}
         values["ttl"] = deleted_at(record.expires_at, record.lease_until)
         packed = {self.names[name]: self._packed(name, value) for name, value in values.items() if value is not None}
@@ -125,7 +125,7 @@ class Schema:
             raise packing.Malformed(f"{type(error).__name__}: {error}") from error
 
     def _outcome(self, item: Item) -> Outcome | None:
-        """Return an item's answer; `None`: there is none, or it cannot be read."""
+        """Return an item's response; `None` if there is none, or it cannot be read."""
         try:
             kind, name = _FIELDS["outcome"], self.names["outcome"]
             answer: Outcome | None = kind.unpack(item[name][kind.type])
@@ -146,7 +146,7 @@ class Schema:
     # ----------------------------------------------------------------------------------------------------- arguments
 
     def insert(self, record: Record) -> dict[str, Any]:
-        """Return the arguments of a put that fails, and brings the item back, where there is one."""
+        """Return the arguments of a put that fails, and returns the item, if there is one."""
         return {
             "TableName": self.table,
             "Item": self.born(record),

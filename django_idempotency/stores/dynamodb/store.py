@@ -19,7 +19,7 @@ from .items import Schema, deleted_at
 if TYPE_CHECKING:
     from .items import Item
 
-#: Seconds. A request that waited longer for one answer has lost its client.
+#: Seconds. The client of a request that waited longer for one response has gone.
 MAX_TIMEOUT = 60
 #: Writes in one transaction: no more are allowed.
 TOGETHER = 100
@@ -30,23 +30,23 @@ _SEEN = ("owner", "status", "attempt", "lease_until")
 
 
 class DynamoDBStore(BaseStore):
-    """Records in the DynamoDB table `table`, which `manage.py create_idempotency_table` makes.
+    """Records in the DynamoDB table `table`, which `manage.py create_idempotency_table` creates.
 
-    DynamoDB has no clock to ask, so deadlines are told and judged by the hosts' own, in UTC. Two hosts whose clocks
-    differ by more than a lease's remainder may run one key at once: the one that is ahead takes a lease as lapsed, its
-    owner still works, and only the owner's settle is refused. Keep NTP on, and LEASE far above what it leaves. It is
-    outside the work's transaction, so there is no `atomic` here; send the keys of `derive()` on. A global table takes
-    the last writer's word between regions: write in one region only.
+    DynamoDB has no clock to query, so deadlines are set and judged by the hosts' own, in UTC. Two hosts whose clocks
+    differ by more than the rest of a lease may run one key at once: to the one that is ahead the lease has ended, its
+    owner still works, and only the owner's settle is refused. Keep NTP on, and LEASE far above the remaining skew. The
+    store is outside the work's transaction, so it has no `atomic`; pass on the keys of `derive()`. In a global table the
+    last writer wins between regions: write in one region only.
 
-    A claim is one conditional put, which brings the item back where there is one; so a first call is two requests, a
-    replay is one. A replay costs a write unit per KB of the stored item, since a refused put is charged as a put.
-    An answer that does not fit into an item (400 KB, compressed) is remembered without its body. DynamoDB deletes what
-    has expired, days later perhaps; until then the rules see that it has.
+    A claim is one conditional put, which returns an existing item; so a first call is two requests, a replay is one. A
+    replay costs a write unit per KB of the stored item, since a refused put is charged as a put. A response that does
+    not fit into an item (400 KB, compressed) is stored without its body. DynamoDB deletes expired items, perhaps days
+    later; until then the rules treat them as expired.
 
     `key_attr` names the partition key; with `sort_key_attr` that holds the id, and the partition key is
-    `static_pk_value`. `attributes` renames the others. `timeout` (seconds) bounds each connection and each answer,
-    and two are tried. `config` (botocore's) overrides ours where it says something, `session` is asked for the client,
-    and a `client` is used as it is. `clock` returns an aware datetime.
+    `static_pk_value`. `attributes` renames the others. `timeout` (seconds) limits each connection and each response,
+    with two tries. `config` (botocore's) overrides ours where set, `session` makes the client, and a `client` is used
+    as it is. `clock` returns an aware datetime.
     """
 
     expires_natively = True
@@ -95,7 +95,7 @@ class DynamoDBStore(BaseStore):
         known: Record | None = None
         run: rules.Execute | None = None
         for _ in range(4):
-            now = self._clock()  # before we ask: what comes back is judged a little early, never late
+            now = self._clock()  # before the request: its result is judged a little early, never late
             born = rules.born(ticket, now)
             if known is None:
                 inserted, item = self.client.write("put_item", **self.schema.insert(born))
@@ -113,7 +113,7 @@ class DynamoDBStore(BaseStore):
                 continue
             known = self._record(item, ticket.id, now)
             if run is not None and rules.owned(known, ticket):
-                return replace(known, taken=run.takeover)  # ours since a try whose answer was lost
+                return replace(known, taken=run.takeover)  # ours since a try whose response was lost
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                 return known
         raise LostRace
@@ -156,7 +156,7 @@ class DynamoDBStore(BaseStore):
         self.client.write("delete_item", **self.schema.delete(ticket.id, seen={"owner": ticket.owner}))
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). Where one of them is held up, it raises, and `renewed` are those of the others."""
+        """See BaseStore.renew(). If one of them is held up, it raises, and `renewed` has the others."""
         renewed: set[UUID] = set()
         try:
             for batch in _batches(tickets):
@@ -173,7 +173,7 @@ class DynamoDBStore(BaseStore):
                 yield from (ticket.owner for ticket in tickets)
                 return
             if FAILED not in reasons:
-                break  # another write stands in the way of one of them: let it hold up that one only
+                break  # another write blocks one of them: let it hold up only that one
             tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
         delayed: LostRace | None = None
         for ticket in tickets:
@@ -213,7 +213,7 @@ class DynamoDBStore(BaseStore):
 
 
 def _refuse(timeout: Any) -> None:
-    """Raise `ValueError` for what makes no sense, before a request finds out."""
+    """Raise `ValueError` for invalid options, before a request does."""
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
         raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not {timeout!r}.')
 

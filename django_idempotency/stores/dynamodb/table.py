@@ -1,4 +1,4 @@
-"""Makes the table of a DynamoDB store, as its OPTIONS name it: `manage.py create_idempotency_table`."""
+"""Creates the table of a DynamoDB store, by its OPTIONS: `manage.py create_idempotency_table`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def create(store: DynamoDBStore, *, dry_run: bool = False) -> Iterator[str]:
-    """Make what is missing, and say what was done, sentence by sentence.
+    """Create what is missing, and yield a sentence about each step.
 
-    Paid per request, with the store's key schema; waits until it is active, then lets DynamoDB delete what has expired.
+    Paid per request, with the store's key schema; waits until it is active, then lets DynamoDB delete expired items.
     Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`.
     """
     with translated():
@@ -45,7 +45,7 @@ def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
 
 
 def missing(store: DynamoDBStore) -> str | None:
-    """Say what create() would still make: "table" or "ttl"; `None`: nothing. Raises what it raises, and never waits."""
+    """Return what create() would still create: "table" or "ttl"; `None`: nothing. Raises as it does, but never waits."""
     with translated():
         boto, schema = store.client.boto, store.schema
         found = _described(boto, schema.table)
@@ -56,7 +56,7 @@ def missing(store: DynamoDBStore) -> str | None:
 
 
 def _deletes(boto: Any, schema: Schema) -> bool:
-    """Does DynamoDB delete what has expired?"""
+    """Does DynamoDB delete expired items?"""
     ttl = schema.names["ttl"]
     deletion = boto.describe_time_to_live(TableName=schema.table)["TimeToLiveDescription"]
     by = deletion.get("AttributeName")
@@ -64,7 +64,7 @@ def _deletes(boto: Any, schema: Schema) -> bool:
         return False
     if by != ttl:
         raise ConfigurationError(
-            f'The items of table "{schema.table}" are deleted by "{by}", and the store writes "{ttl}". '
+            f'The items of table "{schema.table}" are deleted by "{by}", but the store writes "{ttl}". '
             f'Put "attributes": {{"ttl": "{by}"}} into its OPTIONS, or choose another table.'
         )
     return True
@@ -93,7 +93,7 @@ def _make(boto: Any, schema: Schema) -> None:
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _keys(schema)],
         )
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceInUseException":  # another has made it since we looked
+        if error.response["Error"]["Code"] != "ResourceInUseException":  # created by another process meanwhile
             raise
 
 

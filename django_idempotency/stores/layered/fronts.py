@@ -1,4 +1,4 @@
-"""What stands before a store and answers first: copies of records, each kept for a while. Losing one costs a trip."""
+"""Caches before a store: copies of records, each kept for a while. Losing one costs a trip."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ LONGEST = 64 * 1024
 
 @runtime_checkable
 class Front(Protocol):
-    """Keeps copies, in one trip a verb. It decides nothing, and may forget at any time. Verbs may raise.
+    """Keeps copies, in one trip per verb. It decides nothing, and may forget at any time. Verbs may raise.
 
-    One of this process alone may say so by `local = True`: it is called in an event loop, too, and is not told of work
-    in progress, which other processes would not see.
+    One that is local to this process may set `local = True`: it is called in an event loop, too, and gets no records of
+    work in progress, which other processes would not see.
     """
 
     def peek(self, record_id: UUID) -> Record | None:
@@ -53,16 +53,16 @@ class Front(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Entry:
     record: Record
-    #: When `record.read_at` was, by the host's own stopwatch, and how long the copy is good.
+    #: When `record.read_at` was, by the host's monotonic clock, and how long the copy is valid.
     at: float
     seconds: float
 
 
 class LocalFront:
-    """Finished records in this process, the `size` that were used last, for `seconds` each. Thread safe.
+    """Finished records in this process, the `size` most recently used, for `seconds` each. Thread safe.
 
-    It never holds a record in progress. Another process's releases are not seen until `seconds` have passed. Its time
-    is a stopwatch's: setting the clock neither lengthens nor shortens a life.
+    It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed. Its clock is
+    monotonic: setting the system time does not change a copy's life.
     """
 
     #: Do its verbs touch this process's memory only?
@@ -117,10 +117,10 @@ def _is_long(record: Record) -> bool:
 
 
 class Sheltered:
-    """A front whose failures reach nobody: a copy that cannot be had is none.
+    """A circuit breaker around a front: a failure counts as a missing copy.
 
-    After a failure it is left alone for PAUSE seconds, so that a frozen server costs one call its timeout, and not
-    every call of every request. One that answers with an error (`StoreRefused`) is there, and is asked again.
+    After a failure the front is not used for PAUSE seconds, so that a frozen server costs one call its timeout, and not
+    every call of every request. A front that returns an error (`StoreRefused`) is up, and is used again.
     """
 
     def __init__(self, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -150,7 +150,7 @@ class Sheltered:
                 self._front.put(record, seconds=seconds)
 
     def drop(self, record_id: UUID, *, insist: bool = False) -> bool:
-        """Forget the copy and say whether that was done. `insist`: also try a front that has just failed."""
+        """Forget the copy. Return whether that was done. `insist`: also try a front that has just failed."""
         if insist or self._admits():
             with self._sheltered():
                 self._front.drop(record_id)
@@ -164,7 +164,7 @@ class Sheltered:
             now = self._clock()
             admitted = now >= self._again
             if admitted:
-                self._again = now + PAUSE  # whoever comes after this one waits for what it finds out
+                self._again = now + PAUSE  # later calls wait for the result of this one
             return admitted
 
     @contextmanager
@@ -173,11 +173,11 @@ class Sheltered:
             yield
         except StoreRefused as error:
             self._failing = False
-            self._warn("A front answers with an error. The stores behind it answer for it, more slowly.", error)
+            self._warn("A front returned an error. The stores behind it are used instead, more slowly.", error)
         except Exception as error:  # noqa: BLE001 - whatever a driver calls it
             with self._lock:
                 self._failing, self._again = True, self._clock() + PAUSE
-            self._warn("A front does not answer. The stores behind it do, more slowly.", error)
+            self._warn("A front is not responding. The stores behind it are used instead, more slowly.", error)
         else:
             self._failing = False
 

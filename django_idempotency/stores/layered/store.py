@@ -1,4 +1,4 @@
-"""A store with copies in front of it: what is finished or busy is answered there, all else by the store itself."""
+"""A store with a cache before it, which answers for finished and busy records; the store decides everything else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNDER_WAY = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A record, when that was asked for by the host's own stopwatch, and how long a copy of it may be kept."""
+    """A record, when it was requested by the host's monotonic clock, and how long a copy of it may be kept."""
 
     record: Record
     asked: float
@@ -42,20 +42,20 @@ class _Copy:
 
 
 class LayeredStore(WrappedStore):
-    """The `authority` alone decides who runs. The `front` answers what needs no decision: replays, and "busy".
+    """The `authority` alone decides which request runs. The `front` answers what needs no decision: replays, and "busy".
 
-    A front that is lost, flushed, frozen or restarted costs speed: everything that it does not answer is asked of the
-    authority. With an ORM store as the authority, `atomic` stays what it is. A copy of an answer is put into the front
-    after the authority's COMMIT, and lives for `seconds` at most, never beyond the record's expiry; a busy marker for
-    a second, or CLAIM_LEASE where that is shorter.
+    A front that is lost, flushed, frozen or restarted only costs speed: the authority answers instead. With an ORM store
+    as the authority, `atomic` is unchanged. A copy of a response is put into the front after the authority's COMMIT, and
+    lives for at most `seconds`, never beyond the record's expiry; a busy marker for a second, or CLAIM_LEASE if that is
+    shorter.
 
-    What it cannot see: an operator's release drops the copy from the front, but a worker that read the answer before
-    the release and stood still may put it there after. A worker puts nothing that is over a second old, so it must
-    stand still between looking at its watch and sending. Such a copy lasts for `seconds`; a second release drops it.
+    What it cannot see: an operator's release drops the copy from the front, but a worker that read the response before
+    the release and then stalled may put it there afterwards. A worker puts nothing that is over a second old, so it must
+    stall between reading its clock and sending. Such a copy lasts for `seconds`; a second release drops it.
 
-    What a Redis front gives back carries an HMAC of SECRET_KEY, so who can write there cannot invent an answer. They can
-    put an older one of the same key back, one of another prefix, or make one live longer: what was released or has
-    expired may be replayed.
+    A Redis front signs copies with an HMAC of SECRET_KEY, so an attacker who can write there cannot invent a response.
+    They can restore an older one of the same key, copy one from another prefix, or extend its life: what was released or
+    has expired may be replayed.
     """
 
     nested: ClassVar[tuple[str, ...]] = ("front", "authority")
@@ -69,9 +69,9 @@ class LayeredStore(WrappedStore):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(authority, BaseStore):
-            raise TypeError(f"{type(authority).__name__} is no store, and cannot be an authority.")
+            raise TypeError(f"authority must be a BaseStore, not {type(authority).__name__}.")
         if not isinstance(front, Front):
-            raise TypeError(f"{type(front).__name__} cannot be a front: it has no peek(), put() and drop().")
+            raise TypeError(f"front must be a Front, not {type(front).__name__}: it has no peek(), put() or drop().")
         super().__init__(authority)
         self.front = Sheltered(front, clock=clock)
         #: Seconds, read live, beyond which no busy marker lives.
@@ -105,13 +105,13 @@ class LayeredStore(WrappedStore):
         return record
 
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
-        """Say what the front may have of the authority's answer, and remember what the settle will need."""
+        """Return what the front may keep of the authority's record, and note what the settle will need."""
         if rules.quotable(record, ticket):  # by another's marker only its owner knows when it ends
-            # In a caller's open transaction the answer may be an old snapshot's.
+            # In a caller's open transaction the record may come from an old snapshot.
             fit = record.status is Status.COMPLETED and not record.joined
             return _Copy(record, asked, self._seconds) if fit else None
         if not (rules.owned(record, ticket) or rules.takeable(record, ticket)):
-            return None  # nobody settles what does not run
+            return None  # no run, so no settle
         with self._lock:
             self._under_way[ticket.owner] = _Copy(replace(record, outcome=None), asked, self._seconds)
             if len(self._under_way) > UNDER_WAY:
@@ -139,7 +139,7 @@ class LayeredStore(WrappedStore):
         return settled
 
     async def _called(self, call: Callable[..., None], *arguments: Any, here: bool) -> None:
-        """Call what may block, in a thread; or `here`, where it does not."""
+        """Call what may block in a thread; or `here`, if it does not."""
         if here:
             call(*arguments)
         else:
@@ -149,15 +149,15 @@ class LayeredStore(WrappedStore):
         self.store.after_commit(partial(self._committed, ticket, settlement, began))
 
     def _committed(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
-        """Put the answer into the front, as the authority now has it, or take the busy marker out."""
+        """Put the response into the front, as the authority now has it, or remove the busy marker."""
         with self._lock:
             claimed = self._under_way.pop(ticket.owner, None)
-            if settlement.status is Status.RUNNING:  # it goes on under another token
+            if settlement.status is Status.RUNNING:  # it continues under another token
                 self._under_way.pop(settlement.fence, None)
         if settlement.outcome is None or claimed is None or claimed.record.owner != settlement.fence:
             self.front.drop(ticket.id)
             return
-        # The authority's clock, from its answer to the claim and our stopwatch: a little ahead, so deadlines come early.
+        # The authority's clock, computed from its claim and our monotonic clock: a little ahead, so deadlines come early.
         now = claimed.record.read_at + timedelta(seconds=began - claimed.asked)
         record = settled_record(ticket, replace(claimed.record, read_at=now, taken=False), settlement, now)
         self._put(_Copy(record, began, self._seconds))
@@ -173,21 +173,21 @@ class LayeredStore(WrappedStore):
     # ----------------------------------------------------------------------------------------------- for an operator
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.release(). The copy goes, too, also when nothing was changed: doing it again is a cure."""
+        """See BaseStore.release(). Also drops the copy, even when nothing was changed, so repeating it is a cure."""
         try:
             return super().release(record_id, audit=audit)
         finally:
             self._forget(record_id)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.expire(). The copy goes, too."""
+        """See BaseStore.expire(). Also drops the copy."""
         try:
             return super().expire(record_id, audit=audit)
         finally:
             self._forget(record_id)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.erase(). The copy goes, too, also of a record that was deleted behind our back."""
+        """See BaseStore.erase(). Also drops the copy, even of a record that was deleted by other means."""
         try:
             return super().erase(record_id, audit=audit)
         finally:
@@ -197,8 +197,8 @@ class LayeredStore(WrappedStore):
         def drop() -> None:
             if not self.front.drop(record_id, insist=True):
                 logger.error(
-                    "A front does not answer, and may replay for up to %g s what was changed by hand. "
-                    "Do it again when the front is back.",
+                    "A front is not responding, and may replay for up to %g s what was changed by hand. "
+                    "Repeat the change when the front is back.",
                     self._seconds,
                 )
 

@@ -6,12 +6,12 @@ from django.db import Error, InterfaceError, OperationalError
 
 #: Serialisation, deadlock, lock timeout: another transaction was in the way.
 LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
-#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; since it was idle, in a transaction or
-#: outside; since the transaction took too long.
+#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; because it was idle, in a transaction or
+#: outside; because the transaction took too long.
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read.
 LOST_ERRNOS = frozenset({1205, 1213, 1020})
-#: These give the transaction up for another's sake, back to the last savepoint.
+#: These roll back in favour of another transaction, to the last savepoint.
 DEADLOCK_SQLSTATES = frozenset({"40001", "40P01"})
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
 GONE_ERRNOS = frozenset({0, 1053, 1927, 2006, 2013, 2055})
@@ -30,7 +30,7 @@ def errno(error: BaseException) -> int | None:
 
 
 def lost_race(error: Error) -> bool:
-    """Did another transaction stand in the way?"""
+    """Did another transaction conflict?"""
     return (
         sqlstate(error) in LOST_SQLSTATES
         or errno(error) in LOST_ERRNOS
@@ -39,17 +39,17 @@ def lost_race(error: Error) -> bool:
 
 
 def deadlocked(error: Error) -> bool:
-    """Has PostgreSQL given up the transaction for another's sake?"""
+    """Has PostgreSQL rolled back in favour of another transaction?"""
     return sqlstate(error) in DEADLOCK_SQLSTATES
 
 
 def duplicate(error: Error) -> bool:
-    """Is it MySQL's error for a primary key that is there already?"""
+    """Is it MySQL's error for an existing primary key?"""
     return errno(error) == 1062
 
 
 def connection_lost(error: BaseException) -> bool:
-    """Did the connection break, so that nobody knows what became of the statement?"""
+    """Did the connection break, so that the outcome of the statement is unknown?"""
     if not isinstance(error, (OperationalError, InterfaceError)):
         return False
     if errno(error) is not None:

@@ -58,19 +58,19 @@ class Dialect:
         return "%s"
 
     def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
-        """Return the INSERT that answers at once.
+        """Return the INSERT that never waits.
 
-        `joined`: inside a caller's transaction. `durable`: the row is on disk before the answer.
+        `joined`: inside a caller's transaction. `durable`: the row is on disk before it returns.
         """
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
-        """Return what stands before, inside and behind a SELECT that waits for a row's lock, or `None`."""
+        """Return the parts before, inside and after a SELECT that waits for a row's lock, or `None`."""
         return None
 
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """Bound what a claim waits for inside a caller's transaction, and do not break that when it was in vain."""
+        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait was in vain."""
         with transaction.atomic(using=connection.alias):
             yield
 
@@ -109,7 +109,7 @@ class PostgreSQL(Dialect):
         return f"{self.insert_verb} {table} ({columns}) SELECT {values} FROM {settings} {self.insert_tail}"
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
-        patience = max(1, int(seconds * 1000))  # 0 would be for ever
+        patience = max(1, int(seconds * 1000))  # 0 means no limit
         return "", f", set_config('lock_timeout', '{patience}ms', true) AS a", "FOR SHARE"
 
     @contextmanager
@@ -133,7 +133,7 @@ class MariaDB(Dialect):
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)
-        # A duplicate's INSERT share-locks the row for an instant; skipping it then would leave the key to nobody.
+        # A duplicate's INSERT share-locks the row for an instant; skipping it then would leave the key without an owner.
         self.lock_own = "FOR UPDATE WAIT 1"
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
@@ -181,7 +181,7 @@ class SQLite(Dialect):
 
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:
-    """Choose by what the connection is, forks included."""
+    """Choose the dialect of a connection, forks of databases included."""
     if connection.vendor == "mysql":
         return (MariaDB if getattr(connection, "mysql_is_mariadb", False) else MySQL)(connection)
     dialects = {"postgresql": PostgreSQL, "sqlite": SQLite}

@@ -1,4 +1,4 @@
-"""Which records are held here, now."""
+"""The records that this thread or task holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class Held:
-    """A record that a guard holds. A task or thread that was started meanwhile sees it for as long as it lives."""
+    """A record that a guard holds. A task or thread started meanwhile sees it as long as that lives."""
 
     __slots__ = ("name", "over")
 

@@ -22,7 +22,7 @@ from .client import Call, NotReplicated, RedisClient
 #: Our scripts, in the folder scripts.
 CLAIM, CHANGE, RENEW, LOOK, DROP, PUT = "claim", "change", "renew", "look", "drop", "put"
 
-#: Seconds. A request that waited longer for one answer has lost its client.
+#: Seconds. The client of a request that waited longer for one response has gone.
 MAX_TIMEOUT = 60
 T = TypeVar("T")
 #: What a verb asks of the server, and is answered, until it returns. Sync and async verbs drive the same ones.
@@ -317,7 +317,7 @@ def _sealed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: by
 
 
 def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:
-    """Raise `ValueError` for what makes no sense, before a request finds out."""
+    """Raise `ValueError` for invalid options, before a request does."""
     if not isinstance(cache, str) or not cache:
         raise ValueError(f'"cache" is an alias of CACHES, such as "default"; not {cache!r}.')
     if not isinstance(prefix, str) or not prefix.isprintable() or prefix.strip() != prefix or not prefix:
