@@ -114,15 +114,13 @@ class Notifier:
             return self._thread is not None
 
     def _send_all(self) -> None:
-        """Send all queued events, then close what they opened."""
-        stores = set()
+        """Send all queued events. What one leaves behind, a broken connection or an open transaction, the next never sees."""
         while (event := self._next()) is not None:
             operation, send = event
-            stores.add(operation.store)
             sent(send)
-        for close in (*(store.close for store in stores), closing):
-            with suppress(Exception):
-                close()
+            for close in (operation.store.close, closing):
+                with suppress(Exception):
+                    close()
 
     def _next(self) -> tuple[Subject, Callable[[], None]] | None:
         with self._lock:

@@ -14,7 +14,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest
+from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 
 from ..errors import ConfigurationError, RequestTooLarge
@@ -60,7 +62,8 @@ def form(request: Any, http: HttpRequest) -> Any:
     """Return a form's fields, as the view will see them; `None` for one that cannot be parsed, or not in memory.
 
     The body can be read again after that, as bytes or as a stream, and a view that asks for a broken form gets the
-    parser's error. Raises `ConfigurationError` when the body is gone.
+    parser's error. Raises `ConfigurationError` when the body is gone, and what a parser or an upload handler raises for
+    another reason than the body (a full disk, a client that hung up): the work has not begun, and a retry may fare better.
     """
     rewind: Callable[[], None] = _leave
     if not hasattr(http, "_post"):
@@ -71,11 +74,22 @@ def form(request: Any, http: HttpRequest) -> Any:
         rewind = _rewindable(http)
     try:
         fields = request.POST
-    except Exception:  # noqa: BLE001 - parsers of DRF and upload handlers may be the project's
+    except Exception as error:
         _forget(request, http)
-        fields = None
+        rewind()
+        if not _is_of_the_body(error):
+            raise
+        return None
     rewind()
     return fields
+
+
+def _is_of_the_body(error: Exception) -> bool:
+    """Would the same body fail again with this error?"""
+    if isinstance(error, (MultiPartParserError, BadRequest, SuspiciousOperation, ValueError)):
+        return True
+    status = getattr(error, "status_code", 500)  # an exception of REST framework's
+    return isinstance(status, int) and status < 500
 
 
 def _forget(request: Any, http: HttpRequest) -> None:

@@ -212,9 +212,10 @@ class Taker:
         connection, positions = connections[self._using], [message.pk for message in messages]
         if connection.vendor != "mysql" or not self._features.has_select_for_update_skip_locked:
             ids = [message.message_id for message in messages]
-            deleted, _ = self.messages.filter(pk__in=positions, message_id__in=ids).delete()
-            return deleted == len(positions)
-        table = connection.ops.quote_name(Message._meta.db_table)
+            _, deleted = self.messages.filter(pk__in=positions, message_id__in=ids).delete()
+            return deleted.get(Message._meta.label, 0) == len(positions)  # not what a project's CASCADE takes along
+        names = connection.settings_dict["NAME"], Message._meta.db_table  # in our database, whatever `USE` has chosen
+        table = ".".join(map(connection.ops.quote_name, names))
         with connection.cursor() as cursor:
             cursor.execute(
                 "DELETE m FROM JSON_TABLE(%s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS mine "

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ..concurrency.forking import new_lock
 from ..errors import ConfigurationError
@@ -18,7 +17,6 @@ from ..errors import ConfigurationError
 logger = logging.getLogger("django_idempotency")
 
 VARIABLE = "IDEMPOTENCY_DISABLED"
-_ENCODED = os.environ.encodekey(VARIABLE)
 YES = frozenset({"1", "y", "yes", "t", "true", "on"})
 #: An empty variable counts as unset.
 NO = frozenset({"0", "n", "no", "f", "false", "off", ""})
@@ -33,19 +31,12 @@ def enabled() -> bool:
 
 def of_environment() -> bool:
     """Is idempotency on by the environment? Raises `ConfigurationError` for a value that means neither yes nor no."""
-    data = getattr(os.environ, "_data", None)  # past the Python around it: a twentieth of the time of a call (measured)
-    raw = os.environ.get(VARIABLE) if data is None else data.get(_ENCODED)
-    return raw is None or not _disabled(raw)
-
-
-@lru_cache(maxsize=8)
-def _disabled(raw: str | bytes) -> bool:
-    text = os.fsdecode(raw)
-    word = text.lower()
+    raw = os.environ.get(VARIABLE, "")
+    word = raw.lower()
     if word in YES or word in NO:
-        return word in YES
+        return word in NO
     raise ConfigurationError(
-        f"{VARIABLE}={text[:80]!r} means neither yes nor no. Type {VARIABLE}=1 to disable idempotency, "
+        f"{VARIABLE}={raw[:80]!r} means neither yes nor no. Type {VARIABLE}=1 to disable idempotency, "
         f"{VARIABLE}=0 or nothing to enable it."
     )
 

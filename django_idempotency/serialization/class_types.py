@@ -5,7 +5,6 @@ Without calling its `__init__`, `__post_init__` and validators: its fields are s
 
 from __future__ import annotations
 
-import copyreg
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, Flag
@@ -136,9 +135,12 @@ def _fielded(cls: type) -> Shape:
 
 
 def _slots(cls: type) -> list[str]:
-    """Return the names of a class's slots, and of its bases', as pickle finds them."""
-    names: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # noqa: SLF001
-    return names
+    """Return the names of a class's slots and of its bases', as Python keeps them: `__name` is `_Class__name`.
+
+    The fields of Python's own classes are not declared by `__slots__`.
+    """
+    owners = (vars(base) for base in cls.__mro__ if "__slots__" in vars(base))
+    return [name for owner in owners for name, found in owner.items() if isinstance(found, MemberDescriptorType)]
 
 
 def _state(cls: type, fields: Iterable[_Field], value: Any) -> dict[str, Any]:

@@ -271,7 +271,7 @@ def test_raising_for_failures() -> None:
         report.raise_for_failures()
     assert caught.value.report is report
     assert caught.value.__cause__ is first
-    assert f"3 of 4 records of {handler.idempotency.name} are not done (2 NetworkDown, 1 InProgress)" in str(
+    assert f"3 of 4 records of {handler.idempotency.name} did not complete (2 NetworkDown, 1 InProgress)" in str(
         caught.value
     )
     assert "secret" not in str(caught.value)

@@ -118,6 +118,7 @@ MALFORMED = [
     ("PROBLEM_DOCS", "problems/", "E003", '"PROBLEM_DOCS": None'),  # relative to each route of the API
     ("PROBLEM_DOCS", "urn:shop:problem:", "E003", '"PROBLEM_DOCS": None'),  # no page
     ("PROBLEM_DOCS", "https://", "E003", '"PROBLEM_DOCS": None'),
+    ("PROBLEM_DOCS", "//elsewhere.example/", "E003", '"PROBLEM_DOCS": None'),  # a path from the root is not one
     ("PROBLEM_DOCS", "https://a.example/#top", "E003", "without a fragment"),
     ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": None'),

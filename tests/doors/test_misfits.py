@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction
 from django.contrib.auth.decorators import login_required, permission_required, user_passes_test
 from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection, connections, transaction
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -33,6 +33,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.signals import claimed, completed
 
+from ..factories import grant
 from .conftest import CHARGE, KEY, Connect, effects
 from .outcome_views import write
 
@@ -271,7 +272,7 @@ urlpatterns = [
 
 @pytest.fixture
 def permitted(user: User) -> User:
-    user.user_permissions.add(Permission.objects.get(codename="view_idempotencyrecord"))
+    grant(user, IdempotencyRecord, "view_idempotencyrecord")
     return user
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.test import override_settings
@@ -15,8 +15,10 @@ from rest_framework.authtoken.models import Token
 from rest_framework.throttling import SimpleRateThrottle
 
 from django_idempotency.core.records import Outcome
+from testproject.payments.models import Charge
 from testproject.payments.views import BareChargeView, ChargeViewSet
 
+from ..factories import grant
 from .conftest import Connect, Sender, effects
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -107,14 +109,13 @@ def test_a_throttled_client_gets_no_replay(url: str, user: User, connect: Connec
 )
 def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, connect: Connect) -> None:
     """Whoever has lost the permission since has lost the replay with it."""
-    permission = Permission.objects.get(codename="add_charge")
-    user.user_permissions.add(permission)
+    grant(user, Charge, "add_charge")
     send = connect(f"/{route}", user)
     assert [send().status_code, send().status_code] == [201, 201]
-    user.user_permissions.remove(permission)
+    user.user_permissions.clear()
     answer = send()
     assert (answer.status_code, "Idempotency-Replayed" in answer) == (status, False)
-    user.user_permissions.add(permission)
+    grant(user, Charge, "add_charge")
     assert send()["Idempotency-Replayed"] == "true"
     assert effects() == 1
 

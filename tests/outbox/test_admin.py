@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -18,6 +18,7 @@ from django_idempotency import outbox
 from django_idempotency.outbox import admin
 from django_idempotency.outbox.models import Message
 
+from ..factories import grant
 from .acting import sent
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ LATER = datetime.now(timezone.utc) + timedelta(minutes=5)
 
 def client_with(*codenames: str) -> Client:
     user = User.objects.create_user("operator", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    grant(user, Message, *codenames)
     client = Client()
     client.force_login(user)
     return client

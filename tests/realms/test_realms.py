@@ -218,7 +218,7 @@ def test_derived_keys_while_disabled(calls: list[int]) -> None:
 def test_a_host() -> None:
     """In small letters. A call has no host, and must not be taken for everybody's."""
     assert host(sent("Shop.Localhost:8000")) == "shop.localhost:8000"
-    with pytest.raises(ConfigurationError, match="no request"):
+    with pytest.raises(ConfigurationError, match="needs a request"):
         host(None)
 
 

@@ -87,9 +87,19 @@ class TestNested:
                 "E041",
                 'Type "authority": "records".',
             ),
-            ({"front": "records", "authority": "records"}, "ORMStore cannot be a front", "E041", '"front": "redis"'),
+            (
+                {"front": "records", "authority": "records"},
+                "front must be a Front, not ORMStore",
+                "E041",
+                '"front": "redis"',
+            ),
             ({"front": "redis"}, "authority", "E012", "what LayeredStore takes: front, authority"),
-            ({"front": "redis", "authority": None}, "NoneType is no store", "E012", "LayeredStore takes: front"),
+            (
+                {"front": "redis", "authority": None},
+                "authority must be a BaseStore, not NoneType",
+                "E012",
+                "LayeredStore takes: front",
+            ),
             ({"front": "redis", "authority": "broken"}, "['broken'] cannot be built", "E012", "ORMStore takes: using"),
         ],
     )

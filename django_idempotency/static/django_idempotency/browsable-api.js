@@ -63,6 +63,15 @@
     return status < 500 && ![408, 409, 425, 429].includes(status);
   }
 
+  // The code of a problem document.
+  function codeOf(text) {
+    try {
+      return JSON.parse(text).code;
+    } catch {
+      return undefined;
+    }
+  }
+
   function replacePage(html, url) {
     document.open("text/html");
     document.write(html);
@@ -107,7 +116,8 @@
     const isPage = (response.headers.get("Content-Type") || "").toLowerCase().startsWith("text/html");
     const said = `HTTP ${response.status}${isPage ? "" : ` ${answer}`}`;
     if (!isFinal(response.status)) {
-      tell(form, `${said}: ${AGAIN}`); // the form stays, to be sent again
+      // The form stays, to be sent again; unless the work was done and its response was not stored, which stays so.
+      tell(form, codeOf(answer) === "response-not-stored" ? said : `${said}: ${AGAIN}`);
       return;
     }
     keys.delete(content);
