@@ -8,9 +8,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from django.db import connection
 
 from django_idempotency.engine.notifying import Notifier
 from django_idempotency.engine.operation import Operation
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -152,3 +154,24 @@ def test_a_fork_begins_anew(receiver: Hanging, operation: Operation) -> None:
     receiver.go_on.set()
     notifier.drain(60)
     assert receiver.got == [1, 2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_receiver_leaves_behind(operation: Operation) -> None:
+    """A connection that one has broken, or left in a transaction, is not the next one's."""
+    notifier, records = Notifier(), []
+
+    def left_open() -> None:
+        connection.set_autocommit(False)
+        raise ValueError
+
+    def healthy() -> None:
+        records.append((connection.get_autocommit(), IdempotencyRecord.objects.count()))
+
+    def broken() -> None:
+        connection.connection.close()
+
+    for send in (healthy, left_open, healthy, broken, healthy):
+        notifier.notify(operation, send)
+    notifier.drain(60)
+    assert records == [(True, 0)] * 3

@@ -148,3 +148,22 @@ class TestTaker:
                 names = [column[0] for column in cursor.description]
                 _mine, messages = (dict(zip(names, row, strict=True)) for row in cursor.fetchall())
             assert (messages["table"], messages["type"], messages["key"]) == ("m", "eq_ref", "PRIMARY")
+
+    @pytest.mark.skipif("connection.vendor != 'mysql'", reason="USE is theirs")
+    def test_a_publisher_that_chooses_another_database(self) -> None:
+        """Its messages are forgotten all the same, and none of the other database."""
+        sent("", "")
+        other = connection.ops.quote_name(f"{connection.settings_dict['NAME']}_other")
+        table = connection.ops.quote_name(Message._meta.db_table)
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {other}")
+            try:
+                cursor.execute(f"CREATE TABLE {other}.{table} AS SELECT * FROM {table}")
+                cursor.execute(f"USE {other}")
+                assert self.taker().forget(list(Message.objects.order_by("pk")))
+                cursor.execute(f"SELECT COUNT(*) FROM {other}.{table}")
+                assert cursor.fetchone() == (2,)
+            finally:
+                cursor.execute(f"DROP DATABASE {other}")
+                cursor.execute(f"USE {connection.ops.quote_name(connection.settings_dict['NAME'])}")
+        assert waiting() == []
