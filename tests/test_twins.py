@@ -46,7 +46,6 @@ DIFFERENT = {
     "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
     "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a thread",
     "stores/redis/client.py RedisClient.ask": _DRIVES,
-    "stores/redis/client.py RedisClient._send": _DRIVES,
     "stores/redis/client.py RedisClient._sync": _DRIVES,
     "testing/calling.py Call.make": "a thread sleeps, a task awaits, and each counts its own time",
 }

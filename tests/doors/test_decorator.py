@@ -234,7 +234,7 @@ MISUSES: dict[str, tuple[Any, str]] = {
     "around as_view": (lambda: idempotent()(OneMethod.as_view()), r"Put @idempotent\(\) on the class"),
     "in method_decorator": (lambda: method_decorator(idempotent(), name="get")(Whole), "on the method itself"),
     "async and atomic": (lambda: idempotent()(async_view), 'guarantee="lease"'),
-    "on no view": (lambda: idempotent()(type("Thing", (), {})), "no View"),
+    "on no view": (lambda: idempotent()(type("Thing", (), {})), "not a subclass of View"),
     "on a thing": (lambda: idempotent()(cast("Any", 42)), "needs a view"),
     "unknown field": (lambda: idempotent(requierd=True), "requierd"),
     "bad value": (lambda: idempotent(ttl=-1), "ttl is a positive number of seconds"),

@@ -317,5 +317,5 @@ def test_for_people() -> None:
 def test_wrong_settings_come_first(settings: Settings) -> None:
     """An error, not a table that is wrong."""
     settings.IDEMPOTENCY = {"EXEMPT": ["admin"]}
-    with pytest.raises(CommandError, match="does not say what it is"):
+    with pytest.raises(CommandError, match="has no known prefix"):
         told()

@@ -119,7 +119,7 @@ class RedisClient:
         In a cluster it goes as its text: to load what one node has forgotten, redis-py asks all nodes, and one of them
         may be away.
         """
-        if cluster.is_one(self._sync):
+        if cluster.is_cluster(self._sync):
             return self._sync.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
         return self._scripts[call.script]((call.name,), call.arguments)
 

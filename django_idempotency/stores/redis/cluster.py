@@ -14,8 +14,8 @@ def wanted(factory: Any) -> bool:
     return isinstance(factory.redis_client_cls, type) and issubclass(factory.redis_client_cls, RedisCluster)
 
 
-def is_one(client: Any) -> bool:
-    """Is this a client of a cluster?"""
+def is_cluster(client: Any) -> bool:
+    """Does the client speak to a cluster?"""
     from redis.cluster import RedisCluster
 
     return isinstance(client, RedisCluster)
@@ -43,7 +43,7 @@ def node_of(client: Any, name: str) -> Any:
     """Return which node of a cluster has a key, as far as the client knows; `None` where there is one server."""
     from redis.exceptions import RedisClusterException
 
-    if not is_one(client):
+    if not is_cluster(client):
         return None
     try:
         return client.get_node_from_key(name)
