@@ -83,13 +83,13 @@ def test_a_frozen_front_costs_one_timeout(
     server.freeze()
     front: Any = store.front
     client = front._front._client
-    sent, send = [], client._send
+    sent, ask = [], client.ask
 
     def counted(*call: Any, **how: Any) -> Any:
         sent.append(call)
-        return send(*call, **how)
+        return ask(*call, **how)
 
-    monkeypatch.setattr(client, "_send", counted)
+    monkeypatch.setattr(client, "ask", counted)
     for key in ("key-1", "key-2", "key-3"):
         assert isinstance(call(store, key).run(), (Execute, Replay))
     assert len(sent) == 1
