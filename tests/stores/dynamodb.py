@@ -39,7 +39,7 @@ def make_store(endpoint: str, **options: Any) -> DynamoDBStore:
         "endpoint_url": endpoint,
         "session": session(),
         "clock": Clock(),
-        "timeout": 5,  # where it is not about time, a busy machine is not a frozen server
+        "timeout": 30,  # where it is not about time, a busy machine is not a frozen server
         **options,
     }
     return DynamoDBStore(**given)
