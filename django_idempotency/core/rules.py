@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -361,14 +361,19 @@ def handover(record: Record, ticket: Ticket) -> Settlement:
 
     So a durable execution goes to sleep, and so it wakes up.
     """
+    return replace(
+        _same(record), status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease
+    )
+
+
+def _same(record: Record) -> Settlement:
+    """Return what leaves a record as it is, but for its answer."""
     return Settlement(
-        status=Status.RUNNING,
+        status=record.status,
         fence=record.owner,
         attempt=record.attempt,
-        digest=ticket.digest,
+        digest=record.digest,
         operation=record.operation,
-        expires_in=ticket.ttl,
-        lease_in=ticket.lease,
     )
 
 
@@ -379,37 +384,16 @@ def released(record: Record) -> Settlement | None:
     """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before."""
     if record.status is Status.FREE or expired(record):
         return None
-    return Settlement(
-        status=Status.FREE,
-        fence=record.owner,
-        attempt=record.attempt,
-        digest=record.digest,
-        operation=record.operation,
-    )
+    return replace(_same(record), status=Status.FREE)
 
 
 def erased(record: Record) -> Settlement:
     """Say how a record is emptied by hand, whatever it says: without its answer, and over."""
-    return Settlement(
-        status=Status.FREE,
-        fence=record.owner,
-        attempt=record.attempt,
-        digest=b"",
-        operation=record.operation,
-        expires_in=0,
-    )
+    return replace(_same(record), status=Status.FREE, digest=b"", expires_in=0)
 
 
 def expired_now(record: Record) -> Settlement | None:
     """Say how a record's retention is ended by hand; `None` when it is over."""
     if expired(record):
         return None
-    return Settlement(
-        status=record.status,
-        fence=record.owner,
-        attempt=record.attempt,
-        digest=record.digest,
-        operation=record.operation,
-        outcome=record.outcome,
-        expires_in=0,
-    )
+    return replace(_same(record), outcome=record.outcome, expires_in=0)
