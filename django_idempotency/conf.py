@@ -62,7 +62,7 @@ IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZ
 _RESOLVED = "_resolved"
 
 
-def declared() -> Mapping[str, Any]:
+def project_settings() -> Mapping[str, Any]:
     """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` if it is not a dict."""
     found = getattr(django_settings, NAME, None)
     if isinstance(found, dict):
@@ -74,7 +74,7 @@ def declared() -> Mapping[str, Any]:
 
 def get(name: str) -> Any:
     """Return one setting, or its default. Raises `KeyError` for a name that is not a setting."""
-    return declared().get(name, DEFAULTS[name])
+    return project_settings().get(name, DEFAULTS[name])
 
 
 def field(policy: Policy, name: str) -> Any:
@@ -88,7 +88,7 @@ def concerns_keyless(policy: Policy) -> bool:
     required: Any = policy.required
     key: Any = policy.key
     if MISSING in (required, key):
-        found = declared()
+        found = project_settings()
         required = found.get("REQUIRED", False) if required is MISSING else required
         key = found.get("KEY") if key is MISSING else key
     return bool(required) or key is not None
@@ -99,7 +99,7 @@ def resolve(policy: Policy) -> Resolved:
 
     The settings are read each time; the result is cached on the policy, and used while they are equal.
     """
-    found = declared()
+    found = project_settings()
     known: tuple[Mapping[str, Any], Resolved] | None = policy.__dict__.get(_RESOLVED)
     if known is not None and known[0] == found:
         return known[1]

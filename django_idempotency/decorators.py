@@ -19,9 +19,9 @@ from .core.policy import Policy
 from .core.records import MISSING, Guarantee
 from .errors import ConfigurationError
 from .graphql.hook import library_view
-from .http.atomic_requests import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
+from .http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from .http.markers import EXEMPT, POLICY, REFUSAL, UNSAFE_HANDLERS, next_method, rest_class, view_class
-from .http.running import arun, run
+from .http.running import arun_guarded, run_guarded
 from .http.selection import compile_expressions
 from .http.unguarded import watched
 from .ninja import hook
@@ -58,9 +58,9 @@ def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
             return _on_class(view, policy)
         _refuse_what_cannot_work(view)
         if rest_class(view) is not None:
-            from .rest_framework.lending import lend
+            from .rest_framework.view_adapter import with_mixin
 
-            return lend(view, policy)
+            return with_mixin(view, policy)
         if _is_method(view):
             return _Method(view, policy)
         return _guarded(view, policy)
@@ -122,8 +122,10 @@ def _guarded(view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any]
         if (operation := hook.call_of(source, policy)) is not None:
             return operation.enter(call)
         # Read at the call, since a @non_atomic_requests may be above this decorator.
-        declared = declared_non_atomic(guarded) if on is None else declared_non_atomic(on) | declared_for(source)
-        return run(source, policy, call, source=source, declared=declared)
+        non_atomic = (
+            non_atomic_aliases(guarded) if on is None else non_atomic_aliases(on) | non_atomic_aliases_of(source)
+        )
+        return run_guarded(source, policy, call, source=source, non_atomic=non_atomic)
 
     setattr(guarded, POLICY, policy)
     hook.offer(guarded, view, policy)
@@ -147,7 +149,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
             return await arun_inside(source, policy, call)
         if (operation := hook.call_of(source, policy)) is not None:
             return await operation.aenter(call)
-        return await arun(source, policy, call)
+        return await arun_guarded(source, policy, call)
 
     setattr(guarded, POLICY, policy)
     hook.offer(guarded, view, policy)
@@ -231,7 +233,7 @@ def _on_class(cls: type[Any], policy: Policy) -> type[Any]:
     if not issubclass(cls, View):
         raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is not a subclass of View.")
     if hasattr(cls, "initialize_request"):  # DRF's, recognized without importing DRF
-        from .rest_framework.lending import guard_class
+        from .rest_framework.view_adapter import guard_class
 
         return guard_class(cls, policy)
     if (library := library_view(cls)) is not None:
@@ -277,7 +279,7 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
 def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     """Guard a class's handlers, so that mixins such as LoginRequiredMixin run first, and leave ATOMIC_REQUESTS."""
     dispatch = next_method(cls, "dispatch")
-    declared = declared_non_atomic(dispatch)
+    non_atomic = non_atomic_aliases(dispatch)
     for name in names:
         _guard_handler(cls, name, policy, on=dispatch)
     if any(iscoroutinefunction(getattr(cls, name)) for name in names):
@@ -286,7 +288,9 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     @functools.wraps(dispatch)
     def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         handler = getattr(self, (request.method or "").lower(), None)
-        with nullcontext() if hasattr(handler, POLICY) else atomic_requests(declared | declared_for(request)):
+        with (
+            nullcontext() if hasattr(handler, POLICY) else atomic_requests(non_atomic | non_atomic_aliases_of(request))
+        ):
             return dispatch(self, request, *args, **kwargs)
 
     setattr(leaving, _LEAVES, True)

@@ -129,7 +129,7 @@ class ReplayUnchecked(ReplayRefused):
     code, title = "replay-unchecked", "Replay cannot be checked"
 
 
-class NotDigestible(IdempotencyError, TypeError):
+class UnhashablePayload(IdempotencyError, TypeError):
     """The values that identify this call cannot be hashed. Select values that can with key=…"""
 
 
@@ -264,7 +264,7 @@ class OwnershipLost(LostRace, InProgress):
     """Another request with the same idempotency key took over, and this one changed nothing. Ask again."""
 
 
-def clarified(error: BaseException) -> BaseException:
+def translate_django_error(error: BaseException) -> BaseException:
     """Return our error for one of Django's that a guard has caused."""
     if isinstance(error, RuntimeError) and "durable atomic block cannot be nested" in str(error):
         clearer = DurableInsideGuard()

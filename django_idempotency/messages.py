@@ -25,7 +25,6 @@ from .errors import (
     KeyMalformed,
     KeyMissing,
     LostRace,
-    NotDigestible,
     NotSelectable,
     OutcomeUnknown,
     ReplayRefused,
@@ -33,6 +32,7 @@ from .errors import (
     ResponseNotStored,
     ScopeRequired,
     StoreUnavailable,
+    UnhashablePayload,
     is_answer,
 )
 
@@ -42,7 +42,7 @@ _DONE = (ResponseNotStored,)
 _NOT_YET = (InProgress, LostRace, DeadlinePassed, StoreUnavailable, OutcomeUnknown)
 #: The message or the program is at fault, or a person must decide: redelivery does not help.
 _NEVER = (
-    *(KeyMissing, KeyMalformed, ScopeRequired, NotDigestible, NotSelectable),
+    *(KeyMissing, KeyMalformed, ScopeRequired, UnhashablePayload, NotSelectable),
     *(RequestMismatch, ReplayRefused, HeldForPerson, CalledItself),
 )
 

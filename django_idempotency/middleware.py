@@ -19,18 +19,18 @@ from . import conf
 from .concurrency.cancellation import to_the_end
 from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
-from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, clarified
+from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
 from .graphql.hook import library_view
 from .http.access import ask_again
-from .http.atomic_requests import LEAVES, declared_non_atomic, leave_while_held
+from .http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
 from .http.exchange import Exchange, key_of, may_have_key
 from .http.exemptions import exempted_by
 from .http.keys import carries_key, user_of
-from .http.markers import has_own_door, is_exempt, rest_class, view_class
+from .http.markers import guards_itself, is_exempt, rest_class, view_class
 from .http.ninja_views import is_ninja, operation_of
 from .http.problems import problem_response
 from .http.status import note, noted, stamp
-from .http.terms import terms_of
+from .http.terms import resolve_policy
 from .http.unguarded import (
     EXEMPT,
     INSIDE,
@@ -85,7 +85,7 @@ class IdempotencyMiddleware:
             self._say(request)
             raise
         finally:
-            LEAVES.set(None)  # a thread outlives its requests, and the next may not pass this middleware
+            guarded_alias.set(None)  # a thread outlives its requests, and the next may not pass this middleware
         if (exchange := self._exchange(request)) is None:
             self._judge(request, response)
             self._say(request)
@@ -153,21 +153,21 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Claim and open the guard; return a response only for a replay or a problem."""
-        LEAVES.set(None)
+        guarded_alias.set(None)
         if self._passes(request, callback):
             return None
         # DRF's: the guard belongs after its authentication and permissions.
         if rest_class(callback) is not None and not iscoroutinefunction(callback):
-            from .rest_framework.lending import run_lent
+            from .rest_framework.view_adapter import run_with_mixin
 
-            lent: HttpResponseBase | None = run_lent(callback, request, args, kwargs)
-            return lent
+            adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
+            return adapted
         try:
             self._require_settling(request, IN_THREAD)
             exchange = self._admit(request, callback, args, kwargs, getattr(request, "user", None))
             if exchange is None:
                 return None
-            leave_while_held(callback)
+            leave_while_guarded(callback)
             return self._opened(request, exchange, exchange.open())
         except Problem as problem:
             return problem_response(problem, request)
@@ -176,7 +176,7 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """See process_view()."""
-        LEAVES.set(None)
+        guarded_alias.set(None)
         if not self._asks(request):
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
@@ -199,7 +199,7 @@ class IdempotencyMiddleware:
         exchange.raised = exception
         if isinstance(exception, TransactionLost) or (exchange.degraded and isinstance(exception, OperationUnknown)):
             return problem_response(exception, request)
-        if (clearer := clarified(exception)) is not exception:
+        if (clearer := translate_django_error(exception)) is not exception:
             raise clearer
         return None
 
@@ -212,7 +212,7 @@ class IdempotencyMiddleware:
             return self._left(request, METHOD)
         if is_exempt(callback, method):
             return self._left(request, EXEMPT)
-        return has_own_door(callback, method) or self._is_left(request, callback)
+        return guards_itself(callback, method) or self._is_left(request, callback)
 
     def _is_left(self, request: HttpRequest, callback: Any) -> bool:
         """Is a view without its own guard exempt, or can only its own guard work?"""
@@ -256,7 +256,7 @@ class IdempotencyMiddleware:
     ) -> Exchange | None:
         if (key := key_of(request, _POLICY)) is None:
             return None
-        terms = terms_of(_POLICY)
+        terms = resolve_policy(_POLICY)
         if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or rest_class(callback) is not None):
             name = getattr(callback, "__qualname__", repr(callback))
             raise ConfigurationError(
@@ -265,9 +265,9 @@ class IdempotencyMiddleware:
                 "@idempotency_exempt."
             )
         asking = partial(ask_again, request, callback, args, kwargs)
-        declared = declared_non_atomic(callback)
+        non_atomic = non_atomic_aliases(callback)
         return Exchange.of(
-            request, terms, key=key, user=user, source=request, strict=False, declared=declared, ask_again=asking
+            request, terms, key=key, user=user, source=request, strict=False, non_atomic=non_atomic, ask_again=asking
         )
 
     def _require_settling(self, request: HttpRequest, how: str) -> None:
@@ -283,5 +283,5 @@ class IdempotencyMiddleware:
     ) -> HttpResponseBase | None:
         if answer is None:
             setattr(request, _OUTER, exchange)
-            LEAVES.set(exchange.atomic_alias)
+            guarded_alias.set(exchange.atomic_alias)
         return answer

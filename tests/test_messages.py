@@ -33,7 +33,7 @@ class NetworkDown(Exception):
         (errors.RequestMismatch(), DeadLetter()),
         (errors.KeyMissing(), DeadLetter()),
         (errors.KeyMalformed(), DeadLetter()),
-        (errors.NotDigestible(), DeadLetter()),
+        (errors.UnhashablePayload(), DeadLetter()),
         (errors.NotSelectable(), DeadLetter()),
         (errors.HeldForPerson(), DeadLetter()),
         (errors.CalledItself(), DeadLetter()),  # a mistake in the program: it meets itself each time
@@ -52,7 +52,7 @@ def test_the_table(error: Exception | None, becomes: Disposition) -> None:
 def test_an_error_of_ours_is_no_answer() -> None:
     """Unless it is named: with `Exception` among the answers, what still runs elsewhere would be acknowledged."""
     assert disposition(errors.InProgress(), answers=Exception) == Redeliver(after=1)
-    assert disposition(errors.NotDigestible(), answers=TypeError) == DeadLetter()
+    assert disposition(errors.UnhashablePayload(), answers=TypeError) == DeadLetter()
     assert disposition(errors.HeldForPerson(), answers=(KeyError, errors.HeldForPerson)) == Acknowledge()
     assert disposition(NetworkDown(), answers=Exception) == Acknowledge()
 

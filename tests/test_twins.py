@@ -37,17 +37,17 @@ DIFFERENT = {
     "http/exchange.py Exchange.open": "only what asks the project goes to a thread",
     "http/exchange.py Exchange.settle": "only what asks the project goes to a thread",
     "http/exchange.py Exchange.fail": _ENTERS,
-    "http/running.py run": _ENTERS,
+    "http/running.py run_guarded": _ENTERS,
     "middleware.py IdempotencyMiddleware._call": _ENTERS,
     "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",
-    "ninja/calls.py Call.run": _ENTERS,
-    "ninja/calls.py Call._open": "a request knows its user by another name in async code",
+    "ninja/calls.py OperationCall.run": _ENTERS,
+    "ninja/calls.py OperationCall._open": "a request knows its user by another name in async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
     "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
     "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a thread",
     "stores/redis/client.py RedisClient.ask": _DRIVES,
     "stores/redis/client.py RedisClient._sync": _DRIVES,
-    "testing/calling.py Call.make": "a thread sleeps, a task awaits, and each counts its own time",
+    "testing/calling.py ConcurrentCall.make": "a thread sleeps, a task awaits, and each counts its own time",
 }
 
 

@@ -16,7 +16,7 @@ from ..core.kinds import METHOD, Kind
 from ..core.records import Status
 from ..errors import RecordUnreadable
 from ..inspection import redaction
-from ..inspection.status import next_answer, standing
+from ..inspection.status import display_status, next_answer
 from ..models import IdempotencyRecord
 from .listing import ModelAdmin
 from .rows import facts, whole
@@ -75,11 +75,11 @@ class Columns(ModelAdmin):
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:
         try:
-            stands = standing(facts(row))
+            status = display_status(facts(row))
         except RecordUnreadable as error:
             return format_html('<span class="idempotency-label" title="{}">{}</span>', error, _("unreadable"))
         return format_html(
-            '<span class="idempotency-label {}" title="{}">{}</span>', stands.value, stands.meaning, stands.label
+            '<span class="idempotency-label {}" title="{}">{}</span>', status.value, status.meaning, status.label
         )
 
     @admin.display(description=_("A request with this key"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ..http.markers import has_own_door, is_exempt
+from ..http.markers import guards_itself, is_exempt
 from ..http.ninja_views import is_ninja
 from .catalogue import finding
 from .middleware import answering_exceptions
@@ -29,4 +29,4 @@ def _guards_itself(callback: Any) -> bool:
     """Has a view the decorator or the mixin? Ninja answers exceptions itself."""
     if is_ninja(callback):
         return False
-    return any(has_own_door(callback, name) and not is_exempt(callback, name) for name in open_handlers(callback))
+    return any(guards_itself(callback, name) and not is_exempt(callback, name) for name in open_handlers(callback))

@@ -19,8 +19,8 @@ from ..http.markers import (
     EXEMPT,
     POLICY,
     below_api_view,
+    guards_itself,
     handler_of,
-    has_own_door,
     is_about_sessions,
     is_exempt,
     mark_of,
@@ -109,7 +109,7 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
     if operation is not None:
         about = replace(about, view=operations.name_of(operation))
     about = replace(about, methods=(method,))
-    if has_own_door(callback, method):
+    if guards_itself(callback, method):
         row = _own(about, callback, method, operation)
         subject = operation if operation is not None else callback
         problems = (operations.own_problems if operation is not None else own_problems)(subject, about.view)

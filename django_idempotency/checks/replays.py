@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage
 from .. import conf
 from ..graphql.hook import library_view
 from ..http.following import unfollowed
-from ..http.markers import has_own_door, is_exempt
+from ..http.markers import guards_itself, is_exempt
 from ..http.ninja_views import is_ninja
 from .catalogue import finding
 from .middleware import guards_every_view
@@ -40,7 +40,7 @@ def _unfollowed(callback: Any) -> str | None:
     if hasattr(class_of(callback), "initialize_request"):
         return None  # DRF checks access itself
     for name in open_handlers(callback):
-        if not has_own_door(callback, name) and not is_exempt(callback, name):
+        if not guards_itself(callback, name) and not is_exempt(callback, name):
             layer = unfollowed(callback, name)
             if layer is not None:
                 return layer

@@ -13,9 +13,9 @@ from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..graphql.hook import library_view
-from ..http.atomic_requests import can_be_left, cannot_leave, declared_non_atomic
+from ..http.atomic_requests import can_be_left, cannot_leave, non_atomic_aliases
 from ..http.exemptions import exemptions
-from ..http.markers import POLICY, REFUSAL, below_api_view, carriers, has_own_door, is_exempt, is_unawaited, mark_of
+from ..http.markers import POLICY, REFUSAL, below_api_view, carriers, guards_itself, is_exempt, is_unawaited, mark_of
 from ..http.ninja_views import is_ninja
 from .catalogue import a, finding, shown
 from .middleware import guards_every_view
@@ -96,7 +96,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
     guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
     if not guarded or isinstance(callback, GuardedView):
         return
-    left = declared_non_atomic(callback)
+    left = non_atomic_aliases(callback)
     if any(settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()):
         leases = any(conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback))
         yield finding("E072" if leases else "W076", view=view)
@@ -130,7 +130,7 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
 
 def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find what the middleware cannot guard."""
-    if all(has_own_door(callback, name) or is_exempt(callback, name) for name in open_handlers(callback)):
+    if all(guards_itself(callback, name) or is_exempt(callback, name) for name in open_handlers(callback)):
         return
     cls = class_of(callback)
     if library_view(cls) is not None:
@@ -139,9 +139,9 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
         if iscoroutinefunction(callback):
             yield finding("E071", view=view)
             return
-        from ..rest_framework.lending import is_bare  # not above: needs DRF, which such a class has loaded
+        from ..rest_framework.view_adapter import is_undecorated  # not above: needs DRF, which such a class has loaded
 
-        if not is_bare(callback):
+        if not is_undecorated(callback):
             yield finding("E033", view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
         yield finding("E030", view=view)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 
-from ..http.atomic_requests import asks_for_transaction, declared_non_atomic
+from ..http.atomic_requests import asks_for_transaction, non_atomic_aliases
 from ..http.ninja_views import is_ninja
 from .catalogue import finding
 from .urlconf import is_rest, views
@@ -70,7 +70,7 @@ def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any])
 def _claims_beside(using: str) -> bool:
     """May a request claim over a second connection of its thread (see `stores.beside`)? Only DRF's and ninja's do."""
     return any(
-        (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, declared_non_atomic(callback))
+        (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, non_atomic_aliases(callback))
         for callback, _ in views()
     )
 

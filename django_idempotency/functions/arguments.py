@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ..errors import NotDigestible
+from ..errors import UnhashablePayload
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -67,7 +67,9 @@ class Arguments:
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 more = named.pop(parameter.name)
                 if twice := more.keys() & named.keys():  # f(a, /, **more) accepts another a
-                    raise NotDigestible(f"This call has two arguments named {', '.join(sorted(twice))}: rename one.")
+                    raise UnhashablePayload(
+                        f"This call has two arguments named {', '.join(sorted(twice))}: rename one."
+                    )
                 named.update(more)
         return named
 

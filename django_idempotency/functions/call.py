@@ -27,8 +27,8 @@ from ..errors import (
     RequestMismatch,
     ResponseNotStored,
     StoreUnavailable,
-    clarified,
     is_answer,
+    translate_django_error,
 )
 from ..instrumentation.observer import Observer
 from ..runtime.registry import body_limit, store_of
@@ -223,7 +223,7 @@ class Call:
             )
             refusal.__cause__ = error
             return refusal
-        return clarified(error)
+        return translate_django_error(error)
 
     def decided(self, decision: Any) -> End | None:
         """Return the end of a call that `on_takeover` has decided; `None`: it runs."""

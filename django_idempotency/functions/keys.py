@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from ..core.canonical import Undigestible, digest, is_missing, meaning
+from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missing
 from ..core.hashing import request_digest
-from ..errors import IdempotencyError, KeyMalformed, KeyMissing, NotDigestible
+from ..errors import IdempotencyError, KeyMalformed, KeyMissing, UnhashablePayload
 from .terms import Terms
 
 logger = logging.getLogger("django_idempotency")
@@ -22,7 +22,7 @@ UNBOUND = request_digest(b"call")
 def key_of(terms: Terms, payload: Any) -> str | None:
     """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
 
-    Raises `NotDigestible` for values that cannot be hashed, and what the selector raises.
+    Raises `UnhashablePayload` for values that cannot be hashed, and what the selector raises.
     """
     try:
         if terms.key is None:
@@ -30,8 +30,8 @@ def key_of(terms: Terms, payload: Any) -> str | None:
             return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
         selected = terms.key(payload)
         return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
-    except Undigestible as error:
-        raise NotDigestible(f"{terms.name}: {error}") from error
+    except UnhashableValue as error:
+        raise UnhashablePayload(f"{terms.name}: {error}") from error
 
 
 def go_without_key(terms: Terms) -> None:
@@ -63,19 +63,19 @@ def explicit(key: Any) -> str:
 def derive_key(*parts: Any) -> str:
     """Return the key of some values, by type and meaning: 64 hex digits, the same in every process and release.
 
-    It is not a secret: anyone who knows the parts can compute it. Raises `NotDigestible`.
+    It is not a secret: anyone who knows the parts can compute it. Raises `UnhashablePayload`.
     """
     try:
         return digest(parts)
-    except Undigestible as error:
-        raise NotDigestible(str(error)) from error
+    except UnhashableValue as error:
+        raise UnhashablePayload(str(error)) from error
 
 
 def digest_of(terms: Terms, payload: Any) -> bytes:
-    """Return the digest of what `validate` selects, which must not change for a key. Raises `NotDigestible`."""
+    """Return the digest of what `validate` selects, which must not change for a key. Raises `UnhashablePayload`."""
     if terms.validate is None:
         return UNBOUND
     try:
-        return request_digest(b"call", meaning(terms.validate(payload)))
-    except Undigestible as error:
-        raise NotDigestible(f"{terms.name}: {error}") from error
+        return request_digest(b"call", canonical_bytes(terms.validate(payload)))
+    except UnhashableValue as error:
+        raise UnhashablePayload(f"{terms.name}: {error}") from error

@@ -22,12 +22,12 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import Problem
 from ..http import bodies
-from ..http.atomic_requests import atomic_requests, declared_for, declared_non_atomic, leave_atomic_requests
+from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.exchange import exchange_of, is_guarded
 from ..http.keys import carries_key
 from ..http.markers import POLICY
 from ..http.problems import problem_response
-from ..http.running import arun, run
+from ..http.running import arun_guarded, run_guarded
 from ..http.status import stamp
 from ..http.unguarded import READS, asay_unguarded, leave_unguarded, say_unguarded, watched
 from . import operations
@@ -53,10 +53,10 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
             'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
         )
     bases: tuple[type[Any], ...] = (cls,)
-    if not issubclass(cls, _Guard):
+    if not issubclass(cls, _GuardedView):
         # This subclass of the library's view comes between that and all other bases in the MRO: their dispatch(), such
         # as LoginRequiredMixin's, runs before the guard.
-        mixin = _AsyncGuard if is_async else _Guard
+        mixin = _AsyncGuardedView if is_async else _GuardedView
         bases = (
             (mixin, cls) if cls is library else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
         )
@@ -64,7 +64,7 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
     return types.new_class(cls.__name__, bases, exec_body=lambda body: body.update(names))
 
 
-class _Guard(View):
+class _GuardedView(View):
     """Comes directly before the library's view in the MRO."""
 
     idempotency_policy: Policy
@@ -76,12 +76,12 @@ class _Guard(View):
         setattr(view, POLICY, cls.idempotency_policy)
         if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
             return watched(view)
-        declared, watching = declared_non_atomic(view), watched(view)
+        non_atomic, watching = non_atomic_aliases(view), watched(view)
 
         @functools.wraps(watching)
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             concerned = _is_concerned(request, cls.idempotency_policy)
-            with nullcontext() if concerned else atomic_requests(declared | declared_for(request)):
+            with nullcontext() if concerned else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
                 return watching(request, *args, **kwargs)
 
         return leave_atomic_requests(leaving)
@@ -95,13 +95,15 @@ class _Guard(View):
             asked = self._asked(request)
         except Problem as problem:
             return problem_response(problem, request)
-        declared = declared_for(request)
+        non_atomic = non_atomic_aliases_of(request)
         if any(operation.changes for operation in asked):
-            return run(request, policy, lambda: _judged(request, asked, call()), source=request, declared=declared)
+            return run_guarded(
+                request, policy, lambda: _judged(request, asked, call()), source=request, non_atomic=non_atomic
+            )
         if carries_key(request):
             leave_unguarded(request, READS)
             say_unguarded(request)
-        with atomic_requests(declared):
+        with atomic_requests(non_atomic):
             return stamp(request, call())
 
     def _asked(self, request: HttpRequest) -> list[Asked]:
@@ -110,15 +112,15 @@ class _Guard(View):
         return read(self, request)
 
 
-class _AsyncGuard(_Guard):
+class _AsyncGuardedView(_GuardedView):
     """The same before strawberry's async view, under a lease."""
 
     async def dispatch(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
-        """See _Guard.dispatch()."""
+        """See _GuardedView.dispatch()."""
         policy = self.idempotency_policy
-        call: Callable[[], Any] = functools.partial(super(_Guard, self).dispatch, request, *args, **kwargs)
+        call: Callable[[], Any] = functools.partial(super(_GuardedView, self).dispatch, request, *args, **kwargs)
         if not _is_concerned(request, policy):
             return cast("HttpResponseBase", await call())
         try:
@@ -131,7 +133,7 @@ class _AsyncGuard(_Guard):
             async def answer() -> HttpResponseBase:
                 return cast("HttpResponseBase", await _ajudged(request, asked, await call()))
 
-            return await arun(request, policy, answer)
+            return await arun_guarded(request, policy, answer)
         if carries_key(request):
             leave_unguarded(request, READS)
             await asay_unguarded(request)

@@ -20,7 +20,7 @@ from ..stores.blocks import Block
 View = TypeVar("View", bound=Callable[..., Any])
 
 
-class EveryAlias(set[str]):
+class AllAliases(set[str]):
     """A set that contains every alias, for `view._non_atomic_requests`: databases may be set up later than views.
 
     Iterating yields only the aliases of the project's own `@non_atomic_requests`.
@@ -32,50 +32,50 @@ class EveryAlias(set[str]):
 
 #: The alias of the guard's transaction, for the request whose view runs next. Not the current guard: a guarded view may
 #: send requests of its own, which leave nothing.
-LEAVES: ContextVar[str | None] = ContextVar("django_idempotency_leaves", default=None)
+guarded_alias: ContextVar[str | None] = ContextVar("django_idempotency_guarded_alias", default=None)
 
 
-class UnlessHeld(set[str]):
+class ExcludedWhileGuarded(set[str]):
     """A set that contains an alias while the current request holds a record there: only that request leaves."""
 
     def __contains__(self, alias: object) -> bool:
-        return super().__contains__(alias) or (alias is not None and alias == LEAVES.get())
+        return super().__contains__(alias) or (alias is not None and alias == guarded_alias.get())
 
 
 #: "Open none of them": for code inside which they are already open.
-EVERYTHING = EveryAlias()
+ALL_ALIASES = AllAliases()
 
 
-def declared_non_atomic(view: Any) -> set[str]:
+def non_atomic_aliases(view: Any) -> set[str]:
     """Return the aliases that the project itself excludes with `@non_atomic_requests`."""
     return set(getattr(view, "_non_atomic_requests", ()))
 
 
-def declared_for(request: HttpRequest) -> set[str]:
+def non_atomic_aliases_of(request: HttpRequest) -> set[str]:
     """Return the aliases that the resolved view excludes with `@non_atomic_requests`."""
-    return declared_non_atomic(getattr(getattr(request, "resolver_match", None), "func", None))
+    return non_atomic_aliases(getattr(getattr(request, "resolver_match", None), "func", None))
 
 
-def asks_for_transaction(alias: str | None, declared: AbstractSet[str]) -> bool:
-    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes those `declared`?"""
+def asks_for_transaction(alias: str | None, non_atomic: AbstractSet[str]) -> bool:
+    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes those `non_atomic`?"""
     settings = {} if alias is None else connections.settings.get(alias, {})
-    return bool(settings.get("ATOMIC_REQUESTS")) and alias not in declared
+    return bool(settings.get("ATOMIC_REQUESTS")) and alias not in non_atomic
 
 
 def leave_atomic_requests(view: View) -> View:
     """Exclude a view from ATOMIC_REQUESTS, on every database."""
     # The attribute that Django's own decorator sets.
-    view._non_atomic_requests = EveryAlias(declared_non_atomic(view))  # type: ignore[attr-defined]  # noqa: SLF001
+    view._non_atomic_requests = AllAliases(non_atomic_aliases(view))  # type: ignore[attr-defined]  # noqa: SLF001
     return view
 
 
-def leave_while_held(view: Any) -> None:
+def leave_while_guarded(view: Any) -> None:
     """Exclude a view from ATOMIC_REQUESTS for those requests that the middleware guards."""
-    if not isinstance(getattr(view, "_non_atomic_requests", None), (EveryAlias, UnlessHeld)):
+    if not isinstance(getattr(view, "_non_atomic_requests", None), (AllAliases, ExcludedWhileGuarded)):
         # A bound method (of an admin site) takes no attributes, but has those of its function.
         carrier = getattr(view, "__func__", view)
         try:
-            carrier._non_atomic_requests = UnlessHeld(declared_non_atomic(view))  # noqa: SLF001
+            carrier._non_atomic_requests = ExcludedWhileGuarded(non_atomic_aliases(view))  # noqa: SLF001
         except AttributeError:
             if can_be_left(view):
                 return
@@ -95,11 +95,11 @@ def can_be_left(view: Any) -> bool:
     carrier = getattr(view, "__func__", view)
     if hasattr(carrier, "__dict__") or "_non_atomic_requests" in getattr(type(carrier), "__slots__", ()):
         return True
-    declared = declared_non_atomic(view)
-    return all(alias in declared or not s["ATOMIC_REQUESTS"] for alias, s in connections.settings.items())
+    non_atomic = non_atomic_aliases(view)
+    return all(alias in non_atomic or not s["ATOMIC_REQUESTS"] for alias, s in connections.settings.items())
 
 
-class Opened:
+class OpenedTransactions:
     """The transactions that atomic_requests() has opened."""
 
     def __init__(self, blocks: Sequence[Block] = ()) -> None:
@@ -116,8 +116,8 @@ class Opened:
 
 
 def atomic_requests(
-    declared: AbstractSet[str], *, but: str | None = None, noted: bool = True
-) -> AbstractContextManager[Opened]:
+    non_atomic: AbstractSet[str], *, but: str | None = None, noted: bool = True
+) -> AbstractContextManager[OpenedTransactions]:
     """Open the transactions of ATOMIC_REQUESTS, except those that the project excludes and the guarded one.
 
     `noted`: may a guard take one over, or ask whether they are committed?
@@ -125,15 +125,15 @@ def atomic_requests(
     aliases = [
         alias
         for alias, settings in connections.settings.items()
-        if settings["ATOMIC_REQUESTS"] and alias != but and alias not in declared
+        if settings["ATOMIC_REQUESTS"] and alias != but and alias not in non_atomic
     ]
-    return _open(aliases, noted=noted) if aliases else nullcontext(Opened())
+    return _open(aliases, noted=noted) if aliases else nullcontext(OpenedTransactions())
 
 
 @contextmanager
-def _open(aliases: list[str], *, noted: bool) -> Iterator[Opened]:
+def _open(aliases: list[str], *, noted: bool) -> Iterator[OpenedTransactions]:
     blocks = [Block(alias, noted=noted) for alias in reversed(aliases)]  # as Django nests them
     with ExitStack() as stack:
         for block in blocks:
             stack.enter_context(block)
-        yield Opened(blocks)
+        yield OpenedTransactions(blocks)

@@ -35,21 +35,21 @@ from ..errors import (
     ScopeRequired,
     StoreUnavailable,
     TransactionLost,
-    clarified,
+    translate_django_error,
 )
 from ..instrumentation.observer import Observer
 from ..runtime import switch
 from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issue
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
-from .atomic_requests import Opened, asks_for_transaction
+from .atomic_requests import OpenedTransactions, asks_for_transaction
 from .fingerprint import fingerprint
 from .handle import RequestIdempotency, switch_off
 from .keys import carries_key, read_key, scope_of
 from .raised import response_to, status_of
 from .responses import capture, ending_of, rebuild, render
 from .selection import Document, selected_key
-from .status import OF_RECORD, Status, note, say
+from .status import OF_RECORD, HeaderStatus, note, say
 from .unguarded import METHOD, NOBODY, leave_unguarded
 
 _ATTRIBUTE = "_idempotency_exchange"
@@ -117,7 +117,7 @@ class Exchange:
         key: str,
         scope: str,
         document: Document,
-        declared: AbstractSet[str] = frozenset(),
+        non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> None:
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
@@ -146,7 +146,7 @@ class Exchange:
             hold_failures=policy.guarantee is Guarantee.LEASE and policy.on_failure == "hold",
         )
         self.handle = RequestIdempotency(self.operation)
-        self._atomic_requests = asks_for_transaction(self._record_alias, declared)
+        self._atomic_requests = asks_for_transaction(self._record_alias, non_atomic)
 
     @classmethod
     def of(
@@ -158,14 +158,14 @@ class Exchange:
         user: Any,
         source: Any,
         strict: bool = True,
-        declared: AbstractSet[str] = frozenset(),
+        non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> Exchange | None:
         """Return the exchange of a keyed request. For a key without a principal: `None`, or if `strict` `ScopeRequired`.
 
         If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the
         header is refused only then, and also gets `None` when there is nothing to select its key from. `source` is the
-        request that the view sees (DRF's, or Django's), which parses the body as the view would. `declared` are the
+        request that the view sees (DRF's, or Django's), which parses the body as the view would. `non_atomic` are the
         databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access checks before a
         replay.
         """
@@ -182,7 +182,7 @@ class Exchange:
         if selected is None:
             return None
         facts = {"key": selected, "scope": scope}
-        return cls(request, policy, **facts, document=document, declared=declared, ask_again=ask_again)
+        return cls(request, policy, **facts, document=document, non_atomic=non_atomic, ask_again=ask_again)
 
     @property
     def request(self) -> HttpRequest:
@@ -209,7 +209,7 @@ class Exchange:
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def open(self, within: Opened | None = None) -> HttpResponseBase | None:
+    def open(self, within: OpenedTransactions | None = None) -> HttpResponseBase | None:
         """Return the response to send instead of the view's, or `None`: run the view.
 
         `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on the
@@ -218,7 +218,7 @@ class Exchange:
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`; and
         `LeaseInTransaction` inside a transaction whose rollback the record would survive.
         """
-        within = within or Opened()
+        within = within or OpenedTransactions()
         if self._leases:
             refuse_open_transactions(but=self._record_alias, ours=within.blocks)
         block = within.on(self._record_alias)
@@ -253,7 +253,7 @@ class Exchange:
                 return None
             case Replay(outcome=outcome):
                 self._authorize(outcome)
-                note(self.request, Status.REPLAYED)
+                note(self.request, HeaderStatus.REPLAYED)
                 return rebuild(outcome)
             case Busy(retry_after=retry_after):
                 raise InProgress(headers={"Retry-After": str(retry_after)})
@@ -300,8 +300,8 @@ class Exchange:
             note(request, self._status)
 
     @property
-    def _status(self) -> Status:
-        return Status.DEGRADED if self.degraded else OF_RECORD[self.operation.left]
+    def _status(self) -> HeaderStatus:
+        return HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left]
 
     def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
         """Decide whether to store a response below 500 whose body reports a failure that its status does not.
@@ -387,7 +387,7 @@ class Exchange:
             self.settle(answer)
         except Problem as problem:
             return problem
-        raise clarified(error)
+        raise translate_django_error(error)
 
     async def afail(self, error: BaseException) -> Problem:
         """See fail()."""
@@ -402,7 +402,7 @@ class Exchange:
             await self.asettle(answer)
         except Problem as problem:
             return problem
-        raise clarified(error)
+        raise translate_django_error(error)
 
     def _stopped(self, problem: OperationUnknown) -> Problem:
         """End an exchange without a record, and return the view's problem."""
@@ -434,7 +434,7 @@ class Exchange:
         if not self.degraded:
             self.operation.settle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         self._note()
-        raise clarified(error)
+        raise translate_django_error(error)
 
     async def _afail(self, error: BaseException) -> NoReturn:
         """See _fail()."""
@@ -442,4 +442,4 @@ class Exchange:
         if not self.degraded:
             await self.operation.asettle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
         self._note()
-        raise clarified(error)
+        raise translate_django_error(error)

@@ -17,8 +17,8 @@ from ..realms import realm_of
 from ..runtime import switch
 from ..runtime.handle import Handle, SwitchedOff
 from .keys import carries_key, read_key
-from .status import Status, note
-from .terms import terms_of
+from .status import HeaderStatus, note
+from .terms import resolve_policy
 
 #: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other keys.
 _SCOPE = "unguarded"
@@ -42,7 +42,7 @@ def switch_off(request: HttpRequest, policy: Policy) -> None:
     """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
     switch.warn_once()
     if carries_key(request):
-        note(request, Status.UNGUARDED)
+        note(request, HeaderStatus.UNGUARDED)
     if not hasattr(request, "idempotency"):  # another entry point has set it
         request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
 
@@ -66,5 +66,5 @@ class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     def derive(self, label: str) -> str:
         """Return 64 hex digits, the same for this label and this key in this realm."""
         if (request := self._request()) is not None:
-            self._scope = qualified(_SCOPE, realm=realm_of(terms_of(self._policy), request))
+            self._scope = qualified(_SCOPE, realm=realm_of(resolve_policy(self._policy), request))
         return super().derive(label)

@@ -90,7 +90,7 @@ def is_exempt(callback: Any, method: str = "") -> bool:
     views = (callback, view_class(callback), handler, below_api_view(handler), operation)
     if any(mark_of(view, EXEMPT) is not None for view in views):
         return True
-    return is_about_sessions(callback) and not has_own_door(callback, method)
+    return is_about_sessions(callback) and not guards_itself(callback, method)
 
 
 def is_about_sessions(callback: Any) -> bool:
@@ -100,7 +100,7 @@ def is_about_sessions(callback: Any) -> bool:
     return any(str(getattr(base, "__module__", "")).startswith("allauth.") for base in bases)
 
 
-def has_own_door(callback: Any, method: str) -> bool:
+def guards_itself(callback: Any, method: str) -> bool:
     """Does the view guard this method itself, by the mixin or the decorator?"""
     if mark_of(callback, POLICY) is not None:
         return True

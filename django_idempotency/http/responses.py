@@ -163,7 +163,7 @@ def rebuild(outcome: Outcome) -> HttpResponse:
             response[name] = value
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    status.say(status.Status.REPLAYED, response)
+    status.say(status.HeaderStatus.REPLAYED, response)
     return response
 
 

@@ -16,25 +16,25 @@ from ..concurrency.threads import in_thread
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
-from .atomic_requests import Opened, atomic_requests
+from .atomic_requests import OpenedTransactions, atomic_requests
 from .exchange import Exchange, key_of
 from .keys import user_of
 from .problems import problem_response
 from .responses import render
 from .status import stamp
-from .terms import terms_of
+from .terms import resolve_policy
 from .unguarded import asay_unguarded, say_unguarded
 
 ProblemAnswer = Callable[[Problem, HttpRequest], HttpResponseBase]
 
 
-def run(
+def run_guarded(
     request: HttpRequest,
     policy: Policy,
     view: Callable[[], HttpResponseBase],
     *,
     source: Any,
-    declared: set[str],
+    non_atomic: set[str],
     answer_problem: ProblemAnswer = problem_response,
 ) -> HttpResponseBase:
     """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call."""
@@ -42,7 +42,9 @@ def run(
         exchange = None
         if (key := key_of(request, policy)) is not None:
             user = getattr(source, "user", None)
-            exchange = Exchange.of(request, terms_of(policy), key=key, user=user, source=source, declared=declared)
+            exchange = Exchange.of(
+                request, resolve_policy(policy), key=key, user=user, source=source, non_atomic=non_atomic
+            )
         answer = None if exchange is None else exchange.open()
     except Problem as problem:
         return answer_problem(problem, request)
@@ -50,13 +52,13 @@ def run(
         return answer
     if exchange is None:
         say_unguarded(request)
-        with atomic_requests(declared):
+        with atomic_requests(non_atomic):
             response = view()
         return stamp(request, response)
-    requests, answered = Opened(), None
+    requests, answered = OpenedTransactions(), None
     try:
-        with atomic_requests(declared, but=exchange.atomic_alias) as requests:
-            answered = checked(view())
+        with atomic_requests(non_atomic, but=exchange.atomic_alias) as requests:
+            answered = checked_response(view())
         render(answered)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
         return answer_problem(exchange.fail(error, committed=lambda: answered if requests.committed else None), request)
@@ -66,7 +68,7 @@ def run(
         return answer_problem(problem, request)
 
 
-def checked(answered: Any) -> HttpResponseBase:
+def checked_response(answered: Any) -> HttpResponseBase:
     """Return a guarded view's response. Raises `ConfigurationError` when it is not a response."""
     if isinstance(answered, HttpResponseBase):
         return answered
@@ -82,7 +84,7 @@ def checked(answered: Any) -> HttpResponseBase:
     )
 
 
-async def arun(
+async def arun_guarded(
     request: HttpRequest, policy: Policy, view: Callable[[], Awaitable[HttpResponseBase]]
 ) -> HttpResponseBase:
     """Run an async view under guard if the request carries a key. A client that disconnects never frees a key early."""
@@ -90,7 +92,7 @@ async def arun(
         exchange = None
         if (key := key_of(request, policy)) is not None:
             user = await user_of(request)
-            terms = terms_of(policy)
+            terms = resolve_policy(policy)
             if terms.guarantee == Guarantee.ATOMIC:
                 raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
             exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
@@ -103,7 +105,7 @@ async def arun(
         await asay_unguarded(request)
         return stamp(request, await view())
     try:
-        response = checked(await view())
+        response = checked_response(await view())
         if not getattr(response, "is_rendered", True):
             await in_thread(render, response, close=connections.close_all)
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from ..core.canonical import TooDeep, Undigestible, digest, meaning
+from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.policy import DOCUMENT, FINGERPRINTS, Policy
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..selectors import Selector
@@ -100,7 +100,7 @@ def selected_key(document: Document, policy: Policy) -> str | None:
             return PREFIX + digest([str(http.method), http.path, found])
         except TooDeep:  # the client's fault
             reason = "the data that its key is selected from is nested too deep"
-        except Undigestible as error:
+        except UnhashableValue as error:
             raise ConfigurationError(f"Policy.key cannot be hashed: {error}") from error
     if policy.required:
         raise KeyMissing(_UNREADABLE if document.unreadable else "")
@@ -123,10 +123,10 @@ def selected_part(document: Document, expression: str | Callable[[Any], Any]) ->
     if document.unreadable:
         return None
     try:
-        return meaning(found)
+        return canonical_bytes(found)
     except TooDeep:
         return None
-    except Undigestible as error:
+    except UnhashableValue as error:
         raise ConfigurationError(f"Policy.fingerprint cannot be hashed: {error}") from error
 
 

@@ -24,7 +24,7 @@ DEGRADED = "Idempotency-Degraded"
 _STATUS = "_idempotency_status"
 
 
-class Status(Enum):
+class HeaderStatus(Enum):
     """Every value of the header."""
 
     CREATED = "created"  # it ran here, and a retry will not run it again
@@ -43,23 +43,23 @@ class Status(Enum):
 
 
 #: How the record of a request that ran here was left. `None`: we did not settle it.
-OF_RECORD: dict[Leave | None, Status] = {
-    Leave.COMPLETED: Status.CREATED,
-    Leave.FREE: Status.RELEASED,
-    Leave.BOUND: Status.FAILED,
-    Leave.HELD: Status.FAILED,
-    None: Status.LOST,
+OF_RECORD: dict[Leave | None, HeaderStatus] = {
+    Leave.COMPLETED: HeaderStatus.CREATED,
+    Leave.FREE: HeaderStatus.RELEASED,
+    Leave.BOUND: HeaderStatus.FAILED,
+    Leave.HELD: HeaderStatus.FAILED,
+    None: HeaderStatus.LOST,
 }
 
 #: The headers that only one status has.
-_MARKS = {REPLAYED: Status.REPLAYED, DEGRADED: Status.DEGRADED}
+_MARKS = {REPLAYED: HeaderStatus.REPLAYED, DEGRADED: HeaderStatus.DEGRADED}
 
 #: By the code of a problem. Any other code means that nothing ran.
-OF_PROBLEM: dict[str, Status | None] = {
-    "in-progress": Status.IN_PROGRESS,
-    "request-mismatch": Status.MISMATCH,
-    "response-not-stored": Status.NOT_STORED,
-    "outcome-unknown": Status.UNKNOWN,
+OF_PROBLEM: dict[str, HeaderStatus | None] = {
+    "in-progress": HeaderStatus.IN_PROGRESS,
+    "request-mismatch": HeaderStatus.MISMATCH,
+    "response-not-stored": HeaderStatus.NOT_STORED,
+    "outcome-unknown": HeaderStatus.UNKNOWN,
     "key-missing": None,  # not a keyed request
 }
 
@@ -70,16 +70,16 @@ def headers_of(problem: Problem) -> dict[str, str]:
     return {} if status is None else {HEADER: status.value}
 
 
-def _of_problem(problem: Problem) -> Status | None:
-    return OF_PROBLEM.get(problem.code, Status.REFUSED)
+def _of_problem(problem: Problem) -> HeaderStatus | None:
+    return OF_PROBLEM.get(problem.code, HeaderStatus.REFUSED)
 
 
-def note(request: HttpRequest, status: Status | None) -> None:
+def note(request: HttpRequest, status: HeaderStatus | None) -> None:
     """Note a status on the request, for the entry point that handles its response."""
     setattr(request, _STATUS, status)
 
 
-def noted(request: HttpRequest) -> Status | None:
+def noted(request: HttpRequest) -> HeaderStatus | None:
     """Return the status of a request, or `None` if no entry point has noted one."""
     return getattr(request, _STATUS, None)
 
@@ -96,7 +96,7 @@ def stamp(request: HttpRequest, response: T) -> T:
     return response
 
 
-def say(status: Status, response: HttpResponseBase) -> None:
+def say(status: HeaderStatus, response: HttpResponseBase) -> None:
     """Set the headers of a status. Those set by a view, say copied from another service, are not about this key."""
     response[HEADER] = status.value
     for name, its in _MARKS.items():

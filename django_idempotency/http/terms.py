@@ -7,7 +7,7 @@ from ..core.policy import Policy, Resolved
 from ..errors import ConfigurationError
 
 
-def terms_of(policy: Policy) -> Resolved:
+def resolve_policy(policy: Policy) -> Resolved:
     """Return a policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
     try:
         return conf.resolve(policy)

@@ -21,7 +21,7 @@ from ..core.policy import SAFE_METHODS
 from ..errors import KeyMalformed
 from ..instrumentation.observer import atell_unguarded, tell_unguarded
 from .keys import carries_key, read_key
-from .status import Status, note, noted, stamp
+from .status import HeaderStatus, note, noted, stamp
 
 #: On a request: why it is not guarded, until that is reported.
 _REASON = "_idempotency_unguarded"
@@ -76,7 +76,7 @@ def pass_by(request: HttpRequest, response: HttpResponseBase) -> None:
     if response.status_code < REDIRECTS:
         leave_unguarded(request, NOT_REACHED)
     else:
-        note(request, Status.REFUSED)
+        note(request, HeaderStatus.REFUSED)
 
 
 def watched(view: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def _taken(request: HttpRequest) -> Reason | None:
     reason: Reason | None = getattr(request, _REASON, None)
     if reason is not None:
         setattr(request, _REASON, None)
-        note(request, Status.UNGUARDED)
+        note(request, HeaderStatus.UNGUARDED)
     return reason
 
 

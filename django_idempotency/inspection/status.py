@@ -12,7 +12,7 @@ from ..core.kinds import Kind, kind_of
 from ..core.records import MISSING, Guarantee, Outcome, Record
 
 
-class Standing(Enum):
+class DisplayStatus(Enum):
     """A record's status, combined with its deadlines. The value is its CSS class."""
 
     FREE = "free"
@@ -31,41 +31,41 @@ class Standing(Enum):
 
 
 _LABELS = {
-    Standing.FREE: (_("free"), _("Released: the next request runs the work.")),
-    Standing.LEASED: (_("leased"), _("Claimed a moment ago; its lease protects it.")),
-    Standing.RUNNING: (
+    DisplayStatus.FREE: (_("free"), _("Released: the next request runs the work.")),
+    DisplayStatus.LEASED: (_("leased"), _("Claimed a moment ago; its lease protects it.")),
+    DisplayStatus.RUNNING: (
         _("running"),
         _("Its lease has ended. In atomic its owner is alive as long as its transaction holds the row."),
     ),
-    Standing.COMPLETED: (_("completed"), _("Done: a retry gets the stored response.")),
-    Standing.EXPIRED: (_("expired"), _("Counts as deleted: the next request runs as the first.")),
+    DisplayStatus.COMPLETED: (_("completed"), _("Done: a retry gets the stored response.")),
+    DisplayStatus.EXPIRED: (_("expired"), _("Counts as deleted: the next request runs as the first.")),
 }
 
 
-def standing(record: Record) -> Standing:
+def display_status(record: Record) -> DisplayStatus:
     """Return a record's display status, by the store's clock. Its outcome is not read."""
     if rules.expired(record):
-        return Standing.EXPIRED
+        return DisplayStatus.EXPIRED
     if rules.leased(record):
-        return Standing.LEASED
-    return Standing[record.status.name]
+        return DisplayStatus.LEASED
+    return DisplayStatus[record.status.name]
 
 
 def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
     """Return what the next request with this key gets. `purged`: does a purge delete expired records?"""
     attempt = record.attempt + 1
-    match standing(record):
-        case Standing.EXPIRED if purged:
+    match display_status(record):
+        case DisplayStatus.EXPIRED if purged:
             return _("runs the work as if this record had never existed. A purge deletes the record.")
-        case Standing.EXPIRED:
+        case DisplayStatus.EXPIRED:
             return _("runs the work as if this record had never existed. The store deletes the record.")
-        case Standing.COMPLETED:
+        case DisplayStatus.COMPLETED:
             return _replay(record.outcome)
-        case Standing.LEASED:
+        case DisplayStatus.LEASED:
             return _("gets 409 in-progress, until the lease ends.")
-        case Standing.RUNNING if record.guarantee is Guarantee.ATOMIC:
+        case DisplayStatus.RUNNING if record.guarantee is Guarantee.ATOMIC:
             words = _("gets 409 while the owner's transaction holds the row; if that has died, runs as attempt %d.")
-        case Standing.RUNNING:
+        case DisplayStatus.RUNNING:
             words = _("takes over from an owner whose lease has ended, as attempt %d.")
         case _:
             words = (

@@ -10,7 +10,7 @@ from django.utils import timezone
 from ..core.records import Record, Status
 from . import redaction
 from .responses import ShownResponse, shown
-from .status import Standing, next_answer, standing
+from .status import DisplayStatus, display_status, next_answer
 
 #: The width of the labels, and of a point in time.
 WIDTH = 14
@@ -27,8 +27,8 @@ _BODIES = {
 
 def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> Iterator[str]:
     """Yield the facts of a record, each on its line, and its response. `store` says where it is."""
-    stands = standing(record)
-    yield _fact("status", f"{stands.label}. {stands.meaning}")
+    status = display_status(record)
+    yield _fact("status", f"{status.label}. {status.meaning}")
     yield _fact("a request now", next_answer(record, purged=purged))
     yield ""
     yield _fact("scope", record.scope)
@@ -53,7 +53,7 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     response = shown(record.outcome, body_allowed=body_allowed)
     if response is None:
         yield _fact("response", "cannot be read" if record.status is Status.COMPLETED else "none")
-    elif stands is Standing.EXPIRED:
+    elif status is DisplayStatus.EXPIRED:
         yield from _response(response, "no longer sent")
     else:
         yield from _response(response)

@@ -22,12 +22,12 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
 from ..http import problems
-from ..http.atomic_requests import EVERYTHING, EveryAlias, Opened, atomic_requests, declared_for
+from ..http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests, non_atomic_aliases_of
 from ..http.exchange import Exchange, Key, is_guarded, key_of, may_have_key
 from ..http.keys import carries_key, user_of
 from ..http.responses import render
 from ..http.status import note_problem, stamp
-from ..http.terms import terms_of
+from ..http.terms import resolve_policy
 from ..http.unguarded import asay_unguarded, pass_by, say_unguarded
 from .callers import caller_of
 
@@ -42,7 +42,7 @@ TRANSACTIONS = "_idempotency_ninja_transactions"
 _OURS = (OperationUnknown, TransactionLost)
 
 
-class Answered(BaseException):
+class OperationFinished(BaseException):
     """Carries a finished response out of ninja, past exception handlers and renderers."""
 
     def __init__(self, response: HttpResponseBase) -> None:
@@ -61,10 +61,10 @@ class Stopped(BaseException):
 class Transactions:
     """The transactions of ATOMIC_REQUESTS around a guarded operation: where Django would open them, outside `decorate_view`."""
 
-    def __init__(self, declared: AbstractSet[str] = EVERYTHING) -> None:
-        self._declared = declared
+    def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
+        self._non_atomic = non_atomic
         self._stack = ExitStack()
-        self.opened = Opened()
+        self.opened = OpenedTransactions()
 
     @contextmanager
     def around(self, request: HttpRequest, policy: Policy) -> Iterator[None]:
@@ -79,14 +79,14 @@ class Transactions:
 
     def begin(self, *, noted: bool = False) -> None:
         """Open them; again after the guard has closed, for what decorators do with its response."""
-        self.opened = self._stack.enter_context(atomic_requests(self._declared, noted=noted))
+        self.opened = self._stack.enter_context(atomic_requests(self._non_atomic, noted=noted))
 
     def end(self, *raised: Any) -> None:
         """End them before the view does, except one that a guard has taken over."""
         self._stack.__exit__(*raised)
 
 
-class Call:
+class OperationCall:
     """One request to a guarded operation."""
 
     exchange: Exchange | None = None
@@ -120,7 +120,7 @@ class Call:
                 self._response = operation()
                 if self.exchange is not None:
                     render(self._response)
-        except Answered as answered:  # writes of the checks are kept
+        except OperationFinished as answered:  # writes of the checks are kept
             return answered.response
         except BaseException as error:
             if self.exchange is not None:
@@ -149,7 +149,7 @@ class Call:
             response = await operation()
             if self.exchange is not None and not getattr(response, "is_rendered", True):
                 await in_thread(render, response, close=connections.close_all)
-        except Answered as answered:
+        except OperationFinished as answered:
             return answered.response
         except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
             if self.exchange is not None:
@@ -190,7 +190,7 @@ class Call:
             if (key := key_of(self.request, self.policy)) is not None:
                 self._open(key)
         except Problem as problem:
-            raise Answered(self._answer(problem)) from problem
+            raise OperationFinished(self._answer(problem)) from problem
         if self.exchange is None:
             say_unguarded(self.request)
         try:
@@ -208,7 +208,7 @@ class Call:
             return
         self._refuse_transaction()
         if (response := exchange.open(self._transactions.opened)) is not None:
-            raise Answered(response)
+            raise OperationFinished(response)
         self.exchange = exchange
 
     async def aenter(self, function: Callable[[], Awaitable[Any]]) -> Any:
@@ -218,7 +218,7 @@ class Call:
             if (key := key_of(self.request, self.policy)) is not None:
                 await self._aopen(key)
         except Problem as problem:
-            raise Answered(self._answer(problem)) from problem
+            raise OperationFinished(self._answer(problem)) from problem
         if self.exchange is None:
             await asay_unguarded(self.request)
         try:
@@ -234,20 +234,20 @@ class Call:
         if exchange.policy.guarantee is Guarantee.ATOMIC:  # the settings have changed since it was decorated
             raise ConfigurationError('An async operation cannot be "atomic". Type guarantee="lease".')
         if (response := await exchange.aopen()) is not None:
-            raise Answered(response)
+            raise OperationFinished(response)
         self.exchange = exchange
 
     def _exchange(self, key: Key, user: Any) -> Exchange | None:
-        terms = terms_of(self.policy)
+        terms = resolve_policy(self.policy)
         user = caller_of(self.request, user, terms)
-        declared = declared_for(self.request)
-        return Exchange.of(self.request, terms, key=key, user=user, source=self.request, declared=declared)
+        non_atomic = non_atomic_aliases_of(self.request)
+        return Exchange.of(self.request, terms, key=key, user=user, source=self.request, non_atomic=non_atomic)
 
     def _refuse_transaction(self) -> None:
         """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path leaves."""
         callback = getattr(self.request.resolver_match, "func", None)
         left = getattr(callback, "_non_atomic_requests", ())
-        if not isinstance(left, EveryAlias) and any(
+        if not isinstance(left, AllAliases) and any(
             settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
         ):
             raise ConfigurationError(

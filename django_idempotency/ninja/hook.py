@@ -18,7 +18,7 @@ from ..core.policy import Policy
 from ..errors import ConfigurationError
 from ..http.exchange import key_of
 from ..http.ninja_views import MODULE, is_ninja
-from .calls import CALL, Call
+from .calls import CALL, OperationCall
 
 _CONTRIBUTE = "_ninja_contribute_to_operation"
 #: The attribute that ninja sets on a function that is an operation.
@@ -86,7 +86,7 @@ def _read(annotation: Any, view: Callable[..., Any]) -> Any:
     return annotation
 
 
-def call_of(request: Any, policy: Policy) -> Call | None:
+def call_of(request: Any, policy: Policy) -> OperationCall | None:
     """Return the operation's call that a guarded function runs in; `None` if it is not an operation's.
 
     Raises `ConfigurationError` if it is called inside ninja, but not by its own operation: it is unknown whether ninja's
@@ -94,7 +94,7 @@ def call_of(request: Any, policy: Policy) -> Call | None:
     """
     if not isinstance(request, HttpRequest):
         return None
-    call: Call | None = getattr(request, CALL, None)
+    call: OperationCall | None = getattr(request, CALL, None)
     if call is not None and call.policy is policy:
         return call
     if is_ninja(getattr(request.resolver_match, "func", None)) and key_of(request, policy) is not None:

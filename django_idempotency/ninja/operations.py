@@ -13,38 +13,38 @@ from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
 from ..core.policy import Policy
-from ..http.atomic_requests import LEAVES, atomic_requests, declared_non_atomic, leave_atomic_requests
+from ..http.atomic_requests import atomic_requests, guarded_alias, leave_atomic_requests, non_atomic_aliases
 from ..http.markers import POLICY
 from ..http.ninja_views import operation_of
-from .calls import Call, Transactions
+from .calls import OperationCall, Transactions
 
 
-class Guarded(Operation):
+class GuardedOperation(Operation):
     """Mixed into the class of an operation, and kept in the copies that ninja makes of it for each API."""
 
     idempotency_policy: Policy
 
     def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:
         """Run the operation under guard."""
-        call = Call(request, self.api, self.idempotency_policy, decorated="run" in vars(self))
+        call = OperationCall(request, self.api, self.idempotency_policy, decorated="run" in vars(self))
         return call.run(functools.partial(super().run, request, **kw))
 
 
-class AsyncGuarded(Operation):
+class AsyncGuardedOperation(Operation):
     """The same for an async operation."""
 
     idempotency_policy: Policy
 
     async def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:  # type: ignore[override]
-        """See Guarded.run()."""
+        """See GuardedOperation.run()."""
         operation: Any = functools.partial(super().run, request, **kw)
-        return await Call(request, self.api, self.idempotency_policy).arun(operation)
+        return await OperationCall(request, self.api, self.idempotency_policy).arun(operation)
 
 
 def guard_operation(operation: Operation, policy: Policy) -> None:
     """Guard an operation that ninja has just made."""
     cls = type(operation)
-    guard = AsyncGuarded if iscoroutinefunction(cls.run) else Guarded
+    guard = AsyncGuardedOperation if iscoroutinefunction(cls.run) else GuardedOperation
     members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, POLICY: policy}
     operation.__class__ = type(cls.__name__, (guard, cls), members)
 
@@ -64,11 +64,11 @@ def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[Pa
         @functools.wraps(view)
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             policy = getattr(operation_of(view, request.method or ""), POLICY, None)
-            declared = declared_non_atomic(leaving)
+            non_atomic = non_atomic_aliases(leaving)
             with (
-                atomic_requests(declared, but=LEAVES.get())
+                atomic_requests(non_atomic, but=guarded_alias.get())
                 if policy is None
-                else Transactions(declared).around(request, policy)
+                else Transactions(non_atomic).around(request, policy)
             ):
                 return view(request, *args, **kwargs)
 

@@ -61,7 +61,7 @@ def can_publish(publisher: Any) -> bool:
 
 
 @contextmanager
-def opened(publisher: Any) -> Iterator[Publish]:
+def open_publisher(publisher: Any) -> Iterator[Publish]:
     """Instantiate a publisher class, enter it if it is a context manager, and close it in the end.
 
     Raises `BrokerUnavailable` for any error in that: most publishers connect there.

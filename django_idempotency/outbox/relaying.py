@@ -35,7 +35,7 @@ _USERINFO = re.compile(r"//[^/@\s]+@")
 
 
 @dataclass(slots=True)
-class Batch:
+class RelayedBatch:
     """The outcome of the messages that a relay took."""
 
     published: list[Message] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Relay:
         #: that time out could otherwise take all of the time.
         self._rather_new_until = 0.0
 
-    def batch(self) -> Batch:
+    def batch(self) -> RelayedBatch:
         """Publish what is due, and forget what the broker has confirmed.
 
         Five statements at most, however large; one more for each message that failed, and for each 1,000 that wait or
@@ -92,7 +92,7 @@ class Relay:
                 'Take "AUTOCOMMIT": False out of DATABASES; the relay opens its own transactions.'
             )
         if not self._taker.locks_rows and not self._taker.any_due():
-            return Batch()  # takes no lock
+            return RelayedBatch()  # takes no lock
         began = time.monotonic()
         rather_new = began < self._rather_new_until
         with transaction.atomic(using=self._using, durable=True):
@@ -109,8 +109,8 @@ class Relay:
             self._rather_new_until = 2 * time.monotonic() - began
         return batch
 
-    def _published(self, taken: Sequence[Message]) -> Batch:
-        batch, waiting = Batch(), set[str]()
+    def _published(self, taken: Sequence[Message]) -> RelayedBatch:
+        batch, waiting = RelayedBatch(), set[str]()
         until = time.monotonic() + (LONGEST if self._taker.locks_rows else LONGEST_ALONE)
         for message in taken:
             if self._stopping() or (batch and time.monotonic() > until):
@@ -165,7 +165,7 @@ def _note(message: Message, error: Exception) -> Message:
     message.attempts += 1
     wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
     message.not_before = utcnow() + timedelta(seconds=wait)
-    message.last_error = told(error)
+    message.last_error = describe_error(error)
     logger.warning(
         "Message %s to %s was not published, attempt %d: %s",
         message.message_id,
@@ -176,7 +176,7 @@ def _note(message: Message, error: Exception) -> Message:
     return message
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error's message, shortened, on one line and without secrets."""
     said = _USERINFO.sub("//[redacted]@", redaction.text(" ".join(str(error).split())))
     # PostgreSQL rejects U+0000, every database half a surrogate pair, and a note must not stop the relay.

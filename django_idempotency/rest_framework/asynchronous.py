@@ -18,25 +18,25 @@ from ..concurrency.cancellation import to_the_end
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
-from ..http.atomic_requests import declared_for
+from ..http.atomic_requests import non_atomic_aliases_of
 from ..http.bodies import keep
 from ..http.exchange import Exchange, key_of
 from ..http.keys import carries_key
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
-from ..http.status import Status, note, note_problem, stamp
-from ..http.terms import terms_of
+from ..http.status import HeaderStatus, note, note_problem, stamp
+from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import asay_unguarded, leave_unguarded
 from . import problems
-from .entry import Terms, judge
-from .problems import Answered, IdempotencyException
+from .entry import ViewTerms, judge
+from .problems import DispatchFinished, IdempotencyException
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
 
 
-async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpResponseBase:
+async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request carries a key. `run` is the view's own dispatch."""
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
@@ -46,7 +46,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> 
         return stamp(request, await run())
     if terms.may_select(request) and (terms.fixed is not None or carries_key(request)):
         await sync_to_async(keep)(request)
-    guard = _Guard(view, terms, handler)
+    guard = _AsyncGuardedHandler(view, terms, handler)
 
     @functools.wraps(handler)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> 
     setattr(view, name, guarded)
     try:
         response = await _finished(view, guard, run)
-    except Answered as answered:
+    except DispatchFinished as answered:
         return answered.response
     finally:
         delattr(view, name)  # the guard refers to the view
@@ -69,7 +69,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> 
     return stamp(request, response)
 
 
-async def _finished(view: Any, guard: _Guard, run: Run) -> HttpResponseBase:
+async def _finished(view: Any, guard: _AsyncGuardedHandler, run: Run) -> HttpResponseBase:
     """Return a view's response, rendered if it is to be stored. An exception ends the exchange."""
     try:
         response = await run()
@@ -81,15 +81,15 @@ async def _finished(view: Any, guard: _Guard, run: Run) -> HttpResponseBase:
         raise
     except BaseException as error:
         if guard.exchange is not None:
-            raise Answered(await _answer(view, await to_the_end(guard.exchange.afail(error)))) from error
+            raise DispatchFinished(await _answer(view, await to_the_end(guard.exchange.afail(error)))) from error
         raise
     return response
 
 
-class _Guard:
+class _AsyncGuardedHandler:
     """Replaces one handler, for one request."""
 
-    def __init__(self, view: Any, terms: Terms, handler: Callable[..., Any]) -> None:
+    def __init__(self, view: Any, terms: ViewTerms, handler: Callable[..., Any]) -> None:
         self._view = view
         self._terms = terms
         self._handler = handler
@@ -106,7 +106,7 @@ class _Guard:
             if problems.has_own_handler(self._view):
                 note_problem(request._request, problem)
                 raise IdempotencyException(problem) from problem
-            raise Answered(problem_response(problem, request._request)) from problem
+            raise DispatchFinished(problem_response(problem, request._request)) from problem
         return await _called(self._handler, request, *args, **kwargs)
 
     async def _open(self, request: Any) -> None:
@@ -119,7 +119,7 @@ class _Guard:
         if exchange is None:
             await asay_unguarded(request._request)
         elif (answer := await exchange.aopen()) is not None:
-            raise Answered(answer)
+            raise DispatchFinished(answer)
         else:
             self.exchange = exchange
 
@@ -161,7 +161,7 @@ async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange |
     http = request._request
     if (key := key_of(http, policy)) is None:
         return None
-    terms = terms_of(policy)
+    terms = resolve_policy(policy)
     if terms.guarantee is Guarantee.ATOMIC:
         view = type(request.parser_context["view"])
         raise ConfigurationError(
@@ -169,7 +169,13 @@ async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange |
             'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
         )
     # Its user is known: initial() has evaluated it, in a thread.
-    facts = {"key": key, "user": request.user, "source": request, "strict": strict, "declared": declared_for(http)}
+    facts = {
+        "key": key,
+        "user": request.user,
+        "source": request,
+        "strict": strict,
+        "non_atomic": non_atomic_aliases_of(http),
+    }
     return await sync_to_async(Exchange.of)(http, terms, **facts)
 
 
@@ -184,7 +190,7 @@ async def _leave(request: HttpRequest, *, exempt: bool) -> None:
         leave_unguarded(request, IS_EXEMPT)
         await asay_unguarded(request)
     else:
-        note(request, Status.REFUSED)
+        note(request, HeaderStatus.REFUSED)
 
 
 async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:

@@ -10,12 +10,12 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..http.atomic_requests import EVERYTHING, EveryAlias, declared_non_atomic
-from .entry import Terms
+from ..http.atomic_requests import ALL_ALIASES, AllAliases, non_atomic_aliases
+from .entry import ViewTerms
 from .guarding import enter
 
 
-def guarded_view(view: Callable[..., Any], terms: Terms) -> Any:
+def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:
     """Return the callback of a view that guards itself. Django itself refuses ATOMIC_REQUESTS for an async one."""
     return view if iscoroutinefunction(view) else GuardedView(view, terms)
 
@@ -29,15 +29,17 @@ class GuardedView:
 
     __slots__ = ("__dict__", "__weakref__", "_non_atomic_requests", "_terms", "_view")
 
-    def __init__(self, view: Callable[..., HttpResponseBase], terms: Terms) -> None:
+    def __init__(self, view: Callable[..., HttpResponseBase], terms: ViewTerms) -> None:
         functools.update_wrapper(self, view)
         vars(self).pop("__wrapped__")  # nothing wraps it
         self._view = view
         self._terms = terms
-        self._non_atomic_requests = EveryAlias(declared_non_atomic(view))
+        self._non_atomic_requests = AllAliases(non_atomic_aliases(view))
 
     def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Run the view."""
         called_by_django = getattr(getattr(request, "resolver_match", None), "func", None) is self
-        declared = declared_non_atomic(self) if called_by_django else EVERYTHING
-        return enter(request, self._terms, functools.partial(self._view, request, *args, **kwargs), declared=declared)
+        non_atomic = non_atomic_aliases(self) if called_by_django else ALL_ALIASES
+        return enter(
+            request, self._terms, functools.partial(self._view, request, *args, **kwargs), non_atomic=non_atomic
+        )

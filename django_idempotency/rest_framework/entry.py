@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, Problem
-from ..http.atomic_requests import Opened
+from ..http.atomic_requests import OpenedTransactions
 from ..http.exchange import Exchange, is_guarded, may_have_key
 from ..http.keys import carries_key
 from ..http.problems import headers, problem_response
@@ -23,7 +23,7 @@ from .problems import IdempotencyException
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ViewTerms:
     """The terms on which a view is guarded."""
 
     #: The policy, if it does not depend on the request.
@@ -35,7 +35,7 @@ class Terms:
 
     def policy_of(self, view: Any) -> Policy:
         """Return the policy of a view that is about to call its handler."""
-        return checked(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
+        return checked_policy(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
 
     def may_select(self, request: HttpRequest) -> bool:
         """May a request have a key? Asked before the view exists."""
@@ -44,7 +44,7 @@ class Terms:
         return self.fixed is None or may_have_key(request, self.fixed)
 
 
-def checked(view: Any, policy: Any) -> Policy:
+def checked_policy(view: Any, policy: Any) -> Policy:
     """Return a view's policy. Raises `ConfigurationError` for what is not one."""
     if isinstance(policy, Policy):
         return policy
@@ -54,13 +54,13 @@ def checked(view: Any, policy: Any) -> Policy:
     )
 
 
-class Entry:
+class ViewEntry:
     """One request on its way through a view."""
 
-    def __init__(self, declared: AbstractSet[str]) -> None:
+    def __init__(self, non_atomic: AbstractSet[str]) -> None:
         #: The databases that nothing is opened on, and what is opened.
-        self.declared = declared
-        self.opened = Opened()
+        self.non_atomic = non_atomic
+        self.opened = OpenedTransactions()
         self.exchange: Exchange | None = None
         self.view: Any = None
         #: How many transactions were open on each database before the view's dispatch.

@@ -12,9 +12,9 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
-from ..http.atomic_requests import EVERYTHING
+from ..http.atomic_requests import ALL_ALIASES
 from ..http.exchange import may_have_key
-from ..http.running import run
+from ..http.running import run_guarded
 from . import problems
 from .problems import IdempotencyException
 
@@ -39,4 +39,6 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
     def answer_problem(problem: Problem, http: HttpRequest) -> Any:
         return problems.answer(view, IdempotencyException(problem), http)
 
-    return run(request._request, policy, finished, source=request, declared=EVERYTHING, answer_problem=answer_problem)
+    return run_guarded(
+        request._request, policy, finished, source=request, non_atomic=ALL_ALIASES, answer_problem=answer_problem
+    )

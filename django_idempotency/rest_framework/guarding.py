@@ -21,22 +21,22 @@ from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.rules import Leave
 from ..errors import ConfigurationError, OperationUnknown, Problem
-from ..http.atomic_requests import EVERYTHING, atomic_requests
+from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange, key_of
 from ..http.keys import carries_key
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
-from ..http.status import Status, note, note_problem, stamp
-from ..http.terms import terms_of
+from ..http.status import HeaderStatus, note, note_problem, stamp
+from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, say_unguarded
 from . import problems
 from .asynchronous import adispatch
-from .entry import Entry, Terms, headed, judge
+from .entry import ViewEntry, ViewTerms, headed, judge
 from .inside import Inside, depths, is_inside
-from .problems import Answered, IdempotencyException
+from .problems import DispatchFinished, IdempotencyException
 
 Run = Callable[[], HttpResponseBase]
 
@@ -44,12 +44,12 @@ Run = Callable[[], HttpResponseBase]
 _ENTRY = "_idempotency_entry"
 
 
-def enter(request: HttpRequest, terms: Terms, run: Run, *, declared: AbstractSet[str]) -> HttpResponseBase:
+def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
     """Run a view, as Django would run it under ATOMIC_REQUESTS, and settle what its guard has opened."""
-    entry, response, keyed = Entry(declared), None, terms.may_select(request)
+    entry, response, keyed = ViewEntry(non_atomic), None, terms.may_select(request)
     setattr(request, _ENTRY, entry)
     try:
-        with atomic_requests(declared, noted=keyed) as entry.opened:
+        with atomic_requests(non_atomic, noted=keyed) as entry.opened:
             entry.depths = depths() if keyed else {}
             response = run()
             if entry.exchange is not None and not entry.ended:
@@ -59,7 +59,7 @@ def enter(request: HttpRequest, terms: Terms, run: Run, *, declared: AbstractSet
             raise
         if entry.ended:
             if entry.exchange.operation.left is Leave.COMPLETED:  # and its COMMIT is the project's
-                note(request, Status.UNKNOWN)
+                note(request, HeaderStatus.UNKNOWN)
             raise
         committed = functools.partial(_committed, entry, response)
         return entry.answer(entry.exchange.fail(error, committed=committed))
@@ -74,11 +74,11 @@ def enter(request: HttpRequest, terms: Terms, run: Run, *, declared: AbstractSet
         return entry.answer(problem)
 
 
-def _committed(entry: Entry, response: HttpResponseBase | None) -> HttpResponseBase | None:
+def _committed(entry: ViewEntry, response: HttpResponseBase | None) -> HttpResponseBase | None:
     return response if entry.opened.committed else None
 
 
-def dispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpResponseBase:
+def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request carries a key. `run` is the dispatch of the view's class."""
     if getattr(view, "view_is_async", False) and hasattr(view, "async_dispatch"):  # adrf's
         return cast(
@@ -87,7 +87,7 @@ def dispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpRes
     entry = getattr(request, _ENTRY, None)
     if entry is None or entry.view is not None:  # not by as_view(), or the second view of this request
         again = functools.partial(dispatch, view, request, terms, run)
-        return enter(request, terms, again, declared=EVERYTHING)
+        return enter(request, terms, again, non_atomic=ALL_ALIASES)
     entry.view = view
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
@@ -99,10 +99,10 @@ def dispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpRes
         _refuse_async(view, request, terms)
     if terms.may_select(request) and (terms.fixed is not None or carries_key(request)):
         keep(request)
-    guard = _Guard(entry, terms, handler)
+    guard = _GuardedHandler(entry, terms, handler)
     try:
         response = _with_guard(view, name, guard, run)
-    except Answered as answered:
+    except DispatchFinished as answered:
         return answered.response
     if entry.exchange is not None:
         return response
@@ -114,7 +114,7 @@ def dispatch(view: Any, request: HttpRequest, terms: Terms, run: Run) -> HttpRes
     return stamp(request, response)
 
 
-def _with_guard(view: Any, name: str, guard: _Guard, run: Run) -> HttpResponseBase:
+def _with_guard(view: Any, name: str, guard: _GuardedHandler, run: Run) -> HttpResponseBase:
     """Put the guard in the handler's place while DRF's own dispatch runs."""
     of_instance = name in vars(view)  # a ViewSet's
     setattr(view, name, functools.wraps(guard.handler)(guard))
@@ -137,7 +137,7 @@ def asynchronous(cls: type[Any]) -> str:
     )
 
 
-def _refuse_async(view: Any, request: HttpRequest, terms: Terms, begun: Any = None) -> None:
+def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
     """Refuse what has still to be awaited when the guard closes, unless the request needs none."""
     if terms.may_select(request) or conf.concerns_keyless(terms.fixed or Policy()):
         if begun is not None:
@@ -151,13 +151,13 @@ def _leave(request: HttpRequest, *, exempt: bool) -> None:
         leave_unguarded(request, IS_EXEMPT)
         say_unguarded(request)
     else:
-        note(request, Status.REFUSED)
+        note(request, HeaderStatus.REFUSED)
 
 
-class _Guard:
+class _GuardedHandler:
     """Stands in for one handler, for one request."""
 
-    def __init__(self, entry: Entry, terms: Terms, handler: Any) -> None:
+    def __init__(self, entry: ViewEntry, terms: ViewTerms, handler: Any) -> None:
         self._entry = entry
         self._terms = terms
         self.handler = handler
@@ -174,7 +174,7 @@ class _Guard:
             self._open(request)
         except Problem as problem:
             if not problems.has_own_handler(self._entry.view):
-                raise Answered(problem_response(problem, request._request)) from problem
+                raise DispatchFinished(problem_response(problem, request._request)) from problem
             note_problem(request._request, problem)
             self.problem = problem
             raise IdempotencyException(problem) from problem
@@ -199,13 +199,13 @@ class _Guard:
             say_unguarded(http)
             return
         facts: dict[str, Any] = {"user": request.user, "source": request, "strict": self._terms.strict}
-        exchange = Exchange.of(http, terms_of(policy), key=key, declared=entry.declared, **facts)
+        exchange = Exchange.of(http, resolve_policy(policy), key=key, non_atomic=entry.non_atomic, **facts)
         if exchange is None:
             say_unguarded(http)
             return
         inside = is_inside(exchange, entry.depths)
         if (answer := exchange.open(None if inside else entry.opened)) is not None:
-            raise Answered(answer)
+            raise DispatchFinished(answer)
         entry.exchange = exchange
         if inside and not exchange.degraded:
             self.inside = Inside(entry, exchange)

@@ -16,13 +16,13 @@ from django.db import connections, transaction
 from ..core.rules import Leave
 from ..errors import Problem
 from ..http.responses import render
-from .problems import Answered
+from .problems import DispatchFinished
 
 if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from ..http.exchange import Exchange
-    from .entry import Entry
+    from .entry import ViewEntry
 
 #: Where DRF's dispatch ends: by a response, or by an exception.
 _ENDS = ("finalize_response", "handle_exception")
@@ -42,7 +42,7 @@ def is_inside(exchange: Exchange, before: dict[str, int]) -> bool:
 class Inside:
     """Ends the guard of one request where DRF's own dispatch ends, as enter() does elsewhere."""
 
-    def __init__(self, entry: Entry, exchange: Exchange) -> None:
+    def __init__(self, entry: ViewEntry, exchange: Exchange) -> None:
         self._entry = entry
         self._exchange = exchange
         self._view = entry.view
@@ -98,7 +98,7 @@ class Inside:
         try:
             response = self._exchange.settle(response)
         except Problem as problem:
-            raise Answered(self._entry.answer(problem)) from problem
+            raise DispatchFinished(self._entry.answer(problem)) from problem
         alias = self._exchange.atomic_alias
         assert alias is not None, "see is_inside()"
         if doomed and operation.left is not Leave.COMPLETED and connections[alias].in_atomic_block:
@@ -108,4 +108,4 @@ class Inside:
     def _fail(self, error: BaseException) -> NoReturn:
         self._entry.ended = True
         problem = self._exchange.fail(error)
-        raise Answered(self._entry.answer(problem)) from error
+        raise DispatchFinished(self._entry.answer(problem)) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.policy import Policy
 from ..http.selection import compile_expressions
 from .callbacks import guarded_view
-from .entry import Terms
+from .entry import ViewTerms
 from .guarding import dispatch
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class IdempotentViewMixin(Base):
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
         """Return the view. It opens ATOMIC_REQUESTS itself, so that a guard may take a transaction over."""
-        return guarded_view(super().as_view(*args, **kwargs), terms_of(cls))
+        return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls))
 
     def get_idempotency_policy(self) -> Policy:
         """Return the terms of this request; `self.action`, `self.request` and `self.kwargs` are set."""
@@ -47,11 +47,11 @@ class IdempotentViewMixin(Base):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
         run = functools.partial(super().dispatch, request, *args, **kwargs)
-        return dispatch(self, request, terms_of(type(self)), run)
+        return dispatch(self, request, view_terms_of(type(self)), run)
 
 
-def terms_of(cls: type[Any]) -> Terms:
+def view_terms_of(cls: type[Any]) -> ViewTerms:
     """Return the terms of a class that has the mixin's attributes."""
     decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
     fixed = None if decides or not isinstance(cls.idempotency, Policy) else cls.idempotency
-    return Terms(fixed, asks=True)
+    return ViewTerms(fixed, asks=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
 
-class Answered(BaseException):
+class DispatchFinished(BaseException):
     """Leaves DRF's dispatch with an answer that is finished: no exception handler and no finalize_response is for it."""
 
     def __init__(self, response: HttpResponseBase) -> None:

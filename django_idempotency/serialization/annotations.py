@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Annotated, Any, ClassVar, ForwardRef, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from .class_types import name_of, shape_of
+from .class_types import codec_of, name_of
 
 
 def classes_in(annotation: Any) -> frozenset[type]:
     """Return every dataclass, attrs, pydantic, Enum and NamedTuple class that a resolved annotation reaches."""
-    search = Search()
-    search.annotation(annotation)
-    return frozenset(search.found)
+    collector = TypeCollector()
+    collector.annotation(annotation)
+    return frozenset(collector.found)
 
 
 class Unknown:
@@ -26,7 +26,7 @@ class Unknown:
         return cls
 
 
-class Search:
+class TypeCollector:
     """A walk through annotations. `found` are the classes, `unresolved` the names that stood for nothing."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Search:
 
     def attributes(self, cls: type) -> None:
         """Take a class that can be stored, and follow the annotations of its attributes."""
-        if shape_of(cls) is not None:
+        if codec_of(cls) is not None:
             self.found.add(cls)
         if issubclass(cls, Enum) or not (cls in self.found or issubclass(cls, (dict, BaseException))):
             return

@@ -17,24 +17,24 @@ from zoneinfo import ZoneInfo
 Moment = TypeVar("Moment", datetime, time)
 
 
-class Shape(NamedTuple):
+class Codec(NamedTuple):
     """What a type is called in the bytes, and its way into parts and back."""
 
     tag: str
-    take: Callable[[Any], tuple[Any, ...]]
-    build: Callable[..., Any]
+    encode: Callable[[Any], tuple[Any, ...]]
+    decode: Callable[..., Any]
 
 
-def single(tag: str, take: Callable[[Any], Any], build: Callable[[Any], Any]) -> Shape:
-    """Return the shape of a type with one part."""
-    return Shape(tag, lambda value: (take(value),), build)
+def single(tag: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> Codec:
+    """Return the codec of a type with one part."""
+    return Codec(tag, lambda value: (encode(value),), decode)
 
 
-def _decoded(text: str) -> bytes:
+def _from_base64(text: str) -> bytes:
     return b64decode(text, validate=True)
 
 
-def _take_moment(value: datetime | time) -> tuple[Any, ...]:
+def _encode_moment(value: datetime | time) -> tuple[Any, ...]:
     """Take a datetime or a time apart: ISO 8601, whether it is the second of its name, and a zone that has a name."""
     zone = value.tzinfo
     if zone is None or zone is timezone.utc or _nameless(zone):
@@ -47,26 +47,26 @@ def _nameless(zone: object) -> bool:
     return type(zone) is timezone and zone.tzname(None) == timezone(zone.utcoffset(None)).tzname(None)
 
 
-def _moment(cls: type[Moment]) -> Callable[..., Moment]:
-    def build(text: str, fold: int = 0, zone: timezone | ZoneInfo | None = None) -> Moment:
+def _decode_moment(cls: type[Moment]) -> Callable[..., Moment]:
+    def decode(text: str, fold: int = 0, zone: timezone | ZoneInfo | None = None) -> Moment:
         value = cls.fromisoformat(text).replace(fold=fold)
         return value if zone is None else value.replace(tzinfo=zone)
 
-    return build
+    return decode
 
 
-def _take_zone(zone: ZoneInfo) -> tuple[str]:
+def _encode_zone(zone: ZoneInfo) -> tuple[str]:
     if zone.key is None:
         raise ValueError("a ZoneInfo made from a file has no key")
     return (zone.key,)
 
 
 #: The exact types that can be stored without being named anywhere, beside None, bool, str, list and dict.
-BUILTINS: dict[type, Shape] = {
+BUILTINS: dict[type, Codec] = {
     int: single("int", hex, lambda text: int(text, 16)),  # longer than Python reads from decimal digits
     float: single("float", repr, float),  # NaN and the infinities
-    bytes: single("bytes", lambda value: b64encode(value).decode(), _decoded),
-    bytearray: single("bytearray", lambda value: b64encode(value).decode(), lambda text: bytearray(_decoded(text))),
+    bytes: single("bytes", lambda value: b64encode(value).decode(), _from_base64),
+    bytearray: single("bytearray", lambda value: b64encode(value).decode(), lambda text: bytearray(_from_base64(text))),
     tuple: single("tuple", list, tuple),
     set: single("set", list, set),
     frozenset: single("frozenset", list, frozenset),
@@ -74,10 +74,10 @@ BUILTINS: dict[type, Shape] = {
     Decimal: single("Decimal", str, Decimal),
     UUID: single("UUID", str, UUID),
     date: single("date", date.isoformat, date.fromisoformat),
-    time: Shape("time", _take_moment, _moment(time)),
-    datetime: Shape("datetime", _take_moment, _moment(datetime)),
-    timedelta: Shape("timedelta", lambda value: (value.days, value.seconds, value.microseconds), timedelta),
-    timezone: Shape("timezone", lambda value: (value.utcoffset(None), value.tzname(None)), timezone),
-    ZoneInfo: Shape("ZoneInfo", _take_zone, ZoneInfo),
+    time: Codec("time", _encode_moment, _decode_moment(time)),
+    datetime: Codec("datetime", _encode_moment, _decode_moment(datetime)),
+    timedelta: Codec("timedelta", lambda value: (value.days, value.seconds, value.microseconds), timedelta),
+    timezone: Codec("timezone", lambda value: (value.utcoffset(None), value.tzname(None)), timezone),
+    ZoneInfo: Codec("ZoneInfo", _encode_zone, ZoneInfo),
     **{cls: single(cls.__name__, str, cls) for cls in (PurePosixPath, PosixPath, PureWindowsPath, WindowsPath)},
 }

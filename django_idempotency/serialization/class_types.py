@@ -11,15 +11,15 @@ from enum import Enum, Flag
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-from .builtin_types import BUILTINS, Shape, single
+from .builtin_types import BUILTINS, Codec, single
 
 #: Where attrs' cache_hash=True keeps a hash: it is another one in the next process.
 _CACHED_HASH = "_attrs_cached_hash"
 _ABSENT = object()
 
 
-def shape_of(cls: type) -> Shape | None:
-    """Return the shape of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for every other."""
+def codec_of(cls: type) -> Codec | None:
+    """Return the codec of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for every other."""
     if issubclass(cls, Enum):
         return _enum(cls)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -31,26 +31,26 @@ def shape_of(cls: type) -> Shape | None:
     return _fielded(cls) if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__") else None
 
 
-def error_shape(cls: type[BaseException]) -> Shape:
-    """Return the shape of an exception class: its args, its fields if it has some, and its attributes."""
+def error_codec(cls: type[BaseException]) -> Codec:
+    """Return the codec of an exception class: its args, its fields if it has some, and its attributes."""
     fields = (*_fields(cls), *(_Field(name, None, required=False) for name in _slots(cls)))
     built_in = tuple(_Field(name, None, required=False) for name in _built_in(cls))
 
-    def take(error: BaseException) -> tuple[dict[str, Any]]:
+    def encode(error: BaseException) -> tuple[dict[str, Any]]:
         # What its args alone would not bring back, such as the name that an ImportError was given beside them.
         bare = cls.__new__(cls, *error.args) if built_in else error
         given = {name: found for name, _, _ in built_in if (found := _found(error, name)) != _found(bare, name)}
         # "args" is a descriptor of BaseException: no attribute has its name.
         return ({**_state(cls, fields, error), **given, "args": list(error.args)},)
 
-    def build(state: dict[str, Any]) -> BaseException:
+    def decode(state: dict[str, Any]) -> BaseException:
         args = state.pop("args")
         error = cls.__new__(cls, *args)
         object.__setattr__(error, "args", tuple(args))  # frozen, too
         _restore(error, (*fields, *built_in), state)
         return error
 
-    return Shape(name_of(cls), take, build)
+    return Codec(name_of(cls), encode, decode)
 
 
 def _built_in(cls: type[BaseException]) -> list[str]:
@@ -72,21 +72,21 @@ def name_of(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _enum(cls: type[Enum]) -> Shape:
+def _enum(cls: type[Enum]) -> Codec:
     """Members go by name. A combination of flags has none before Python 3.11, so flags go by value."""
     if issubclass(cls, Flag):
         return single(name_of(cls), lambda member: member.value, cls)
     return single(name_of(cls), lambda member: member.name, cls.__members__.__getitem__)
 
 
-def _named_tuple(cls: type[Any]) -> Shape:
-    def build(values: list[Any]) -> Any:
+def _named_tuple(cls: type[Any]) -> Codec:
+    def decode(values: list[Any]) -> Any:
         values = [*values, *(cls._field_defaults[name] for name in cls._fields[len(values) :])]
         if len(values) != len(cls._fields):
             raise ValueError(f"{name_of(cls)} has other fields by now")
         return tuple.__new__(cls, values)
 
-    return single(name_of(cls), list, build)
+    return single(name_of(cls), list, decode)
 
 
 class _Field(NamedTuple):
@@ -122,16 +122,16 @@ def _always(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def _fielded(cls: type) -> Shape:
-    """Return the shape of a class with fields, by their names."""
+def _fielded(cls: type) -> Codec:
+    """Return the codec of a class with fields, by their names."""
     fields = tuple(_fields(cls))
 
-    def build(state: dict[str, Any]) -> Any:
+    def decode(state: dict[str, Any]) -> Any:
         value: Any = object.__new__(cls)
         _restore(value, fields, state)
         return value
 
-    return Shape(name_of(cls), lambda value: (_state(cls, fields, value),), build)
+    return Codec(name_of(cls), lambda value: (_state(cls, fields, value),), decode)
 
 
 def _slots(cls: type) -> list[str]:
@@ -166,17 +166,17 @@ def _restore(value: Any, fields: Iterable[_Field], state: dict[str, Any]) -> Non
         value.__dict__.update(state)
 
 
-def _pydantic(cls: Any) -> Shape:
+def _pydantic(cls: Any) -> Codec:
     """By the protocol for copies that pydantic's models have: values as they are, which are set, extra and private ones."""
 
-    def take(value: Any) -> tuple[Any, ...]:
+    def encode(value: Any) -> tuple[Any, ...]:
         state = value.__getstate__()
         fields = {name: item for name, item in state["__dict__"].items() if name in cls.model_fields}
         given = sorted(state["__pydantic_fields_set__"])
         rest = state.get("__pydantic_extra__"), state.get("__pydantic_private__")
         return (fields, given) if rest == (None, None) else (fields, given, *rest)
 
-    def build(fields: dict[str, Any], given: list[str], extra: Any = None, private: Any = None) -> Any:
+    def decode(fields: dict[str, Any], given: list[str], extra: Any = None, private: Any = None) -> Any:
         for name, field in cls.model_fields.items():
             if name not in fields:
                 if field.is_required():
@@ -193,4 +193,4 @@ def _pydantic(cls: Any) -> Shape:
         )
         return value
 
-    return Shape(name_of(cls), take, build)
+    return Codec(name_of(cls), encode, decode)

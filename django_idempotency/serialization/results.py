@@ -11,10 +11,10 @@ from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
-from .annotations import Search, classes_in
-from .builtin_types import Shape
-from .class_types import error_shape, name_of
-from .typed_json import Results, Unreadable, Unstorable, allowed_shape
+from .annotations import TypeCollector, classes_in
+from .builtin_types import Codec
+from .class_types import error_codec, name_of
+from .typed_json import Results, Unreadable, Unstorable, allowed_codec
 
 __all__ = [
     "FunctionResults",
@@ -76,14 +76,14 @@ class FunctionResults:
 
     @cached_property
     def _results(self) -> Results:
-        search = Search()
-        search.returned(self._function)
-        more: dict[type, Shape] = {}
+        collector = TypeCollector()
+        collector.returned(self._function)
+        more: dict[type, Codec] = {}
         if self._serializer is not None:
-            more[_Serialized] = Shape("serialized", tuple, self._serializer.load)
+            more[_Serialized] = Codec("serialized", tuple, self._serializer.load)
         return Results(
-            search.found.union(self._classes),
-            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{_gaps(search)}",
+            collector.found.union(self._classes),
+            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{_gaps(collector)}",
             unknown="Give serializer=(dump, load), or return plain data.",
             more=more,
         )
@@ -100,7 +100,7 @@ def results_for(
     that the return annotation names.
     """
     for cls in classes:
-        allowed_shape(cls)
+        allowed_codec(cls)
     pair: tuple[Any, ...] = ()
     if isinstance(serializer, (tuple, list)):
         pair = tuple(serializer)
@@ -116,8 +116,8 @@ def results_for(
     return FunctionResults(function, serializer, tuple(classes))  # type: ignore[arg-type]
 
 
-def _gaps(search: Search) -> str:
-    names = ", ".join(sorted(search.unresolved))
+def _gaps(collector: TypeCollector) -> str:
+    names = ", ".join(sorted(collector.unresolved))
     return names and f" Of the annotations, this could not be resolved: {names} (imported for the type checker only?)."
 
 
@@ -160,21 +160,21 @@ def load_error(data: bytes, kept: Sequence[type[Exception]]) -> Exception:
 @lru_cache(maxsize=256)
 def _errors(kept: tuple[type[Exception], ...]) -> Results:
     """Return how these exceptions are stored. The annotations of their attributes say which classes may be in them."""
-    search = Search()
+    collector = TypeCollector()
     for cls in kept:
-        search.attributes(cls)
-        search.arguments(cls.__init__)
-    shapes = {cls: error_shape(cls) for cls in kept}
-    named = {shape.tag: shape for shape in shapes.values()}
-    raised = Shape(
+        collector.attributes(cls)
+        collector.arguments(cls.__init__)
+    codecs = {cls: error_codec(cls) for cls in kept}
+    named = {codec.tag: codec for codec in codecs.values()}
+    raised = Codec(
         "error",
-        lambda raised: (shapes[raised.cls].tag, *shapes[raised.cls].take(raised.error)),
-        lambda name, state: named[name].build(state),
+        lambda raised: (codecs[raised.cls].tag, *codecs[raised.cls].encode(raised.error)),
+        lambda name, state: named[name].decode(state),
     )
     return Results(
-        search.found,
+        collector.found,
         root="error",
-        unnamed=f"Annotate the attribute of the exception, or the argument of its __init__, with it.{_gaps(search)}",
+        unnamed=f"Annotate the attribute of the exception, or the argument of its __init__, with it.{_gaps(collector)}",
         unknown="An exception is kept with its args and attributes: have plain data in them.",
         more={_Raised: raised},
     )

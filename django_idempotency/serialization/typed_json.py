@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .builtin_types import BUILTINS, Shape
-from .class_types import name_of, shape_of
+from .builtin_types import BUILTINS, Codec
+from .class_types import codec_of, name_of
 
 #: Before the JSON. Another format has another.
 VERSION = b"1:"
@@ -30,7 +30,7 @@ _EXACT: frozenset[type] = frozenset({str, bool, type(None)})
 _LIKELY: frozenset[type] = _EXACT | {int, float}
 #: Longer integers (bits) are written in hexadecimal: Python may refuse to read them otherwise (CVE-2020-10735).
 _LONG = 1024
-_NOTHING_MORE: Mapping[type, Shape] = MappingProxyType({})
+_NOTHING_MORE: Mapping[type, Codec] = MappingProxyType({})
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
@@ -54,13 +54,13 @@ class Results:
         root: str = "result",
         unnamed: str = "",
         unknown: str = "",
-        more: Mapping[type, Shape] = _NOTHING_MORE,
+        more: Mapping[type, Codec] = _NOTHING_MORE,
     ) -> None:
-        named = {cls: allowed_shape(cls) for cls in classes}
-        tags = Counter(shape.tag for shape in named.values())
+        named = {cls: allowed_codec(cls) for cls in classes}
+        tags = Counter(codec.tag for codec in named.values())
         # Two classes of one name cannot be told apart in the bytes: neither is stored.
-        self._shapes = {**BUILTINS, **more, **{cls: shape for cls, shape in named.items() if tags[shape.tag] == 1}}
-        self._builders = {shape.tag: shape.build for shape in self._shapes.values()}
+        self._codecs = {**BUILTINS, **more, **{cls: codec for cls, codec in named.items() if tags[codec.tag] == 1}}
+        self._decoders = {codec.tag: codec.decode for codec in self._codecs.values()}
         self._root = root
         #: What to do about a class that could be allowed, and about any other type.
         self._unnamed, self._unknown = unnamed, unknown
@@ -114,10 +114,10 @@ class Results:
                 item if type(item) in leaves else self._tree(item, (*path, index), leaves)
                 for index, item in enumerate(value)
             ]
-        shape = self._shapes.get(kind)
-        if shape is None:
+        codec = self._codecs.get(kind)
+        if codec is None:
             raise self._refusal(kind, path)
-        return {TAG: [shape.tag, *[self._tree(part, path, leaves) for part in shape.take(value)]]}
+        return {TAG: [codec.tag, *[self._tree(part, path, leaves) for part in codec.encode(value)]]}
 
     def _object(self, value: dict[Any, Any], path: tuple[Any, ...], leaves: frozenset[type]) -> dict[str, Any] | None:
         """Return a dict as JSON has it; `None` for one that it does not have: with a key that is no text, or our tag."""
@@ -138,23 +138,23 @@ class Results:
         if TAG not in found:
             return found
         tag, *parts = found[TAG]
-        if tag not in self._builders:
+        if tag not in self._decoders:
             raise Unreadable(f"A stored {self._root} holds a {tag}, which is not allowed.")
-        return self._builders[tag](*parts)
+        return self._decoders[tag](*parts)
 
     def _refusal(self, kind: type, path: tuple[Any, ...]) -> Unstorable:
         where = self._root + "".join(_step(step) for step in path)
-        if shape_of(kind) is None:
+        if codec_of(kind) is None:
             return Unstorable(f"{where} is a {name_of(kind)}, which cannot be stored. {self._unknown}".strip())
         return Unstorable(f"{where} is a {name_of(kind)}, and that class is not named. {self._unnamed}".strip())
 
 
-def allowed_shape(cls: type) -> Shape:
+def allowed_codec(cls: type) -> Codec:
     """Return how a class is stored. Raises ValueError for what is no class of fields or members."""
-    shape = shape_of(cls)
-    if shape is None:
+    codec = codec_of(cls)
+    if codec is None:
         raise ValueError(f"{name_of(cls)} is no dataclass and no attrs, pydantic, Enum or NamedTuple class.")
-    return shape
+    return codec
 
 
 def _step(step: Any) -> str:

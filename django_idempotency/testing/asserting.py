@@ -16,7 +16,7 @@ from .. import conf
 from ..core.records import Guarantee
 from ..runtime import switch
 from ..runtime.registry import stores
-from .calling import EVENTS, Answer, Call, gathered, listening, one_by_one, together
+from .calling import EVENTS, CallResult, ConcurrentCall, gathered, listening, one_by_one, together
 from .carrying import carried
 
 #: The events with which work begins.
@@ -47,13 +47,13 @@ def assert_idempotent(
     """
     _refuse_event_loop()
     act = carried(act) if isinstance(act, HttpRequest) else act
-    make: Callable[[Any, list[Call], float], None]
+    make: Callable[[Any, list[ConcurrentCall], float], None]
     if iscoroutinefunction(act) or iscoroutinefunction(type(act).__call__):
         make = gathered
     else:
         concurrent = concurrent and not _must_stay_in_this_thread()
         make = together if concurrent else one_by_one
-    calls = [Call(number) for number in range(1, times + 2)]
+    calls = [ConcurrentCall(number) for number in range(1, times + 2)]
     before = effects() if effects is not None else 0
     deadline = time.monotonic() + timeout
     with listening():
@@ -98,13 +98,13 @@ def _must_stay_in_this_thread() -> bool:
 # ---------------------------------------------------------------------------------------------------- what was wrong
 
 
-def _errors(calls: list[Call], raises: _Raises) -> Iterator[BaseException]:
+def _errors(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[BaseException]:
     for call in calls:
         if call.error is not None and not call.busy and not isinstance(call.error, raises):
             yield call.error
 
 
-def _problems(calls: list[Call], raises: _Raises, timeout: float) -> Iterator[str]:
+def _problems(calls: list[ConcurrentCall], raises: _Raises, timeout: float) -> Iterator[str]:
     if silent := [call for call in calls if call.busy]:
         yield f"{len(silent)} of {len(calls)} calls had no answer within {timeout:g} s."
     for error, count in Counter(map(repr, _errors(calls, raises))).most_common():
@@ -113,7 +113,7 @@ def _problems(calls: list[Call], raises: _Raises, timeout: float) -> Iterator[st
     yield from _wrong_answers(calls, raises)
 
 
-def _wrong_runs(calls: list[Call]) -> Iterator[str]:
+def _wrong_runs(calls: list[ConcurrentCall]) -> Iterator[str]:
     """Say what did not run once. A call's own keys are those of all calls: nested ones come up in the first run only."""
     records = [{event.record for event in call.events} for call in calls]
     guarded = [seen for seen in records if seen]
@@ -136,19 +136,19 @@ def _wrong_runs(calls: list[Call]) -> Iterator[str]:
         yield f"Beside what ran once, the calls {numbers} did work under keys that the first call had not."
 
 
-def _begun(call: Call) -> set[Any]:
+def _begun(call: ConcurrentCall) -> set[Any]:
     """Return what a call has begun. Where the call's own work was known, nothing nested in it came up."""
     return {event.record for event in call.events if event.name in BEGINS}
 
 
-def _runs(call: Call, record: Any) -> int:
+def _runs(call: ConcurrentCall, record: Any) -> int:
     """Count how often a call did the work. What an `atomic` guard has lost was rolled back."""
     own = [event for event in call.events if event.record == record]
     begun = sum(event.name in BEGINS for event in own)
     return begun - sum(event.name == "lost" and event.guarantee is Guarantee.ATOMIC for event in own)
 
 
-def _wrong_answers(calls: list[Call], raises: _Raises) -> Iterator[str]:
+def _wrong_answers(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[str]:
     if (kinds := len(_answers(calls, raises))) > 1:
         yield f"There are {kinds} different answers."
     http = [call.answer for call in calls if call.answer is not None and call.answer.status is not None]
@@ -156,11 +156,11 @@ def _wrong_answers(calls: list[Call], raises: _Raises) -> Iterator[str]:
         yield f"{fresh} of {len(http)} responses have no Idempotency-Replayed, and one should be the first."
 
 
-def _answers(calls: list[Call], raises: _Raises) -> list[tuple[Answer, list[int]]]:
+def _answers(calls: list[ConcurrentCall], raises: _Raises) -> list[tuple[CallResult, list[int]]]:
     """Return each answer, and the numbers of those calls that got it. Answers need not be hashable."""
-    given: list[tuple[Answer, list[int]]] = []
+    given: list[tuple[CallResult, list[int]]] = []
     for call in calls:
-        answer = Answer.raised(call.error) if isinstance(call.error, raises) else call.answer
+        answer = CallResult.raised(call.error) if isinstance(call.error, raises) else call.answer
         if answer is None or call.busy:
             continue
         for known, numbers in given:
@@ -176,7 +176,7 @@ def _calls(count: int) -> str:
     return "1 call" if count == 1 else f"{count} calls"
 
 
-def _report(calls: list[Call], problems: list[str], raises: _Raises) -> str:
+def _report(calls: list[ConcurrentCall], problems: list[str], raises: _Raises) -> str:
     lines = [f"Not idempotent, of {_calls(len(calls))}:", *problems]
     lines += [f"{_calls(len(numbers))} got {answer}" for answer, numbers in _answers(calls, raises)]
     said = Counter(event.name for call in calls for event in call.events)

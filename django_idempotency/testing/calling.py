@@ -29,7 +29,7 @@ PAUSE, LONGEST_PAUSE = 0.01, 0.25
 _NAMES = {signal: name for name, signal in vars(signals).items() if isinstance(signal, Signal)}
 EVENTS = tuple(_NAMES.values())
 #: The call that this thread, or task, makes. What others do meanwhile is none of its events.
-_calling: ContextVar[Call | None] = ContextVar("django_idempotency_call", default=None)
+_calling: ContextVar[ConcurrentCall | None] = ContextVar("django_idempotency_call", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """What two calls must have alike: the status and the body of a response, the type and value of all else."""
 
     kind: type[Any]
@@ -52,7 +52,7 @@ class Answer:
     replayed: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, given: Any) -> Answer:
+    def of(cls, given: Any) -> CallResult:
         """Read an answer: Django's, or one of a client over HTTP."""
         if not hasattr(given, "status_code"):
             return cls(type(given), given)
@@ -60,7 +60,7 @@ class Answer:
         return cls(bytes, body, given.status_code, REPLAYED in given.headers)
 
     @classmethod
-    def raised(cls, error: BaseException) -> Answer:
+    def raised(cls, error: BaseException) -> CallResult:
         """Take an exception for an answer."""
         return cls(type(error), error.args)
 
@@ -70,13 +70,13 @@ class Answer:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ConcurrentCall:
     """One call, which is made again while its answer is that another one is running."""
 
     number: int
     events: list[Event] = field(default_factory=list)
     result: Any = MISSING
-    answer: Answer | None = None
+    answer: CallResult | None = None
     error: BaseException | None = None
     #: Is another one still running, as far as the last try knows?
     busy: bool = True
@@ -109,7 +109,7 @@ class Call:
         self.answer = self.error = None
         try:
             yield
-            self.answer = Answer.of(self.result)
+            self.answer = CallResult.of(self.result)
         except BaseException as error:  # noqa: BLE001 - told with all the others'
             self.error = error
         finally:
@@ -155,11 +155,11 @@ def listening() -> Iterator[None]:
             signal.disconnect(hear)
 
 
-def together(act: Callable[[], Any], calls: list[Call], deadline: float) -> None:
+def together(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: float) -> None:
     """Make the calls in as many threads, through as many connections, released at one moment."""
     barrier = threading.Barrier(len(calls))
 
-    def run(call: Call) -> None:
+    def run(call: ConcurrentCall) -> None:
         try:
             barrier.wait()
             call.make(act, deadline)
@@ -173,13 +173,13 @@ def together(act: Callable[[], Any], calls: list[Call], deadline: float) -> None
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def one_by_one(act: Callable[[], Any], calls: list[Call], deadline: float) -> None:
+def one_by_one(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: float) -> None:
     """Make the calls one after the other, in this thread."""
     for call in calls:
         call.make(act, deadline)
 
 
-def gathered(act: Callable[[], Awaitable[Any]], calls: list[Call], deadline: float) -> None:
+def gathered(act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], deadline: float) -> None:
     """Make the calls in as many tasks of one event loop."""
 
     async def gather() -> None:

@@ -28,7 +28,7 @@ from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelV
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import routes
-from django_idempotency.http.markers import has_own_door, is_exempt, view_class
+from django_idempotency.http.markers import guards_itself, is_exempt, view_class
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Configure, hints
@@ -588,4 +588,4 @@ def test_a_class_that_is_no_view(check: Check, view: Any) -> None:
     assert check(view) == {}
     assert view_class(view) is None
     assert not is_exempt(view, "post")
-    assert not has_own_door(view, "post")
+    assert not guards_itself(view, "post")

@@ -32,7 +32,7 @@ from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.core.canonical import Undigestible, digest, hasher, is_missing, meaning
+from django_idempotency.core.canonical import UnhashableValue, canonical_bytes, digest, hasher, is_missing
 from testproject.payments.models import Charge
 
 from ..naming import shown
@@ -163,7 +163,7 @@ GOLDEN: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("value", "expected"), GOLDEN, ids=shown)
 def test_golden_vectors(value: object, expected: str) -> None:
     """The bytes of a value are what they were in every release."""
-    assert meaning(value).hex() == expected
+    assert canonical_bytes(value).hex() == expected
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ EQUAL: list[list[Any]] = [
 @pytest.mark.parametrize("values", EQUAL, ids=lambda values: ascii(values[0])[:40])
 def test_equal_meanings(values: list[Any]) -> None:
     """What means the same has the same bytes."""
-    assert len({meaning(value) for value in values}) == 1
+    assert len({canonical_bytes(value) for value in values}) == 1
 
 
 DIFFERENT: list[Any] = [
@@ -270,15 +270,15 @@ def test_different_meanings() -> None:
     """No two of these have the same bytes."""
     seen: dict[bytes, Any] = {}
     for value in DIFFERENT:
-        assert meaning(value) not in seen, (value, seen[meaning(value)])
-        seen[meaning(value)] = value
+        assert canonical_bytes(value) not in seen, (value, seen[canonical_bytes(value)])
+        seen[canonical_bytes(value)] = value
 
 
 def test_rows_of_a_dict_share_no_more_than_their_names() -> None:
     """Dicts with equal names are written in one order, and names that are only equal to Python are not shared."""
-    assert meaning([{"a": 1, "b": 2}, {"b": 2, "a": 1}]) == meaning([{"a": 1, "b": 2}] * 2)
-    assert meaning([{1: "x"}, {True: "x"}]) != meaning([{1: "x"}, {1: "x"}])
-    assert meaning([{(1,): "x"}, {(True,): "x"}]) != meaning([{(1,): "x"}, {(1,): "x"}])
+    assert canonical_bytes([{"a": 1, "b": 2}, {"b": 2, "a": 1}]) == canonical_bytes([{"a": 1, "b": 2}] * 2)
+    assert canonical_bytes([{1: "x"}, {True: "x"}]) != canonical_bytes([{1: "x"}, {1: "x"}])
+    assert canonical_bytes([{(1,): "x"}, {(True,): "x"}]) != canonical_bytes([{(1,): "x"}, {(1,): "x"}])
 
 
 # ---------------------------------------------------------------------------------------------------------- Django's
@@ -287,8 +287,8 @@ def test_rows_of_a_dict_share_no_more_than_their_names() -> None:
 def test_a_row_means_its_model_and_key() -> None:
     """Whatever is loaded of it, and also behind a lazy object such as request.user."""
     user = User(pk=5, username="asha")
-    assert meaning(user) == meaning(User(pk=5)) == meaning(SimpleLazyObject(lambda: user))
-    assert len({meaning(value) for value in (user, User(pk=6), Charge(pk=5), 5, ("auth.user", 5))}) == 5
+    assert canonical_bytes(user) == canonical_bytes(User(pk=5)) == canonical_bytes(SimpleLazyObject(lambda: user))
+    assert len({canonical_bytes(value) for value in (user, User(pk=6), Charge(pk=5), 5, ("auth.user", 5))}) == 5
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_a_row_means_its_model_and_key() -> None:
 )
 def test_the_bytes_of_a_row_stay_as_they_are(row: Any, expected: bytes) -> None:
     """As of every other value: stored keys depend on them."""
-    assert meaning(row) == expected
+    assert canonical_bytes(row) == expected
 
 
 def test_a_proxy_means_the_row_it_shows() -> None:
@@ -314,13 +314,13 @@ def test_a_proxy_means_the_row_it_shows() -> None:
             app_label = "payments"
             proxy = True
 
-    assert meaning(Payer(pk=5)) == meaning(User(pk=5))
+    assert canonical_bytes(Payer(pk=5)) == canonical_bytes(User(pk=5))
 
 
 def test_an_unsaved_row_has_no_meaning() -> None:
     """It has no identity yet."""
-    with pytest.raises(Undigestible, match=r"^order\.charge: a Charge that is not saved has no meaning yet"):
-        meaning({"order": {"charge": Charge(amount=1)}})
+    with pytest.raises(UnhashableValue, match=r"^order\.charge: a Charge that is not saved has no meaning yet"):
+        canonical_bytes({"order": {"charge": Charge(amount=1)}})
 
 
 @isolate_apps("testproject.payments")
@@ -335,10 +335,14 @@ def test_a_row_with_a_composite_key() -> None:
         class Meta:
             app_label = "payments"
 
-    assert meaning(Line(order=1, number=2)) == meaning(Line(pk=(1, 2))) != meaning(Line(order=2, number=1))
+    assert (
+        canonical_bytes(Line(order=1, number=2))
+        == canonical_bytes(Line(pk=(1, 2)))
+        != canonical_bytes(Line(order=2, number=1))
+    )
     for unsaved in (Line(), Line(order=1)):
-        with pytest.raises(Undigestible, match="a Line that is not saved"):
-            meaning(unsaved)
+        with pytest.raises(UnhashableValue, match="a Line that is not saved"):
+            canonical_bytes(unsaved)
 
 
 # ---------------------------------------------------------------------------------------------------------- refusals
@@ -377,33 +381,33 @@ def deep(levels: int) -> Any:
 )
 def test_what_has_no_meaning(value: object, message: str) -> None:
     """It is said where it is, of which type, and what to do; never its value."""
-    with pytest.raises(Undigestible, match=f"^{message}") as caught:
-        meaning(value)
+    with pytest.raises(UnhashableValue, match=f"^{message}") as caught:
+        canonical_bytes(value)
     assert str(caught.value).endswith("Select what identifies the call with key=…")
 
 
 def test_a_socket_is_left_alone() -> None:
     """A refused value is not touched."""
-    with socket.socket() as one, pytest.raises(Undigestible, match=r"^items\[1\]: a value of type socket"):
-        meaning({"items": [0, one]})
+    with socket.socket() as one, pytest.raises(UnhashableValue, match=r"^items\[1\]: a value of type socket"):
+        canonical_bytes({"items": [0, one]})
 
 
 def test_a_field_that_was_never_set() -> None:
     """A half-made object has no meaning."""
-    with pytest.raises(Undigestible, match=r"^left: this field of Slotted was never set\."):
-        meaning(object.__new__(Slotted))
+    with pytest.raises(UnhashableValue, match=r"^left: this field of Slotted was never set\."):
+        canonical_bytes(object.__new__(Slotted))
 
 
 def test_what_is_as_deep_as_may_be() -> None:
     """128 levels have a meaning."""
-    assert meaning(deep(128)).startswith(b"[" * 128 + b"i1;")
+    assert canonical_bytes(deep(128)).startswith(b"[" * 128 + b"i1;")
 
 
 def test_the_payload_is_left_as_it_was() -> None:
     """Nothing is sorted, consumed or converted in place."""
     payload = {"b": [3, 1], "a": {"z": Decimal("1.0"), "y": {2, 1}}}
     kept = repr(payload)
-    meaning(payload)
+    canonical_bytes(payload)
     assert repr(payload) == kept
 
 
@@ -413,7 +417,7 @@ def test_the_payload_is_left_as_it_was() -> None:
 @pytest.mark.parametrize("name", ["sha256", "sha512", "sha3_256", "blake2b", "md5"])
 def test_digests(name: str) -> None:
     """Any hash of hashlib, by its name."""
-    assert digest([1], name) == hashlib.new(name, meaning([1])).hexdigest()
+    assert digest([1], name) == hashlib.new(name, canonical_bytes([1])).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["sha-257", "", "shake_128", "crc32"])
@@ -483,7 +487,7 @@ def shuffled(value: Any) -> Any:
 @given(JSON)
 def test_order_of_names_does_not_count(value: Any) -> None:
     """However a dict was filled, it means the same."""
-    assert meaning(shuffled(value)) == meaning(value)
+    assert canonical_bytes(shuffled(value)) == canonical_bytes(value)
 
 
 def typed(value: Any) -> str:
@@ -494,14 +498,14 @@ def typed(value: Any) -> str:
 @given(JSON, JSON)
 def test_json_values_meet_only_if_equal(one: Any, other: Any) -> None:
     """Equal bytes are equal values, and the reverse."""
-    assert (meaning(one) == meaning(other)) is (typed(one) == typed(other))
+    assert (canonical_bytes(one) == canonical_bytes(other)) is (typed(one) == typed(other))
 
 
 @given(st.decimals(), st.decimals())
 def test_decimals_meet_only_if_equal(one: Decimal, other: Decimal) -> None:
     """By value, whatever their digits and exponents."""
     same = one.is_nan() and other.is_nan() if one.is_nan() or other.is_nan() else one == other
-    assert (meaning(one) == meaning(other)) is same
+    assert (canonical_bytes(one) == canonical_bytes(other)) is same
 
 
 @given(st.datetimes(timezones=st.timezones()), st.datetimes(timezones=st.timezones()))
@@ -514,4 +518,4 @@ def test_instants_meet_only_if_equal(one: dt.datetime, other: dt.datetime) -> No
         assert offset is not None
         return (value.replace(tzinfo=None) - epoch) - offset
 
-    assert (meaning(one) == meaning(other)) is (instant(one) == instant(other))
+    assert (canonical_bytes(one) == canonical_bytes(other)) is (instant(one) == instant(other))

@@ -11,7 +11,7 @@ from django.dispatch import Signal
 from django_idempotency import signals
 from django_idempotency.engine.operation import EVENTS
 from django_idempotency.http.handle import RequestIdempotency
-from django_idempotency.http.status import Status
+from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.instrumentation import observer
 from django_idempotency.models import IdempotencyRecord
@@ -82,7 +82,7 @@ def test_assert_idempotent() -> None:
 
 def test_every_status() -> None:
     """Each value of the header, in the order of the code."""
-    assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in Status]
+    assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
 
 
 def test_every_reason_of_an_unguarded_request() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_idempotency.errors import NotDigestible
+from django_idempotency.errors import UnhashablePayload
 from django_idempotency.functions.arguments import Arguments, is_method
 
 
@@ -95,7 +95,7 @@ def test_two_arguments_of_one_name() -> None:
 
     for args, kwargs in ((1,), {"order": 2}), ((1, 2), {"rest": 3}):
         odd(*args, **kwargs)
-        with pytest.raises(NotDigestible, match="two arguments named"):
+        with pytest.raises(UnhashablePayload, match="two arguments named"):
             Arguments(odd).payload(args, kwargs)
 
 

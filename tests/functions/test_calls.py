@@ -30,10 +30,10 @@ from django_idempotency.errors import (
     DeadlinePassed,
     InProgress,
     KeyMissing,
-    NotDigestible,
     RequestMismatch,
     ResponseNotStored,
     StoreUnavailable,
+    UnhashablePayload,
 )
 from django_idempotency.functions import current_operation, deadline
 from django_idempotency.messages import DeadLetter, disposition
@@ -152,7 +152,7 @@ def test_falsy_keys_are_keys(guard: Any, order: Any) -> None:
 def test_what_cannot_be_hashed(guard: Any) -> None:
     """It says what it is, and nothing has run."""
     work = Runs()
-    with pytest.raises(NotDigestible, match="order"):
+    with pytest.raises(UnhashablePayload, match="order"):
         guard(work)(object())
     assert work.count == 0
 

@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
-from django_idempotency.errors import InProgress, KeyMalformed, KeyMissing, NotDigestible, ResponseNotStored
+from django_idempotency.errors import InProgress, KeyMalformed, KeyMissing, ResponseNotStored, UnhashablePayload
 from django_idempotency.functions import derive_key
 
 from .acting import CardDeclined, Clock, NetworkDown, of
@@ -143,7 +143,7 @@ def test_derive_key() -> None:
     """A key of values by type and meaning, the same for ever."""
     assert derive_key("merchant", 17, 1) == derive_key("merchant", 17, 1)
     assert len({derive_key("m", 1), derive_key("m", "1"), derive_key("m1"), derive_key("m", 1, 0)}) == 4
-    with pytest.raises(NotDigestible):
+    with pytest.raises(UnhashablePayload):
         derive_key(object())
 
 

@@ -12,7 +12,7 @@ from django_idempotency.core.rules import Leave
 from django_idempotency.errors import Problem
 from django_idempotency.http.problems import problem_response
 from django_idempotency.http.responses import capture
-from django_idempotency.http.status import DEGRADED, HEADER, OF_RECORD, REPLAYED, Status, note, stamp
+from django_idempotency.http.status import DEGRADED, HEADER, OF_RECORD, REPLAYED, HeaderStatus, note, stamp
 
 from .test_problems import PROBLEMS, subclasses
 
@@ -30,7 +30,7 @@ SAID: dict[type[Problem], str | None] = {
 def test_every_end_of_a_record_has_a_status() -> None:
     """But for a durable execution's sleep, which no request knows."""
     assert set(OF_RECORD) == {*Leave, None} - {Leave.SUSPENDED}
-    assert OF_RECORD[Leave.COMPLETED] is Status.CREATED
+    assert OF_RECORD[Leave.COMPLETED] is HeaderStatus.CREATED
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -53,9 +53,9 @@ def test_only_what_was_noted_is_said() -> None:
     copied = {HEADER: "created", REPLAYED: "true", DEGRADED: "true", "X-Id": "1"}
     assert HEADER not in stamp(request, HttpResponse())
     assert stamp(request, HttpResponse(headers=copied)).headers.items() >= copied.items()
-    note(request, Status.UNGUARDED)
+    note(request, HeaderStatus.UNGUARDED)
     said = stamp(request, HttpResponse(headers=copied))
     assert (said[HEADER], said["X-Id"], REPLAYED in said, DEGRADED in said) == ("unguarded", "1", False, False)
-    note(request, Status.REPLAYED)
+    note(request, HeaderStatus.REPLAYED)
     assert stamp(request, stamp(request, HttpResponse()))[REPLAYED] == "true"
     assert stamp(request, None) is None  # a view that forgot to return: Django says so

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency.errors import BrokerUnavailable
 from django_idempotency.outbox import relaying
 from django_idempotency.outbox.models import Message
-from django_idempotency.outbox.relaying import LONGEST_BACK_OFF, told
+from django_idempotency.outbox.relaying import LONGEST_BACK_OFF, describe_error
 
 from .acting import Recorder, committed, numbers, sent, waiting
 
@@ -174,8 +174,8 @@ def test_not_inside_a_transaction(recorder: Recorder) -> None:
 
 
 def test_told() -> None:
-    assert told(ValueError()) == "ValueError"
-    assert told(ValueError("a\n  b")) == "ValueError: a b"
+    assert describe_error(ValueError()) == "ValueError"
+    assert describe_error(ValueError("a\n  b")) == "ValueError: a b"
 
 
 def test_attempts_stay_exact(recorder: Recorder) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Optional,
 
 import pytest
 
-from django_idempotency.serialization.annotations import Search, classes_in
+from django_idempotency.serialization.annotations import TypeCollector, classes_in
 
 from . import result_types as of
 
@@ -77,15 +77,15 @@ def test_type_aliases() -> None:
     assert classes_in(names["Tree"]) == {of.Level}
     assert classes_in(names["Many"][of.Point]) == {of.Owner, of.Point}
     assert returned(names["function"])[0] == {of.Money}
-    search = Search()
-    search.annotation(names["Absent"])
-    assert search.unresolved == {"nowhere"}
+    collector = TypeCollector()
+    collector.annotation(names["Absent"])
+    assert collector.unresolved == {"nowhere"}
 
 
 def returned(function: Any) -> tuple[set[type], set[str]]:
-    search = Search()
-    search.returned(function)
-    return search.found, search.unresolved
+    collector = TypeCollector()
+    collector.returned(function)
+    return collector.found, collector.unresolved
 
 
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,9 +124,9 @@ def test_names_for_the_type_checker_only() -> None:
     found, unresolved = returned(of.hopeless)
     assert found == set()
     assert "Absent" in str(unresolved)
-    search = Search()
-    search.annotation(ForwardRef("Absent"))
-    assert search.unresolved == {"Absent"}
+    collector = TypeCollector()
+    collector.annotation(ForwardRef("Absent"))
+    assert collector.unresolved == {"Absent"}
 
 
 def test_local_classes() -> None:

@@ -21,7 +21,7 @@ The rules
 6. A row of a Django model means its model and its primary key. A lazy object means what it stands for, a lazy
    translation its text.
 7. Nothing else has a meaning: a function, a socket, a row that is not saved, a circle, what is nested deeper than
-   `MAX_DEPTH`, a mapping with two keys of one meaning. `Undigestible` says where it was found, and never shows a value.
+   `MAX_DEPTH`, a mapping with two keys of one meaning. `UnhashableValue` says where it was found, and never shows a value.
 
 Every scalar is written as a tag and its text up to ";", or with its length, and every container between brackets, so
 the borders of no two values can be confused.
@@ -34,24 +34,24 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from .encoder import Pen
-from .scalars import TooDeep, Undigestible
+from .encoder import CanonicalEncoder
+from .scalars import TooDeep, UnhashableValue
 
-__all__ = ["TooDeep", "Undigestible", "digest", "hasher", "is_missing", "meaning"]
+__all__ = ["TooDeep", "UnhashableValue", "canonical_bytes", "digest", "hasher", "is_missing"]
 
 
-def meaning(value: object) -> bytes:
-    """Return the canonical bytes of a value. Raises `Undigestible`. Neither copies nor changes it."""
+def canonical_bytes(value: object) -> bytes:
+    """Return the canonical bytes of a value. Raises `UnhashableValue`. Neither copies nor changes it."""
     if type(value) is str:  # what a key mostly is
         return f"s{len(value)}:{value}".encode("utf-8", "surrogatepass")
-    pen = Pen()
-    pen.write(value)
-    return "".join(pen.parts).encode("utf-8", "surrogatepass")
+    encoder = CanonicalEncoder()
+    encoder.write(value)
+    return "".join(encoder.parts).encode("utf-8", "surrogatepass")
 
 
 def digest(value: object, algorithm: str = "sha256") -> str:
-    """Hash what a value means: hexadecimal digits. Raises `Undigestible`, and `ValueError` for an unknown algorithm."""
-    digits: str = hasher(algorithm)(meaning(value)).hexdigest()
+    """Hash what a value means: hexadecimal digits. Raises `UnhashableValue`, and `ValueError` for an unknown algorithm."""
+    digits: str = hasher(algorithm)(canonical_bytes(value)).hexdigest()
     return digits
 
 

@@ -11,13 +11,13 @@ from pathlib import PurePath
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .scalars import SCALARS, SELECT, TooDeep, Undigestible
+from .scalars import SCALARS, SELECT, TooDeep, UnhashableValue
 
 #: What is nested deeper is taken for a circle.
 MAX_DEPTH = 128
 
 
-class Pen:
+class CanonicalEncoder:
     """Writes one value. Dicts of the same names, as in a list of rows, share the order of their names.
 
     What a payload is mostly made of, text and whole numbers in dicts and lists, is written without a call for each.
@@ -34,7 +34,7 @@ class Pen:
         kind = type(value)
         (_WRITERS.get(kind) or _writer_of(kind))(self, value)
 
-    def aside(self, value: Any) -> str:
+    def encoded(self, value: Any) -> str:
         """Return what would be written."""
         kept, self.parts = self.parts, []
         self.write(value)
@@ -56,7 +56,7 @@ class Pen:
                     append(f"i{item:x};")
                 else:
                     (writers.get(kind) or _writer_of(kind))(self, item)
-        except Undigestible as error:
+        except UnhashableValue as error:
             error.path.insert(0, index)
             raise
         append("]")
@@ -72,11 +72,11 @@ class Pen:
         self.fields(layout, value.__getitem__)
 
     def layout(self, names: Iterable[Any]) -> _Layout:
-        """Return names as they are written, in the order of that. Raises `Undigestible` where two are written alike."""
-        written = [(self.aside(name), name) for name in names]
+        """Return names as they are written, in the order of that. Raises `UnhashableValue` where two are written alike."""
+        written = [(self.encoded(name), name) for name in names]
         layout = sorted(written, key=_first)
         if any(one[0] == other[0] for one, other in pairwise(layout)):
-            raise Undigestible("a mapping with two keys of one meaning has none itself. " + SELECT)
+            raise UnhashableValue("a mapping with two keys of one meaning has none itself. " + SELECT)
         return layout
 
     def fields(self, layout: _Layout, get: Callable[[Any], Any]) -> None:
@@ -95,7 +95,7 @@ class Pen:
                 else:
                     append(written)
                     (writers.get(kind) or _writer_of(kind))(self, item)
-        except Undigestible as error:
+        except UnhashableValue as error:
             error.path.insert(0, name)
             raise
         append("}")
@@ -105,7 +105,7 @@ class Pen:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _too_deep()
-        self.parts.append(f"<{''.join(sorted({self.aside(item) for item in value}))}>")
+        self.parts.append(f"<{''.join(sorted({self.encoded(item) for item in value}))}>")
         self._depth -= 1
 
     def row(self, label: str, key: Any) -> None:
@@ -115,7 +115,7 @@ class Pen:
 
 
 _Layout = list[tuple[str, Any]]
-_Writer = Callable[[Pen, Any], None]
+_Writer = Callable[[CanonicalEncoder, Any], None]
 
 
 def _too_deep() -> TooDeep:
@@ -126,40 +126,40 @@ def _first(pair: tuple[str, Any]) -> str:
     return pair[0]
 
 
-def _write_text(pen: Pen, value: str) -> None:
+def _write_text(encoder: CanonicalEncoder, value: str) -> None:
     value = str.__str__(value)
-    pen.parts.append(f"s{len(value)}:{value}")
+    encoder.parts.append(f"s{len(value)}:{value}")
 
 
-def _write_sequence(pen: Pen, value: Any) -> None:
+def _write_sequence(encoder: CanonicalEncoder, value: Any) -> None:
     # What a subclass makes of iteration is its own affair; what it holds is its meaning.
-    pen.sequence(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value))
+    encoder.sequence(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value))
 
 
-def _write_dict(pen: Pen, value: dict[Any, Any]) -> None:
+def _write_dict(encoder: CanonicalEncoder, value: dict[Any, Any]) -> None:
     # Past what a subclass makes of it: a QueryDict holds all values of a name, and shows the last.
-    pen.fields(pen.layout(list(dict.keys(value))), partial(dict.__getitem__, value))
+    encoder.fields(encoder.layout(list(dict.keys(value))), partial(dict.__getitem__, value))
 
 
-def _write_mapping(pen: Pen, value: Mapping[Any, Any]) -> None:
-    pen.fields(pen.layout(value), value.__getitem__)
+def _write_mapping(encoder: CanonicalEncoder, value: Mapping[Any, Any]) -> None:
+    encoder.fields(encoder.layout(value), value.__getitem__)
 
 
-def _write_bytes(pen: Pen, value: bytes | bytearray | memoryview) -> None:
+def _write_bytes(encoder: CanonicalEncoder, value: bytes | bytearray | memoryview) -> None:
     text = bytes(value).decode("latin-1")
-    pen.parts.append(f"b{len(text)}:{text}")
+    encoder.parts.append(f"b{len(text)}:{text}")
 
 
 def _scalar(text_of: Callable[[Any], str]) -> _Writer:
-    def write(pen: Pen, value: Any) -> None:
-        pen.parts.append(text_of(value))
+    def write(encoder: CanonicalEncoder, value: Any) -> None:
+        encoder.parts.append(text_of(value))
 
     return write
 
 
-def _path(pen: Pen, value: PurePath) -> None:
+def _path(encoder: CanonicalEncoder, value: PurePath) -> None:
     text = value.as_posix()
-    pen.parts.append(f"p{len(text)}:{text}")
+    encoder.parts.append(f"p{len(text)}:{text}")
 
 
 #: The types of rules 1 to 4. A subclass is looked up along its bases, and remembered in `_FOUND`.
@@ -169,11 +169,11 @@ _WRITERS: dict[type, _Writer] = {
     bytes: _write_bytes,
     bytearray: _write_bytes,
     memoryview: _write_bytes,
-    list: Pen.sequence,
-    tuple: Pen.sequence,
-    dict: Pen.dict,
-    set: Pen.set,
-    frozenset: Pen.set,
+    list: CanonicalEncoder.sequence,
+    tuple: CanonicalEncoder.sequence,
+    dict: CanonicalEncoder.dict,
+    set: CanonicalEncoder.set,
+    frozenset: CanonicalEncoder.set,
 }
 #: For subclasses, which may hide what they hold.
 _INHERITED: dict[type, _Writer] = {
@@ -190,7 +190,7 @@ _FOUND: WeakKeyDictionary[type, _Writer] = WeakKeyDictionary()
 
 
 def _writer_of(kind: type) -> _Writer:
-    """Return how values of a type are written, by rules 2, 5 and 6. Raises `Undigestible` by rule 7."""
+    """Return how values of a type are written, by rules 2, 5 and 6. Raises `UnhashableValue` by rule 7."""
     writer = _FOUND.get(kind)
     if writer is None:
         writer = _FOUND[kind] = _find(kind)
@@ -199,16 +199,16 @@ def _writer_of(kind: type) -> _Writer:
 
 def _find(kind: type) -> _Writer:  # noqa: PLR0911 - one for each rule
     if issubclass(kind, Enum):
-        return lambda pen, value: pen.write(value._value_)
+        return lambda encoder, value: encoder.write(value._value_)
     if getattr(kind, "__pydantic_root_model__", False):
-        return lambda pen, value: pen.write(value.root)
+        return lambda encoder, value: encoder.write(value.root)
     if (names := field_names(kind)) is not None:
         return _write_fields(kind, names)
     for base in kind.__mro__:
         if base in _INHERITED:
             return _INHERITED[base]
         if (base.__module__, base.__name__) == ("django.utils.functional", "Promise"):
-            return lambda pen, value: _write_text(pen, str(value))
+            return lambda encoder, value: _write_text(encoder, str(value))
         if (base.__module__, base.__name__) == ("django.utils.functional", "LazyObject"):
             return _write_lazy
     if hasattr(getattr(kind, "_meta", None), "label_lower"):
@@ -229,37 +229,40 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def _write_fields(kind: type, names: tuple[str, ...]) -> _Writer:
-    layout, kind_name = Pen().layout(names), kind.__name__  # not the class itself, which _FOUND would keep alive
+    layout, kind_name = (
+        CanonicalEncoder().layout(names),
+        kind.__name__,
+    )  # not the class itself, which _FOUND would keep alive
 
-    def write(pen: Pen, value: Any) -> None:
+    def write(encoder: CanonicalEncoder, value: Any) -> None:
         def get(name: str) -> Any:
             try:
                 return getattr(value, name)
             except AttributeError:
-                raise Undigestible(f"this field of {kind_name} was never set. {SELECT}") from None
+                raise UnhashableValue(f"this field of {kind_name} was never set. {SELECT}") from None
 
         extra = getattr(value, "__pydantic_extra__", None)
         if not extra:
-            pen.fields(layout, get)
+            encoder.fields(layout, get)
         else:  # extra="allow"
-            pen.fields(pen.layout([*names, *extra]), lambda name: extra[name] if name in extra else get(name))
+            encoder.fields(encoder.layout([*names, *extra]), lambda name: extra[name] if name in extra else get(name))
 
     return write
 
 
-def _write_row(pen: Pen, value: Any) -> None:
+def _write_row(encoder: CanonicalEncoder, value: Any) -> None:
     meta = value._meta
     key = value.pk
     if key is None or (isinstance(key, tuple) and None in key):  # a composite key, set in part
-        raise Undigestible(f"a {type(value).__name__} that is not saved has no meaning yet. {SELECT}")
+        raise UnhashableValue(f"a {type(value).__name__} that is not saved has no meaning yet. {SELECT}")
     # A proxy shows the same row, as Django's own == has it.
-    pen.row(getattr(meta.concrete_model, "_meta", meta).label_lower, key)
+    encoder.row(getattr(meta.concrete_model, "_meta", meta).label_lower, key)
 
 
-def _write_lazy(pen: Pen, value: Any) -> None:
+def _write_lazy(encoder: CanonicalEncoder, value: Any) -> None:
     value.__class__  # noqa: B018 - makes what it stands for
-    pen.write(value.__dict__["_wrapped"])
+    encoder.write(value.__dict__["_wrapped"])
 
 
-def _refuse(_: Pen, value: Any) -> None:
-    raise Undigestible(f"a value of type {type(value).__name__} has no meaning that could be hashed. {SELECT}")
+def _refuse(_: CanonicalEncoder, value: Any) -> None:
+    raise UnhashableValue(f"a value of type {type(value).__name__} has no meaning that could be hashed. {SELECT}")

@@ -13,7 +13,7 @@ _SHOWN = 8
 SELECT = "Select what identifies the call with key=…"
 
 
-class Undigestible(TypeError):
+class UnhashableValue(TypeError):
     """A value, or a part of it, means nothing that could be hashed."""
 
     def __init__(self, reason: str) -> None:
@@ -27,7 +27,7 @@ class Undigestible(TypeError):
         return f"{where}: {self.reason}" if where else self.reason
 
 
-class TooDeep(Undigestible):
+class TooDeep(UnhashableValue):
     """A value holds values in values in values, or itself."""
 
 
@@ -56,7 +56,7 @@ def _time(value: dt.time) -> str:
     offset = value.utcoffset()
     if offset is None:
         if value.tzinfo is not None:
-            raise Undigestible(f"a time in a zone whose offset depends on the date has no meaning. {SELECT}")
+            raise UnhashableValue(f"a time in a zone whose offset depends on the date has no meaning. {SELECT}")
         return f"T{_of_day(value):x};"
     return f"U{_of_day(value):x}/{_microseconds(offset):x};"
 

@@ -21,7 +21,7 @@ from ...errors import IdempotencyError, LostRace, OutcomeUnknown, RecordUnreadab
 from ...http.keys import ANONYMOUS
 from ...inspection import redaction
 from ...inspection.failures import MISCONFIGURED, advice, reason
-from ...inspection.status import next_answer, standing
+from ...inspection.status import display_status, next_answer
 from ...inspection.terminal import lines, plain, span
 from ...runtime.registry import stores
 from ...stores.base import Audit, BaseStore, Intervention
@@ -174,7 +174,7 @@ class Command(BaseCommand):
                 record = before[0]
                 self.audit(name, record)
                 path = plain(redaction.text(record.path))
-                was = f"It was {standing(record).label}, attempt {record.attempt}, {record.method} {path}"
+                was = f"It was {display_status(record).label}, attempt {record.attempt}, {record.method} {path}"
                 self.stdout.write(f"{verb.done}. {was}.")
                 self.then(store)
             case Intervention.ALREADY:

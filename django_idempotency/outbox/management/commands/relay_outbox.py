@@ -20,8 +20,8 @@ from ....errors import BrokerUnavailable, ConfigurationError
 from ....management.arguments import not_negative, positive
 from ....stores.orm import database_errors
 from ...models import Message
-from ...publishing import Publish, opened, publisher_at
-from ...relaying import Batch, Relay, told
+from ...publishing import Publish, open_publisher, publisher_at
+from ...relaying import Relay, RelayedBatch, describe_error
 
 logger = logging.getLogger("django_idempotency")
 
@@ -91,7 +91,7 @@ class Command(BaseCommand):
     def relayed(self) -> bool:
         """Publish until done, or until the database or the broker is lost. Return whether it is done."""
         try:
-            with opened(self.publisher) as publish:
+            with open_publisher(self.publisher) as publish:
                 away = self.publish_on(publish)
         except BrokerUnavailable as error:
             away = error
@@ -100,7 +100,7 @@ class Command(BaseCommand):
             if not self.passing(error):
                 self.end_progress()
                 raise CommandError(
-                    f"The outbox in {self.using!r} cannot be read. Is it migrated? {told(error)}\n{self.so_far()}"
+                    f"The outbox in {self.using!r} cannot be read. Is it migrated? {describe_error(error)}\n{self.so_far()}"
                 ) from error
             return self.give_way(error, what=f"The database {self.using!r}")
         return away is None or self.give_way(away, what="The broker")
@@ -133,9 +133,9 @@ class Command(BaseCommand):
         race = isinstance(error, Error) and database_errors.lost_race(error)
         if self.once and not (race and self.troubles < TRIES):
             self.end_progress()
-            raise CommandError(f"{what} did not respond. {told(error)}\n{self.so_far()}") from error
+            raise CommandError(f"{what} did not respond. {describe_error(error)}\n{self.so_far()}") from error
         pause = min(RECONNECT * 2 ** min(self.troubles - 1, 10), LONGEST_RECONNECT)
-        logger.warning("%s did not respond to the relay. Next try in %.0f s. %s", what, pause, told(error))
+        logger.warning("%s did not respond to the relay. Next try in %.0f s. %s", what, pause, describe_error(error))
         self.nap(pause)
         return self.stopping
 
@@ -177,7 +177,7 @@ class Command(BaseCommand):
 
     # --------------------------------------------------------------------------------------------------------- output
 
-    def note(self, batch: Batch) -> None:
+    def note(self, batch: RelayedBatch) -> None:
         self.published += len(batch.published)
         self.failed += len(batch.failed)
         self.progress()

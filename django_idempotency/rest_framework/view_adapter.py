@@ -19,12 +19,12 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
-from ..http.atomic_requests import declared_non_atomic
+from ..http.atomic_requests import non_atomic_aliases
 from ..http.markers import POLICY, handler_of, is_unawaited, next_method
 from .callbacks import guarded_view
-from .entry import Terms
+from .entry import ViewTerms
 from .guarding import asynchronous, dispatch, enter
-from .mixins import IdempotentViewMixin, terms_of
+from .mixins import IdempotentViewMixin, view_terms_of
 
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
@@ -38,33 +38,35 @@ def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
 
     @functools.wraps(through)
     def guarded(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return dispatch(self, request, terms_of(type(self)), functools.partial(through, self, request, *args, **kwargs))
+        return dispatch(
+            self, request, view_terms_of(type(self)), functools.partial(through, self, request, *args, **kwargs)
+        )
 
     @functools.wraps(as_view)
     def making(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
-        return guarded_view(as_view(klass, *args, **kwargs), terms_of(klass))
+        return guarded_view(as_view(klass, *args, **kwargs), view_terms_of(klass))
 
     cls.dispatch, cls.as_view = guarded, classonlymethod(making)
     cls.idempotency, cls.get_idempotency_policy = policy, chosen or ours
     return cls
 
 
-def lend(callback: Any, policy: Policy) -> Any:
+def with_mixin(callback: Any, policy: Policy) -> Any:
     """Return the callback of a view class with the guard in it. The class stays as it is, and no other is made.
 
     Raises `ImproperlyConfigured` unless the callback is provably what `as_view()` returned: a decorator around it
     copies `.cls` upward, and making the view from that would skip the decorator.
     """
-    terms = Terms(policy)
-    lent = guarded_view(functools.wraps(callback)(_lent(callback, terms)), terms)
-    setattr(lent, POLICY, policy)
-    return lent
+    terms = ViewTerms(policy)
+    adapted = guarded_view(functools.wraps(callback)(_adapted(callback, terms)), terms)
+    setattr(adapted, POLICY, policy)
+    return adapted
 
 
-def _lent(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
+def _adapted(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
     if is_unawaited(callback.cls, getattr(callback, "actions", None)):
         raise ImproperlyConfigured(asynchronous(callback.cls))
-    if not is_bare(callback):
+    if not is_undecorated(callback):
         raise ImproperlyConfigured(
             f"{callback.cls.__name__}.as_view() is inside another decorator, which idempotency must not skip. "
             "Put IdempotentViewMixin first in the bases of the class."
@@ -76,7 +78,7 @@ def _lent(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
     return _made(callback, terms)
 
 
-def _made(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
+def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
     """Return what makes the view and calls it, as that of DRF's `as_view()` does, with a guard before the handler."""
     cls, actions = callback.cls, getattr(callback, "actions", None)
 
@@ -97,16 +99,16 @@ def _made(callback: Any, terms: Terms) -> Callable[..., HttpResponseBase]:
 
 
 #: The middleware asks for nothing of its own, and lets a request without a principal through.
-_TERMS = Terms(Policy(), strict=False)
+_TERMS = ViewTerms(Policy(), strict=False)
 
 
-def run_lent(callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_with_mixin(callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer for the middleware, from its process_view. What the view raises reaches every process_exception."""
-    if handler_of(callback, request.method or "") is None and not is_bare(callback):
+    if handler_of(callback, request.method or "") is None and not is_undecorated(callback):
         return None  # cache_page(…)(ListView.as_view()), say: nothing to guard, it answers 405
-    run = functools.partial(_lent(callback, _TERMS), request, *args, **kwargs)
+    run = functools.partial(_adapted(callback, _TERMS), request, *args, **kwargs)
     try:
-        return enter(request, _TERMS, run, declared=declared_non_atomic(callback))
+        return enter(request, _TERMS, run, non_atomic=non_atomic_aliases(callback))
     except Exception as error:  # noqa: BLE001 - raised again, where Django shows it to the middlewares
         return _Raising(error)
 
@@ -122,7 +124,7 @@ class _Raising(SimpleTemplateResponse):
         raise self.error
 
 
-def is_bare(callback: Any) -> bool:
+def is_undecorated(callback: Any) -> bool:
     """Is this what `as_view()` returned, with nothing around it? Told by the code of its outermost layers.
 
     Further in, `as_view()` has copied what decorates `dispatch`, which stays inside the view.
