@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := test
-.PHONY: quick test foreign lint format demo bench docs
+.PHONY: quick test foreign lint format demo bench docs pictures
 
 # Within a minute, without any service: what to run after each change.
 quick: .venv/dev
@@ -35,7 +35,11 @@ demo: .venv/demo
 bench: .venv/dev
 	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
-docs: .venv/dev
+# Needs Graphviz (dot), but only where the source of a picture has changed.
+pictures: .venv/dev
+	$(BIN)/python -m tests.docs.drawing
+
+docs: pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # One stamp an extra: rebuilt when pyproject.toml changes, light for the demo, complete for development.

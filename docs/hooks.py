@@ -1,9 +1,16 @@
-"""What the site takes from the package's metadata: its addresses, which pyproject.toml says once, and its version."""
+"""What the site takes from elsewhere.
+
+The package's metadata has its addresses, which pyproject.toml says once, and its version. The pictures go into the pages,
+so that they take the colours of the page, light or dark.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from html import escape, unescape
 from importlib.metadata import metadata
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 
@@ -17,6 +24,16 @@ def on_config(config: MkDocsConfig) -> None:
     if source := urls.get("Source"):
         config.repo_url, config.repo_name = source, source.rstrip("/").rpartition("/")[2]
         config.edit_uri = "edit/main/docs/"
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Put each picture itself in place of the link to it, with its text for those who cannot see it."""
+    return re.sub(r'<p><img alt="([^"]*)" src="[./]*pictures/(\w+)\.svg" ?/?></p>', _picture, html)
+
+
+def _picture(found: re.Match[str]) -> str:
+    svg = (Path(__file__).parent / "pictures" / f"{found[2]}.svg").read_text(encoding="utf-8")
+    return f'<div class="pictured" role="img" aria-label="{escape(unescape(found[1]))}">{svg}</div>'
 
 
 def on_post_template(output: str, *, template_name: str, config: MkDocsConfig, **_: object) -> str:

@@ -36,14 +36,15 @@ def row(ours: str = "", others: str = "") -> Row:
 
 
 #: From the innermost ring outwards: a row names only rows above it. The longest prefix of a module's name decides.
-RINGS: tuple[dict[str, Row], ...] = (
-    {  # 0 · decisions and values
+#: CONTRIBUTING's picture is drawn from this table: `make pictures`.
+RINGS: dict[str, dict[str, Row]] = {
+    "decisions and values": {
         "core": row(),
         "errors": row(),
         "serialization": row(),
         "concurrency": row(others="asgiref"),
     },
-    {  # 1 · stores
+    "stores": {
         "models": row("core", "django"),
         "migrations": row("models", "django"),
         "stores": row("concurrency core errors", "django"),
@@ -52,12 +53,12 @@ RINGS: tuple[dict[str, Row], ...] = (
         "stores.dynamodb": row("concurrency core errors stores", "boto3 botocore django"),
         "stores.layered": row("concurrency core errors stores"),
     },
-    {  # 2 · one call under a key, without Django
+    "one call under a key, without Django": {
         "engine": row("concurrency core errors stores"),
         "selectors": row("core errors", "jmespath"),
         "messages": row("errors"),
     },
-    {  # 3 · the engine in a Django project
+    "the engine in a Django project": {
         "conf": row("core", "django"),
         "signals": row("", "django"),
         "scopes": row("errors", "asgiref django"),
@@ -66,7 +67,7 @@ RINGS: tuple[dict[str, Row], ...] = (
         "inspection": row("core errors serialization", "django"),
         "runtime": row("concurrency conf core engine errors stores stores.layered", "asgiref django"),
     },
-    {  # 4 · what requests and calls have in common
+    "what requests and calls have in common": {
         "http": row(
             "concurrency conf core engine errors instrumentation realms runtime scopes selectors stores",
             "asgiref django rest_framework",
@@ -76,7 +77,7 @@ RINGS: tuple[dict[str, Row], ...] = (
             "asgiref django jmespath",
         ),
     },
-    {  # 5 · entry points
+    "entry points": {
         "batches": row("core errors functions selectors", "django"),
         "graphql": row("concurrency conf core errors http", "asgiref django graphql"),
         "ninja": row("concurrency core errors http", "asgiref django ninja ninja_extra"),
@@ -87,7 +88,7 @@ RINGS: tuple[dict[str, Row], ...] = (
         # An app of its own: it shares the columns of the records' table, and nothing of how they are kept.
         "outbox": row("errors inspection models stores", "django"),
     },
-    {  # 6 · what looks at all of it
+    "what looks at all of it": {
         "testing": row(
             "conf core engine errors http models runtime signals stores", "asgiref django hypothesis pytest"
         ),
@@ -103,8 +104,8 @@ RINGS: tuple[dict[str, Row], ...] = (
         "admin": row("conf core errors inspection models runtime stores stores.orm", "django"),
         "apps": row("checks engine", "django"),
     },
-)
-ROWS = {name: allowed for ring in RINGS for name, allowed in ring.items()}
+}
+ROWS = {name: allowed for ring in RINGS.values() for name, allowed in ring.items()}
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".") or PACKAGE: path
     for path in sorted(ROOT.rglob("*.py"))
