@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection
 
 from django_idempotency.stores.layered import LayeredStore
-from django_idempotency.stores.layered.fronts import LocalFront
+from django_idempotency.stores.layered.caches import LocalCache
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 
@@ -28,7 +28,7 @@ def memory(effort: Effort) -> Section:
 def fronts(effort: Effort) -> Section:
     """Replay from what stands before the table, over the same from the table."""
     base = acts.replay(ORMStore(), "from the table")
-    local = LayeredStore(front=LocalFront(), authority=ORMStore())
+    local = LayeredStore(front=LocalCache(), authority=ORMStore())
     cases = [acts.replay(local, "replay from the local cache")]
     with redis_store.opened() as redis:
         if redis.store is not None:

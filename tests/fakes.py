@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django_idempotency.core.records import Record, Settlement, Status, Ticket
 from django_idempotency.engine.operation import Operation
-from django_idempotency.stores.base import BaseStore, Hold, Purged
+from django_idempotency.stores.base import BaseStore, Guard, Purged
 from django_idempotency.testing.tickets import NOW
 
 
@@ -30,21 +30,21 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
     return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
 
 
-class FakeHold(Hold):
+class FakeGuard(Guard):
     """A transaction that is only words in a trace."""
 
-    def __init__(self, *, doomed: bool = False) -> None:
+    def __init__(self, *, needs_rollback: bool = False) -> None:
         super().__init__(joins=True)
-        self.marked = doomed
+        self.marked = needs_rollback
         self.gone = False
 
-    def doomed(self) -> bool:
+    def needs_rollback(self) -> bool:
         return self.marked
 
     def lost(self) -> bool:
         return self.gone
 
-    def give_up(self) -> None:
+    def set_rollback(self) -> None:
         self.marked = True
 
 
@@ -94,23 +94,23 @@ class FakeStore(BaseStore):
     def renew(self, tickets):
         return {ticket.owner for ticket in tickets}
 
-    def look(self, record_id: UUID) -> Record | None:
+    def get(self, record_id: UUID) -> Record | None:
         raise NotImplementedError
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         raise NotImplementedError
 
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Guard]:
         if self.locks is None:
-            yield Hold()
+            yield Guard()
             return
         self.trace.append("guard")
         self.takeovers.append(takeover)
-        hold = FakeHold()
-        hold.record = answer(self.locks)
-        yield hold
-        if hold.doomed():
+        guard = FakeGuard()
+        guard.record = answer(self.locks)
+        yield guard
+        if guard.needs_rollback():
             self.trace.append("rollback")
             return
         if (error := self.commit) is not None:
@@ -118,7 +118,7 @@ class FakeStore(BaseStore):
             self.trace.append("rollback")
             raise error
         self.trace.append("commit")
-        hold.committed = True
+        guard.committed = True
         if self.on_commit is not None:
             raise self.on_commit
 

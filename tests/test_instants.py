@@ -30,7 +30,7 @@ def read_twice() -> None:
     rows = IdempotencyRecord.objects.filter(pk=ticket.id)
     for instant in TWICE:
         rows.update(lease_until=instant, expires_at=instant)
-        record = store.look(ticket.id)
+        record = store.get(ticket.id)
         assert record is not None
         assert (record.lease_until, record.expires_at) == (instant, instant)
         assert abs((record.read_at - datetime.now(timezone.utc)).total_seconds()) < 60

@@ -81,7 +81,7 @@ VERBS = {
 
 #: The messages about records that were not changed.
 _UNCHANGED = {
-    Intervention.HELD: (
+    Intervention.BUSY: (
         messages.WARNING,
         ngettext_lazy(
             "%d record was refused: a request with its key is running, and holds it. Try again later.",

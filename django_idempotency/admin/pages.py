@@ -68,7 +68,7 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         for alias in sorted(aliases, key=lambda alias: alias != "default"):
             store = stores[alias]
             if isinstance(innermost(store), ORMStore):
-                return stores.foremost(store)
+                return stores.outermost(store)
         return ORMStore()
 
     def get_queryset(self, request: HttpRequest) -> Records:

@@ -11,10 +11,10 @@ from .memory import check_memory
 from .middleware import check_middleware
 from .operations import check_operations
 from .outbox import check_outbox
-from .remote import check_servers
 from .replays import check_replays
 from .routes import check_routes
 from .settings import check_environment, check_settings
+from .store_servers import check_servers
 from .tenants import check_hosts, check_tenants
 
 TAG = "idempotency"

@@ -14,7 +14,7 @@ from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.wrapper import innermost
 from .catalogue import finding, shown
-from .servers import on_server
+from .database_servers import on_server
 from .settings import check_settings
 from .stores import SUPPORTED, built, vendor_of
 from .tenants import kept_in_tenants

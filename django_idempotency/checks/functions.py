@@ -13,7 +13,7 @@ from django.db.models import Model
 
 from ..functions.terms import declared
 from .catalogue import finding
-from .policies import misfits
+from .policies import policy_errors
 from .settings import check_settings
 
 
@@ -23,7 +23,7 @@ def check_functions(**_: Any) -> list[CheckMessage]:
         return []
     found: dict[str, CheckMessage] = {}
     for terms in declared():
-        for message in misfits(terms.name, terms.policy, coroutine="E047" if terms.is_async else None):
+        for message in policy_errors(terms.name, terms.policy, coroutine="E047" if terms.is_async else None):
             found.setdefault(f"{message.id} {message.msg}", message)
     names = Counter(terms.name for terms in declared())
     shared = (finding("W064", name=name, count=count) for name, count in names.items() if count > 1)

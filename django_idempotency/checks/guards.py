@@ -33,7 +33,7 @@ from .routes import middleware_problems, own_problems, refusals
 from .urlconf import Route, name_of, open_handlers, overrides_policy, routes
 
 
-class Guard(Enum):
+class GuardKind(Enum):
     """What guards a handler."""
 
     MIXIN = "mixin"
@@ -48,7 +48,7 @@ class Guard(Enum):
 
 _NO_METHOD = "the method is not among its policy's methods"
 #: A request with a key runs without a guard, or cannot run at all, and the project has not asked for that.
-OPEN = frozenset({Guard.NOTHING, Guard.ERROR})
+OPEN = frozenset({GuardKind.NOTHING, GuardKind.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Row:
     path: str
     name: str | None
     view: str
-    guard: Guard = Guard.SAFE
+    guard: GuardKind = GuardKind.SAFE
     #: Guarantee, store and required, and every other field that differs from the settings.
     terms: dict[str, Any] = field(default_factory=dict)
     #: Why it is exempt, is not guarded or cannot be; or another remark.
@@ -78,7 +78,7 @@ def rows() -> Iterator[Row]:
         first = reached.setdefault(route.path, route.callback)
         about = Row(path=route.path, name=route.name and route.view_name, view=name_of(route.callback))
         if first is not route.callback:
-            yield replace(about, guard=Guard.SHADOWED)
+            yield replace(about, guard=GuardKind.SHADOWED)
             continue
         found = [_row(about, route, method, under_middleware) for method in methods_of(route.callback)]
         yield from _merged(found) or [about]
@@ -117,11 +117,11 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
         row = _by_middleware(about, route, method)
         problems = chain(refusals(callback, about.view), middleware_problems(callback, about.view))
     else:
-        row = replace(about, guard=Guard.NOTHING, why="no entry point of django-idempotency is around it")
+        row = replace(about, guard=GuardKind.NOTHING, why="no entry point of django-idempotency is around it")
         problems = refusals(callback, about.view)
     error = next((problem.msg for problem in problems if problem.level >= ERROR), None)
-    if error is not None and row.guard is not Guard.EXEMPT and row.why != _NO_METHOD:
-        return replace(row, guard=Guard.ERROR, terms={}, why=error)
+    if error is not None and row.guard is not GuardKind.EXEMPT and row.why != _NO_METHOD:
+        return replace(row, guard=GuardKind.ERROR, terms={}, why=error)
     return row
 
 
@@ -130,10 +130,10 @@ def _own(about: Row, callback: Any, method: str, operation: Any) -> Row:
     handler, cls = handler_of(callback, method), view_class(callback)
     mixed = hasattr(cls, "get_idempotency_policy")
     if mixed and hasattr(handler, EXEMPT):
-        return replace(about, guard=Guard.EXEMPT, why="@idempotency_exempt")
+        return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
     carriers = (callback, handler, below_api_view(handler), operation)
     policy = next((found for each in carriers if (found := mark_of(each, POLICY)) is not None), None)
-    guard = Guard.MIXIN if mixed and policy is None else Guard.DECORATOR
+    guard = GuardKind.MIXIN if mixed and policy is None else GuardKind.DECORATOR
     if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
         return replace(about, guard=guard, why="the view chooses a policy for each request")
     return _under(about, guard, policy or cls.idempotency)
@@ -142,24 +142,24 @@ def _own(about: Row, callback: Any, method: str, operation: Any) -> Row:
 def _by_middleware(about: Row, route: Route, method: str) -> Row:
     if is_exempt(route.callback, method):
         why = "it is a view of allauth" if is_about_sessions(route.callback) else "@idempotency_exempt"
-        return replace(about, guard=Guard.EXEMPT, why=why)
+        return replace(about, guard=GuardKind.EXEMPT, why=why)
     covered = {entry.text: route.exempt_by(entry) for entry in exemptions()}
     if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
-        return replace(about, guard=Guard.EXEMPT, why=f"EXEMPT: {text}")
+        return replace(about, guard=GuardKind.EXEMPT, why=f"EXEMPT: {text}")
     if is_ninja(route.callback):
-        guard = Guard.ERROR if conf.get("REQUIRED") else Guard.NOTHING
+        guard = GuardKind.ERROR if conf.get("REQUIRED") else GuardKind.NOTHING
         return replace(about, guard=guard, why="the middleware cannot guard an operation of django-ninja")
     if library_view(view_class(route.callback)) is not None:
-        guard = Guard.ERROR if conf.get("REQUIRED") else Guard.NOTHING
+        guard = GuardKind.ERROR if conf.get("REQUIRED") else GuardKind.NOTHING
         return replace(about, guard=guard, why="the middleware cannot guard a GraphQL view")
     perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
-    row = _under(about, Guard.MIDDLEWARE, Policy())
+    row = _under(about, GuardKind.MIDDLEWARE, Policy())
     return replace(row, why=f"unless EXEMPT: {perhaps}") if perhaps and not row.why else row
 
 
-def _under(about: Row, guard: Guard, policy: Policy) -> Row:
+def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:
     if about.methods[0] not in {name.upper() for name in conf.field(policy, "methods")}:
-        return replace(about, guard=Guard.NOTHING, why=_NO_METHOD)
+        return replace(about, guard=GuardKind.NOTHING, why=_NO_METHOD)
     return replace(about, guard=guard, terms=terms(policy))
 
 

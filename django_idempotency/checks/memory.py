@@ -13,8 +13,8 @@ from ..stores.memory import MemoryStore
 from ..stores.wrapper import innermost
 from .catalogue import finding
 from .settings import check_settings
+from .store_options import nested_in
 from .stores import built
-from .wiring import nested_in
 
 
 def check_memory(**_: Any) -> list[CheckMessage]:

@@ -13,7 +13,7 @@ from ..http.markers import POLICY, is_exempt
 from ..http.ninja_views import operation_of, operations_of
 from .catalogue import finding
 from .middleware import guards_every_view
-from .policies import misfits
+from .policies import policy_errors
 from .settings import check_settings
 from .urlconf import are_exempt, views
 
@@ -48,7 +48,7 @@ def own_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
     """Find what is wrong with the policy of an operation."""
     policy = getattr(operation, POLICY, None)
     if isinstance(policy, Policy):
-        yield from misfits(name, policy, coroutine="E030" if operation.is_async else None)
+        yield from policy_errors(name, policy, coroutine="E030" if operation.is_async else None)
 
 
 def _is_outside(callback: Any, operation: Any) -> bool:

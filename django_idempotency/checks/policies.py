@@ -13,7 +13,7 @@ from .catalogue import closest, finding
 from .stores import built
 
 
-def misfits(name: str, policy: Policy, *, coroutine: str | None) -> Iterator[CheckMessage]:
+def policy_errors(name: str, policy: Policy, *, coroutine: str | None) -> Iterator[CheckMessage]:
     """Yield what is wrong with the policy of a view or a function. `coroutine`: the code for one that is async."""
     alias = conf.field(policy, "store")
     if alias not in conf.get("STORES"):

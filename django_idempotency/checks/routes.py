@@ -19,7 +19,7 @@ from ..http.markers import POLICY, REFUSAL, below_api_view, carriers, guards_its
 from ..http.ninja_views import is_ninja
 from .catalogue import a, finding, shown
 from .middleware import guards_every_view
-from .policies import misfits
+from .policies import policy_errors
 from .settings import check_settings
 from .urlconf import are_exempt, class_of, is_rest, name_of, open_handlers, overrides_policy, policies, routes, views
 
@@ -61,7 +61,7 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
         yield from _class(callback, view)
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
-        yield from misfits(view, policy, coroutine=code)
+        yield from policy_errors(view, policy, coroutine=code)
     yield from refusals(callback, view)
 
 

@@ -18,7 +18,7 @@ from ..stores.orm import ORMStore
 from ..stores.redis import RedisStore
 from ..stores.wrapper import innermost
 from .catalogue import a, closest, finding, shown, told
-from .wiring import check_cache, check_nested, check_shared_fronts, missing_driver, nested_in
+from .store_options import check_cache, check_nested, check_shared_fronts, missing_driver, nested_in
 
 SUPPORTED = ("postgresql", "mysql", "sqlite")
 

@@ -85,8 +85,8 @@ class Ticket:
     secret_id: str = ""
     method: str = ""
     path: str = ""
-    #: Where the claim has put the record, once that is known (see `Record.place`).
-    place: str | None = None
+    #: Where the claim has put the record, once that is known (see `Record.location`).
+    location: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +120,7 @@ class Record:
     #: Was it claimed inside a caller's open transaction, so that no other thread sees it?
     joined: bool = False
     #: Which of its tables the store found it in, where that depends on the connection (a schema per tenant), or `None`.
-    place: str | None = None
+    location: str | None = None
 
     def ticket(self, *, owner: UUID) -> Ticket:
         """Return a ticket for this record's key and request, to change it by hand: what it takes, it does not hold.
@@ -149,8 +149,8 @@ class Settlement:
 
     `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` where another token of the same work goes on.
     `expires_in` and `lease_in` are seconds from the store's now, and `None` where the deadline stays as it is. `new_life`:
-    the row had expired, so it starts again, as `operation`; otherwise that is what the row says. `sign`: nothing is written where the transaction does not say the same of
-    itself as when the guard began it (see `Hold.sign`).
+    the row had expired, so it starts again, as `operation`; otherwise that is what the row says. `transaction_id`: nothing is written
+    in another transaction than the one that the guard began (see `Guard.transaction_id`).
     """
 
     status: Status
@@ -162,4 +162,4 @@ class Settlement:
     expires_in: float | None = None
     new_life: bool = False
     lease_in: float | None = None
-    sign: str | None = None
+    transaction_id: str | None = None

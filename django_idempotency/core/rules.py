@@ -36,7 +36,7 @@ How a call ends
 ---------------
 
 Two questions that do not depend on each other: is the answer remembered, and is what the work wrote committed? They
-are the table `CONCLUSIONS`. It holds for the transaction that the guard began, which is known by its sign (`Hold.sign`).
+are the table `CONCLUSIONS`. It holds for the transaction that the guard began, which is known by its mark (`Guard.mark`).
 One that was ended or replaced meanwhile is never an answer: the call ends as a failed one does, and its caller gets
 `TransactionLost`. We never take away a write that the project would have kept without us, except for 5xx.
 A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
@@ -317,9 +317,9 @@ CONCLUSIONS: dict[tuple[Ending, bool], Conclusion] = {
 }
 
 
-def conclude(ended: Ending, doomed: bool, hold_failures: bool = False) -> Conclusion:
+def conclude(ended: Ending, needs_rollback: bool, hold_failures: bool = False) -> Conclusion:
     """Read the table. `hold_failures` (`on_failure="hold"`) leaves a failed call's key busy until its lease ends."""
-    conclusion = CONCLUSIONS[ended, doomed]
+    conclusion = CONCLUSIONS[ended, needs_rollback]
     if hold_failures and conclusion.leave is Leave.BOUND:
         return Conclusion(leave=Leave.HELD, commit=conclusion.commit)
     return conclusion

@@ -92,7 +92,7 @@ def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Au
 
     `forgetting`: as if it had never been used. In one step, so a concurrent resume is not disturbed.
     """
-    record = store.look(record_id)
+    record = store.get(record_id)
     if record is None or not execution.suspended(record) or (freed := rules.released(record)) is None:
         return False
     nobody, settlement = record.ticket(owner=uuid4()), replace(freed, expires_in=0) if forgetting else freed

@@ -22,7 +22,7 @@ from ..errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..stores.base import BaseStore, Hold
+from ..stores.base import BaseStore, Guard
 from .deferring import deferring
 from .durable import Execution, awoken, woken
 from .heartbeat import Lease, heartbeat
@@ -34,7 +34,7 @@ ROUNDS = 2
 #: Seconds: a lease is never zero, or the host's deadline would be read as a crash.
 LEAST_LEASE = 0.001
 #: Before a guard, and where there is none.
-NOTHING_HELD = Hold()
+NO_GUARD = Guard()
 
 
 class Observer(Protocol):
@@ -72,9 +72,9 @@ class Operation:
     _why: Exception | None = None
     #: What the heartbeat has watched.
     _lease: Lease | None = None
-    _hold = NOTHING_HELD
+    _guard = NO_GUARD
     #: The guard, while it is open.
-    _guard: ExitStack | None = None
+    _guard_ends: ExitStack | None = None
     _opened_at = 0.0
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
@@ -205,8 +205,8 @@ class Operation:
     def _found(self, record: Record) -> Record:
         """Note where a claim found the record: another connection, or this one later, may look elsewhere."""
         self.claimed_inside = record.joined
-        if record.place is not None:
-            self.ticket = replace(self.ticket, place=record.place)
+        if record.location is not None:
+            self.ticket = replace(self.ticket, location=record.location)
         return record
 
     def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
@@ -224,28 +224,28 @@ class Operation:
     def _enter_guard(self, claimed: Execute) -> Verdict | None:
         """Lock the record and judge its current state. `None`: not ours, nothing is held."""
         assert self.record is not None
-        with ExitStack() as guard:
+        with ExitStack() as ends:
             takeover = self.record.owner != self.ticket.owner
-            self._hold = guard.enter_context(self.store.guard(self.ticket, takeover=takeover))
-            if not self._hold.joins:
+            self._guard = ends.enter_context(self.store.guard(self.ticket, takeover=takeover))
+            if not self._guard.joins:
                 verdict: Verdict | None = claimed
-            elif self._hold.record is None:
+            elif self._guard.record is None:
                 verdict = None
             else:
-                self.record = self._hold.record
+                self.record = self._guard.record
                 verdict = rules.read(self.record, self.ticket)
             if isinstance(verdict, Execute):
-                self._hold.mark()
-                self._guard = guard.pop_all()
+                self._guard.mark()
+                self._guard_ends = ends.pop_all()
             else:
-                self._hold.give_up()
+                self._guard.set_rollback()
             return verdict
 
     def _opened(self, verdict: Verdict) -> str:
         """Record the verdict and return its event. A claim inside an open transaction is invisible to the heartbeat."""
         if isinstance(verdict, Execute):
             self.run, self._opened_at = verdict, time.monotonic()
-            if self._renews and not self._hold.joins and self.record is not None and not self.record.joined:
+            if self._renews and not self._guard.joins and self.record is not None and not self.record.joined:
                 heartbeat.watch(self)
             return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
         return _EVENT_OF_VERDICT[type(verdict)]
@@ -275,9 +275,9 @@ class Operation:
         """Report that the heartbeat has set `lost`: another may own the record by now. The work may check, and stop."""
         self._tell("lost", self.lost)
 
-    def aside(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """Protect the work's transaction, if there is one, from failures of other code in it."""
-        return nullcontext() if self._guard is None else self._hold.aside()
+        return nullcontext() if self._guard_ends is None else self._guard.savepoint()
 
     def abandon(self) -> None:
         """Restore a record whose work has not begun. Does nothing after any other verdict than `Execute`."""
@@ -297,13 +297,13 @@ class Operation:
         """Roll back and end a guard that was left open, such as by an interrupt. After settle() there is none."""
         self._end_guard(giving_up=True)
 
-    def doomed(self) -> bool:
+    def needs_rollback(self) -> bool:
         """Will the work's writes be rolled back, whatever its response?"""
-        return self._hold.doomed()
+        return self._guard.needs_rollback()
 
-    def give_up(self) -> None:
+    def set_rollback(self) -> None:
         """Roll back the work's writes if we hold its transaction. settle() must follow."""
-        self._hold.give_up()
+        self._guard.set_rollback()
 
     def settle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle or release the record and end the guard, by the table in `core.rules`.
@@ -313,7 +313,7 @@ class Operation:
         what an `on_commit` callback raised (all is committed).
         """
         self.leave_lease()
-        if not self._hold.joins:
+        if not self._guard.joins:
             leave = rules.conclude(ended, False, self._hold_failures).leave
             self._settle_apart(leave, outcome, ttl)
             return
@@ -323,25 +323,29 @@ class Operation:
             self._end_guard(giving_up=True)  # if something unforeseen left it open
 
     def _settle_held(self, ended: Ending, outcome: Outcome | None, ttl: float | None) -> None:
-        hold = self._hold
-        # The settle itself compares the sign; ask only after giving up, when it is not made in the transaction.
-        if ended in (Ending.KEPT, Ending.DROPPED) and (hold.sign is None or hold.doomed()) and hold.lost():
+        guard = self._guard
+        # The settle itself compares the transaction's id; ask only after giving up, when it is not made in the transaction.
+        if (
+            ended in (Ending.KEPT, Ending.DROPPED)
+            and (guard.transaction_id is None or guard.needs_rollback())
+            and guard.lost()
+        ):
             self._lose()
-        conclusion = rules.conclude(ended, hold.doomed(), self._hold_failures)
+        conclusion = rules.conclude(ended, guard.needs_rollback(), self._hold_failures)
         committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
         if not committing:
-            hold.give_up()
+            guard.set_rollback()
         try:
             self._end_guard()
         except Exception as error:
-            if hold.committed:  # an on_commit callback failed, after COMMIT: everything is committed
+            if guard.committed:  # an on_commit callback failed, after COMMIT: everything is committed
                 self.tell(News(conclusion.leave))
             elif isinstance(error, OutcomeUnknown):
                 self._tell("lost", error)
             else:
-                self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+                self._settle_apart(rules.conclude(Ending.FAILED, needs_rollback=True).leave, None, None)
             raise
-        if hold.committed and committing:
+        if guard.committed and committing:
             self.tell(News(conclusion.leave))
         else:  # rolled back, by the table or because the transaction was marked for rollback late
             self._settle_apart(conclusion.leave, outcome, ttl)
@@ -358,31 +362,34 @@ class Operation:
         Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. The work had not
         given up its writes: our own statement failed, so its response must not be kept without them.
         """
-        sign = self._hold.sign
+        transaction_id = self._guard.transaction_id
         settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
         assert settlement is not None
         try:
-            settled = self.store.settle(self.ticket, settlement if sign is None else replace(settlement, sign=sign))
+            settled = self.store.settle(
+                self.ticket,
+                settlement if transaction_id is None else replace(settlement, transaction_id=transaction_id),
+            )
         except IdempotencyError as error:
-            if not isinstance(error, LostRace) and sign is not None and self._hold.lost():
+            if not isinstance(error, LostRace) and transaction_id is not None and self._guard.lost():
                 self._lose(error)
             self._roll_back()
             if isinstance(error, LostRace):
                 raise OwnershipLost from error
             raise
         if not settled:
-            if sign is not None and self._hold.lost():
+            if transaction_id is not None and self._guard.lost():
                 self._lose()
             self._end_guard(giving_up=True)
             self.tell(News(None))
             raise OwnershipLost
-        return not self._hold.doomed()
+        return not self._guard.needs_rollback()
 
     def _roll_back(self, error: Exception | None = None) -> None:
         """End the guard without the work's writes, and release the record; report `error`, if there is one."""
         self._end_guard(giving_up=True)
         self._why = error
-        self._settle_apart(rules.conclude(Ending.FAILED, doomed=True).leave, None, None)
+        self._settle_apart(rules.conclude(Ending.FAILED, needs_rollback=True).leave, None, None)
 
     def _lose(self, cause: Exception | None = None) -> NoReturn:
         """Discard a response whose transaction is not the one that the guard began."""
@@ -432,29 +439,29 @@ class Operation:
 
     def settle_guarded(self, settlement: Settlement) -> bool:
         """Settle, under the row's lock, a record that a rollback has restored."""
-        with self.store.guard(self.ticket) as hold:
-            return self._still_ours(hold) and self.store.settle(self.ticket, settlement)
+        with self.store.guard(self.ticket) as guard:
+            return self._still_ours(guard) and self.store.settle(self.ticket, settlement)
 
-    def _still_ours(self, hold: Hold) -> bool:
+    def _still_ours(self, guard: Guard) -> bool:
         """Is the record still unsettled since our rollback? The owner that we took over from may have resumed in between.
 
         Raises `LostRace` while another holds it: a waiter does, for an instant. Try again then.
         """
-        if not hold.joins:
+        if not guard.joins:
             return True
-        if hold.record is None and self.claimed_inside:
+        if guard.record is None and self.claimed_inside:
             return False
-        if hold.record is None:
+        if guard.record is None:
             raise LostRace
-        return self.record is None or rules.untouched(hold.record, self.record, self.ticket)
+        return self.record is None or rules.untouched(guard.record, self.record, self.ticket)
 
     def _end_guard(self, *, giving_up: bool = False) -> None:
         """End the guard if it is open, by a rollback if asked to."""
-        guard, self._guard = self._guard, None
-        if guard is not None:
+        ends, self._guard_ends = self._guard_ends, None
+        if ends is not None:
             if giving_up:
-                self._hold.give_up()
-            guard.close()
+                self._guard.set_rollback()
+            ends.close()
 
     def _asleep(self) -> Ticket:
         """Return the ticket under which our execution suspends the record."""

@@ -191,12 +191,13 @@ class Call:
                 "Guard the function that makes it, or return a list."
             )
         joins = self.policy.guarantee is Guarantee.ATOMIC
-        given_up = joins and self.operation.doomed()
+        given_up = joins and self.operation.needs_rollback()
         try:
             outcome = self._outcome(Kind.RESULT, self.terms.results.dump(result))
         except Exception as error:  # noqa: BLE001 - a serializer's, too: the work is done
             outcome = self._unstored(Kind.RESULT, error)
-        if joins and not given_up and self.operation.doomed():  # not by the work: a statement of the serializer failed
+        # Not marked by the work: a statement of the serializer failed.
+        if joins and not given_up and self.operation.needs_rollback():
             return End(ending=Ending.FAILED, raised=StoreUnavailable())
         return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 
@@ -207,7 +208,7 @@ class Call:
             return End(ending=Ending.FAILED if self.operation.execution is None else Ending.SUSPENDED)
         if not is_answer(error, kept):
             return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
-        self.operation.give_up()
+        self.operation.set_rollback()
         try:
             outcome = self._outcome(Kind.ERROR, dump_error(error, kept))
         except Exception as unstorable:  # noqa: BLE001 - as above

@@ -104,7 +104,7 @@ class Handle:
 
     def lookup_key(self, key: str) -> Known | None:
         """Return the record of a key, or `None`. See lookup()."""
-        record = store_of(self._terms.resolved()).look(record_id(self.scope, explicit(key)))
+        record = store_of(self._terms.resolved()).get(record_id(self.scope, explicit(key)))
         return None if record is None or rules.expired(record) else Known(record, self._terms)
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
@@ -116,12 +116,12 @@ class Handle:
 
     def forget_key(self, key: str) -> bool:
         """Forget a key. See forget(). Inside `execution()`, also a call that this execution has suspended."""
-        store = stores.foremost(store_of(self._terms.resolved()))
+        store = stores.outermost(store_of(self._terms.resolved()))
         name, execution = record_id(self.scope, explicit(key)), EXECUTION.get()
         if execution is not None and let_go(store, execution, name, audit=self._audit, forgetting=True):
             return True
         ended = store.expire(name, audit=self._audit)
-        if ended is Intervention.HELD:
+        if ended is Intervention.BUSY:
             raise InProgress
         return ended is Intervention.DONE
 

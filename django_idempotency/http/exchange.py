@@ -314,7 +314,7 @@ class Exchange:
             return
         wanted = keep(response) if callable(keep) else (keep is not None and response.status_code in keep) or None
         if wanted is None:
-            wanted = not refused and not self.operation.doomed()
+            wanted = not refused and not self.operation.needs_rollback()
         if wanted:
             self.handle.keep()
         else:
@@ -360,11 +360,11 @@ class Exchange:
         if self.raised is not None:
             raised = RAISED[response.status_code < 500, self._atomic_requests]
             if not raised.commit:
-                self.operation.give_up()
+                self.operation.set_rollback()
             if not raised.answers:
                 return Ending.FAILED, None
         if response.status_code >= 500:
-            self.operation.give_up()  # even when the view keeps its 5xx: its writes are rolled back
+            self.operation.set_rollback()  # even when the view keeps its 5xx: its writes are rolled back
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         return ended, capture(response, self.policy, self._max_body) if ended is Ending.KEPT else None
 
@@ -422,7 +422,7 @@ class Exchange:
             return None, unfinished if isinstance(error, Exception) else error
         if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
             # No query works in a transaction that is marked for rollback.
-            answer = None if self.operation.doomed() else response_to(self.request, error, status)
+            answer = None if self.operation.needs_rollback() else response_to(self.request, error, status)
             if answer is not None and answer.status_code < 500:
                 self.raised = error
                 return answer, error

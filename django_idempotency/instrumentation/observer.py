@@ -57,7 +57,7 @@ class Observer:
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error)
         if signal.receivers:
-            with operation.aside():
+            with operation.savepoint():
                 signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
 
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:

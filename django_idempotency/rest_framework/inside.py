@@ -94,14 +94,14 @@ class Inside:
 
     def _settle(self, response: HttpResponseBase) -> HttpResponseBase:
         operation = self._exchange.operation
-        doomed, self._entry.ended = operation.doomed(), True
+        needs_rollback, self._entry.ended = operation.needs_rollback(), True
         try:
             response = self._exchange.settle(response)
         except Problem as problem:
             raise DispatchFinished(self._entry.answer(problem)) from problem
         alias = self._exchange.atomic_alias
         assert alias is not None, "see is_inside()"
-        if doomed and operation.left is not Leave.COMPLETED and connections[alias].in_atomic_block:
+        if needs_rollback and operation.left is not Leave.COMPLETED and connections[alias].in_atomic_block:
             transaction.set_rollback(True, using=alias)  # the whole of it, as DRF has asked for
         return response
 

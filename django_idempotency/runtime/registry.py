@@ -16,7 +16,7 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..stores.base import BaseStore
 from ..stores.layered import LayeredStore
-from ..stores.layered.fronts import LocalFront
+from ..stores.layered.caches import LocalCache
 from ..stores.wrapper import innermost, layers
 
 #: The number of records in a local cache with `"local_cache": True`.
@@ -46,7 +46,7 @@ class Stores:
             raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.')
         return build(alias, lambda nested: self._get(nested, chain))
 
-    def foremost(self, store: BaseStore) -> BaseStore:
+    def outermost(self, store: BaseStore) -> BaseStore:
         """Return the store with the most layers over the same records, so that a change reaches every layer.
 
         Stores that cannot be built are ignored; `check` reports them.
@@ -90,7 +90,7 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
                 options[name] = nested(options[name])
         store = backend(**options)
         if size and isinstance(store, BaseStore):
-            store = LayeredStore(front=LocalFront(size), authority=store)
+            store = LayeredStore(front=LocalCache(size), authority=store)
     except (ImportError, KeyError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
     if not isinstance(store, BaseStore):
@@ -126,7 +126,7 @@ def body_limit(policy: Resolved, store: BaseStore) -> int:
 
 def records_of(store: BaseStore) -> Any:
     """Identify the records that a store keeps, so that two stores of one table compare equal."""
-    return getattr(store, "using", None) or innermost(store).place
+    return getattr(store, "using", None) or innermost(store).location
 
 
 stores = Stores()

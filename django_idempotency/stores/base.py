@@ -17,34 +17,34 @@ from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
 
 
-class Hold:
-    """What a guard holds while the work runs. This one holds nothing, for stores outside the work's transaction."""
+class Guard:
+    """What a guard protects while the work runs. This one locks nothing, for stores outside the work's transaction."""
 
     def __init__(self, *, joins: bool = False) -> None:
         #: Does settle join the work's transaction?
         self.joins = joins
         #: The row as it was locked; `None` when another holds it.
         self.record: Record | None = None
-        #: Identifies the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
-        self.sign: str | None = None
+        #: The id of the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
+        self.transaction_id: str | None = None
         #: After the guard: are the work's writes committed?
         self.committed = not joins
 
     def mark(self) -> None:
         """Mark the transaction before the work begins, if it has no identity of its own."""
 
-    def doomed(self) -> bool:
+    def needs_rollback(self) -> bool:
         """Is the work's transaction marked for rollback?"""
         return False
 
     def lost(self) -> bool:
-        """Has the work's transaction ended or been replaced without being given up? Asks the database for the sign."""
+        """Has the work's transaction ended or been replaced without `set_rollback()`? Asks the database."""
         return False
 
-    def give_up(self) -> None:
+    def set_rollback(self) -> None:
         """Roll the work's transaction back when the guard ends."""
 
-    def aside(self) -> AbstractContextManager[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """Let a receiver use the work's transaction; its errors are contained in this block."""
         return nullcontext()
 
@@ -71,7 +71,7 @@ class Intervention(Enum):
     """The outcome of an operator's change."""
 
     DONE = "done"
-    HELD = "held"  # work is running under the key, or was a moment ago; nothing was changed
+    BUSY = "busy"  # work is running under the key, or was a moment ago; nothing was changed
     ALREADY = "already"  # it was so before; nothing was changed
     GONE = "gone"  # purged meanwhile
 
@@ -93,7 +93,7 @@ class BaseStore(ABC):
     nested: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def place(self) -> Hashable:
+    def location(self) -> Hashable:
         """Identifies where the records are: two stores with equal values keep the same records."""
         return self
 
@@ -138,12 +138,12 @@ class BaseStore(ABC):
         """Delete up to `limit` records that have expired and have no lease, oldest first, from `since` on."""
 
     @abstractmethod
-    def look(self, record_id: UUID) -> Record | None:
+    def get(self, record_id: UUID) -> Record | None:
         """Return the current record, for people and tools; `None` when there is none. Changes nothing."""
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         """Hold the record while the work runs; `takeover` never waits for a current holder."""
-        return nullcontext(Hold())
+        return nullcontext(Guard())
 
     def after_commit(self, call: Callable[[], None]) -> None:
         """Call `function` once this thread's writes are committed: at once if each write is committed separately."""
@@ -173,17 +173,17 @@ class BaseStore(ABC):
         audit: Audit,
         then: Callable[[Ticket], None] = lambda _: None,
     ) -> Intervention:
-        record = self.look(record_id)
+        record = self.get(record_id)
         if record is None:
             return Intervention.GONE
         settlement = change(record)
         if settlement is None:
             return Intervention.ALREADY
         if rules.leased(record):
-            return Intervention.HELD
+            return Intervention.BUSY
         if audited(lambda: self._changed_by_hand(record, settlement, then), record, audit):
             return Intervention.DONE
-        return Intervention.HELD  # taken or renewed since we read it
+        return Intervention.BUSY  # taken or renewed since we read it
 
     def _changed_by_hand(self, record: Record, settlement: Settlement, then: Callable[[Ticket], None]) -> bool:
         # A new owner token: an owner that lost the record with its lease must not settle it after this.
@@ -196,7 +196,7 @@ class BaseStore(ABC):
         if not self.settle(ticket, settlement):
             # A driver that got no response retries, and is refused because its first try succeeded. And what was
             # taken over had perhaps expired: a server that deletes such records itself may have done so in between.
-            found = self.look(record.id)
+            found = self.get(record.id)
             if found is not None and found.owner != ticket.owner:
                 return False
         then(ticket)

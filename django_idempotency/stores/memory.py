@@ -70,7 +70,7 @@ class MemoryStore(BaseStore):
             if known is not None and known.owner == ticket.owner:
                 del self._records[ticket.id.int]
 
-    def look(self, record_id: UUID) -> Record | None:
+    def get(self, record_id: UUID) -> Record | None:
         with self._lock:
             known = self._records.get(record_id.int)
             return None if known is None else replace(known, read_at=self._clock())
@@ -125,7 +125,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
         path=born.path,
         outcome=settlement.outcome,
         joined=known.joined,
-        place=known.place,
+        location=known.location,
     )
 
 

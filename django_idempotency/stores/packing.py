@@ -1,10 +1,10 @@
 """A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
 
-    seal 32 │ instants: lease until, completed, expires, created 8 each │ head: version 1, status 1, owner 16, attempt 4
+    signature 32 │ instants: lease until, completed, expires, created 8 each │ head: version 1, status 1, owner 16, attempt 4
     │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
 
 Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
-server writes them itself. All from the head on is the body, which the store writes and seals: it signs `signed()`.
+server writes them itself. All from the head on is the body, which the store writes, and signs with `signature_input()`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uuid import UUID
 from ..core.records import INFLATE_LIMIT, MISSING, Guarantee, Missing, Outcome, Record, Status, Ticket
 
 VERSION = 1
-SEAL = 32
+SIGNATURE = 32
 #: Bodies longer than this, and within what is inflated, are deflated if that makes them shorter (bytes).
 DEFLATE_ABOVE = 1024
 
@@ -36,7 +36,7 @@ _OPERATION = struct.Struct(">16s")
 _LIFE = struct.Struct(">H16s5H")
 #: All that has a fixed length, and the length of the life.
 _FIXED = struct.Struct(">32sddddBB16sIB32sH")
-_BODY_AT = SEAL + _INSTANTS.size
+_BODY_AT = SIGNATURE + _INSTANTS.size
 _SPANS = struct.Struct(">dd")
 _read_json = json.JSONDecoder().raw_decode
 _OUTCOME = struct.Struct(">BHII")
@@ -110,15 +110,15 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
     return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
 
 
-def signed(record_id: UUID, body: bytes) -> bytes:
-    """Return what a seal covers: no response can be moved to another key, owner, attempt, request or birth."""
+def signature_input(record_id: UUID, body: bytes) -> bytes:
+    """Return what a signature covers: no response can be moved to another key, owner, attempt, request or birth."""
     return record_id.int.to_bytes(16, "big") + body
 
 
-def pack(record: Record, seal: bytes) -> bytes:
-    """Pack a whole record. `seal` signs `signed(record.id, pack_body(record))`."""
+def pack(record: Record, signature: bytes) -> bytes:
+    """Pack a whole record. `signature` signs `signature_input(record.id, pack_body(record))`."""
     instants = (record.lease_until, record.completed_at, record.expires_at, record.created_at)
-    return seal + _INSTANTS.pack(*map(microseconds, instants)) + pack_body(record)
+    return signature + _INSTANTS.pack(*map(microseconds, instants)) + pack_body(record)
 
 
 def pack_body(record: Record) -> bytes:
@@ -128,14 +128,14 @@ def pack_body(record: Record) -> bytes:
 
 
 def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
-    """Return the seal of a packed record of any version, and what it is to cover. Raises `Malformed`."""
+    """Return the signature of a packed record of any version, and what it must cover. Raises `Malformed`."""
     if len(value) <= _BODY_AT:
         raise Malformed("cut short")
-    return value[:SEAL], signed(record_id, value[_BODY_AT:])
+    return value[:SIGNATURE], signature_input(record_id, value[_BODY_AT:])
 
 
 def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
-    """Return the record of a value whose seal was found good. Raises `Malformed`."""
+    """Return the record of a value whose signature is valid. Raises `Malformed`."""
     if len(value) <= _BODY_AT or value[_BODY_AT] != VERSION:
         raise Malformed("not a record of this version")
     try:

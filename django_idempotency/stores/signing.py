@@ -1,4 +1,4 @@
-"""Signs what is kept where others may write. A bad seal reads as "there is nothing", so no answer can be forged."""
+"""Signs what is kept where others may write. A bad signature reads as "there is nothing", so no answer can be forged."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..core.records import Record
 from ..errors import RecordUnreadable
 from . import packing
 
-_SALT = b"django_idempotency.stores.sealing"
+_SALT = b"django_idempotency.stores.signing"
 
 
-def seal(message: bytes) -> bytes:
+def sign(message: bytes) -> bytes:
     """Sign with SECRET_KEY: HMAC-SHA256, 32 bytes."""
     return _signature(message, settings.SECRET_KEY)
 
 
-def holds(message: bytes, signature: bytes) -> bool:
+def is_valid(message: bytes, signature: bytes) -> bool:
     """Was this signed with SECRET_KEY, or one of SECRET_KEY_FALLBACKS?"""
     if hmac.compare_digest(_signature(message, settings.SECRET_KEY), signature):
         return True
@@ -32,12 +32,12 @@ def holds(message: bytes, signature: bytes) -> bool:
     )
 
 
-def sealed(record: Record) -> bytes:
-    """Pack a whole record under its seal."""
-    return packing.pack(record, seal(packing.signed(record.id, packing.pack_body(record))))
+def sign_record(record: Record) -> bytes:
+    """Pack and sign a whole record."""
+    return packing.pack(record, sign(packing.signature_input(record.id, packing.pack_body(record))))
 
 
-def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
+def unsign(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
     """Return the record of a packed value, or `None` when it is not ours, or not of that key.
 
     Raises `RecordUnreadable` for what is ours and cannot be read, as of a later version: it must not run again.
@@ -46,7 +46,7 @@ def opened(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
         signature, message = packing.split(value, record_id)
     except packing.Malformed:
         return None
-    if not holds(message, signature):
+    if not is_valid(message, signature):
         return None
     try:
         return packing.unpack(value, record_id, read_at)
@@ -59,5 +59,5 @@ def _signature(message: bytes, secret: str | bytes) -> bytes:
 
 
 def _key(secret: str | bytes) -> bytes:
-    """Derive a key of our own: what is signed with SECRET_KEY elsewhere is no seal of ours."""
+    """Derive a key of our own: what is signed with SECRET_KEY elsewhere is not a signature of ours."""
     return hashlib.sha256(_SALT + (secret.encode() if isinstance(secret, str) else secret)).digest()

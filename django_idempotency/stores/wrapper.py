@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
-from .base import Audit, BaseStore, Hold, Intervention, Purged
+from .base import Audit, BaseStore, Guard, Intervention, Purged
 
 
 class WrappedStore(BaseStore):
@@ -33,7 +33,7 @@ class WrappedStore(BaseStore):
         """See claim()."""
         return await self.store.aclaim(ticket)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         return self.store.guard(ticket, takeover=takeover)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -46,8 +46,8 @@ class WrappedStore(BaseStore):
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         return self.store.renew(tickets)
 
-    def look(self, record_id: UUID) -> Record | None:
-        return self.store.look(record_id)
+    def get(self, record_id: UUID) -> Record | None:
+        return self.store.get(record_id)
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         return self.store.purge(limit=limit, since=since)

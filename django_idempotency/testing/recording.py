@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
-from ..stores.base import BaseStore, Hold, Purged
+from ..stores.base import BaseStore, Guard, Purged
 from ..stores.wrapper import WrappedStore
 
 
@@ -41,14 +41,14 @@ class RecordingStore(WrappedStore):
         self.verbs.append("renew")
         return super().renew(tickets)
 
-    def look(self, record_id: UUID) -> Record | None:
-        self.verbs.append("look")
-        return super().look(record_id)
+    def get(self, record_id: UUID) -> Record | None:
+        self.verbs.append("get")
+        return super().get(record_id)
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         self.verbs.append("purge")
         return super().purge(limit=limit, since=since)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         self.verbs.append("guard")
         return super().guard(ticket, takeover=takeover)

@@ -10,9 +10,9 @@ from django_idempotency.core.hashing import record_id
 from django_idempotency.core.kinds import Kind
 from django_idempotency.core.rules import Ending
 from django_idempotency.functions import Handle
-from tests.stores.acting import Call, atomic_ticket
+from tests.stores.helpers import Call, atomic_ticket
 
-from .acting import LIST, page_of, staff
+from .helpers import LIST, page_of, staff
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Intervention
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
-from tests.admin.acting import (
+from tests.admin.helpers import (
     LIST,
     admin_of,
     completed,
@@ -30,7 +30,7 @@ from tests.admin.acting import (
     text_of,
 )
 from tests.factories import AdminFactory
-from tests.stores.acting import Call, elsewhere, row
+from tests.stores.helpers import Call, elsewhere, row
 
 
 def nothing(record: Any) -> None:
@@ -141,8 +141,8 @@ class TestInterventions:
         act = getattr(ORMStore(), verb)
         assert act(completed().id, audit=nothing) is Intervention.DONE
         assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and nobody holds the row
-        assert act(running(lease=60).id, audit=nothing) is Intervention.HELD
-        assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.HELD  # its work still runs
+        assert act(running(lease=60).id, audit=nothing) is Intervention.BUSY
+        assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.BUSY  # its work still runs
         already = Intervention.DONE if verb == "erase" else Intervention.ALREADY
         assert act(completed(ttl=-60).id, audit=nothing) is already
         assert act(make_ticket().id, audit=nothing) is Intervention.GONE
@@ -152,7 +152,7 @@ class TestInterventions:
         """Whoever lost the record to its lease finds another owner's token."""
         ticket = running(guarantee=Guarantee.LEASE, lease=0.001)
         owner = row(ticket).owner
-        while getattr(ORMStore(), verb)(ticket.id, audit=nothing) is Intervention.HELD:
+        while getattr(ORMStore(), verb)(ticket.id, audit=nothing) is Intervention.BUSY:
             pass
         assert row(ticket).owner != owner
 
@@ -185,7 +185,7 @@ def test_a_held_record_is_refused_at_once(verb: str) -> None:
     """A living worker's row lock says so, whatever its lease; nothing waits for it."""
     ticket = running()
     with held(ticket):
-        assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.HELD
+        assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.BUSY
     assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.DONE
 
 

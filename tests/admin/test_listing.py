@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.admin import listing
 from django_idempotency.core.scope_names import hashed, qualified
-from tests.admin.acting import (
+from tests.admin.helpers import (
     LIST,
     admin_of,
     completed,

@@ -14,7 +14,7 @@ from django_idempotency.core.rules import Ending
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.testing.tickets import make_ticket
-from tests.admin.acting import (
+from tests.admin.helpers import (
     LIST,
     completed,
     page_of,
@@ -24,7 +24,7 @@ from tests.admin.acting import (
     text_of,
 )
 from tests.factories import AdminFactory, UserFactory, grant
-from tests.stores.acting import row
+from tests.stores.helpers import row
 
 
 @pytest.mark.django_db

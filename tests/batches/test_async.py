@@ -12,9 +12,9 @@ from django.contrib.auth.models import Group
 
 from django_idempotency import aprocess_batch, deadline, idempotent_function
 from django_idempotency.runtime.registry import stores
-from tests.functions.acting import NetworkDown
+from tests.functions.helpers import NetworkDown
 
-from .acting import outcomes
+from .helpers import outcomes
 
 pytestmark = pytest.mark.usefixtures("memory")
 

@@ -28,9 +28,9 @@ from django_idempotency.errors import (
 )
 from django_idempotency.functions import deadlines
 from django_idempotency.runtime.registry import stores
-from tests.functions.acting import CardDeclined, NetworkDown, Runs
+from tests.functions.helpers import CardDeclined, NetworkDown, Runs
 
-from .acting import both_doors, guarded, outcomes, process
+from .helpers import both_doors, guarded, outcomes, process
 
 pytestmark = pytest.mark.usefixtures("memory")
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from django_idempotency.batches import progress
-from tests.functions.acting import NetworkDown, Runs
+from tests.functions.helpers import NetworkDown, Runs
 
-from .acting import both_doors, guarded, process
+from .helpers import both_doors, guarded, process
 
 pytestmark = pytest.mark.usefixtures("memory")
 

@@ -15,10 +15,10 @@ from django_idempotency import idempotent_function, process_batch
 from django_idempotency.errors import LeaseInTransaction
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.functions.acting import ORM
-from tests.stores.acting import committed
+from tests.functions.helpers import ORM
+from tests.stores.helpers import committed
 
-from .acting import outcomes
+from .helpers import outcomes
 
 #: Statements a record, with BEGIN and COMMIT, over the handler's own.
 FIRST = {"postgresql": 5, "mysql": 7, "sqlite": 8}

@@ -16,8 +16,8 @@ from django.db.transaction import non_atomic_requests
 from django.urls import path
 from pytest_django import Settings
 
+from django_idempotency.checks.database_servers import on_server
 from django_idempotency.checks.databases import check_databases, check_deployment
-from django_idempotency.checks.servers import on_server
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.views import BareChargeView
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.stores.layered.fronts import LocalFront
+from django_idempotency.stores.layered.caches import LocalCache
 
 #: In a process of its own: a fork of this one would take pytest along. `alarm` ends a child that waits for ever.
 SCRIPT = """
@@ -21,13 +21,13 @@ from uuid import UUID
 from django_idempotency.runtime import switch
 from django_idempotency.engine import waiting
 from django_idempotency.concurrency.forking import new_lock
-from django_idempotency.stores.layered.fronts import LocalFront, Sheltered
+from django_idempotency.stores.layered.caches import LocalCache, CircuitBreaker
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore
 
 warnings.simplefilter("ignore", DeprecationWarning)  # "fork in a process with threads": that is what is tried here
-store, front, waiters = MemoryStore(), LocalFront(), waiting.waiting
-sheltered, layered = Sheltered(front), LayeredStore(front=front, authority=store)
+store, front, waiters = MemoryStore(), LocalCache(), waiting.waiting
+sheltered, layered = CircuitBreaker(front), LayeredStore(front=front, authority=store)
 sheltered._failing, waiters.count = True, 3
 holding, done = threading.Event(), threading.Event()
 
@@ -52,7 +52,7 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
 @pytest.mark.parametrize(
     ("lock", "act"),
     [
-        ("store._lock", "store.look(UUID(int=1))"),
+        ("store._lock", "store.get(UUID(int=1))"),
         ("front._lock", "front.peek(UUID(int=1))"),
         ("sheltered._lock", "sheltered.peek(UUID(int=1))"),
         ("layered._lock", "layered._lock.__enter__()"),
@@ -80,7 +80,7 @@ def test_an_interrupt_leaves_no_lock_behind() -> None:
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         for _ in range(200):
-            front = LocalFront()
+            front = LocalCache()
             with suppress(SoftTimeLimitExceeded):
                 signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 2e-4))
                 while True:

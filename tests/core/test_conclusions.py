@@ -46,7 +46,7 @@ def test_ending_with_a_policy(status: int, kept: set[int], ended: Ending) -> Non
 
 
 @pytest.mark.parametrize(
-    ("ended", "doomed", "leave", "commit"),
+    ("ended", "needs_rollback", "leave", "commit"),
     [
         (Ending.KEPT, False, Leave.COMPLETED, True),  # the promise: both
         (Ending.KEPT, True, Leave.COMPLETED, False),  # the view gave its writes up, not its answer
@@ -58,14 +58,14 @@ def test_ending_with_a_policy(status: int, kept: set[int], ended: Ending) -> Non
         (Ending.CUT, True, Leave.HELD, False),
     ],
 )
-def test_conclude(ended: Ending, doomed: bool, leave: Leave, commit: bool) -> None:
+def test_conclude(ended: Ending, needs_rollback: bool, leave: Leave, commit: bool) -> None:
     """What is remembered and what is committed are two questions; this is their table."""
-    assert rules.conclude(ended, doomed=doomed) == Conclusion(leave=leave, commit=commit)
+    assert rules.conclude(ended, needs_rollback=needs_rollback) == Conclusion(leave=leave, commit=commit)
 
 
 def test_every_ending_has_its_conclusions() -> None:
     """No way to end is forgotten by the table."""
-    assert set(rules.CONCLUSIONS) == {(ended, doomed) for ended in Ending for doomed in (False, True)}
+    assert set(rules.CONCLUSIONS) == {(ended, needs_rollback) for ended in Ending for needs_rollback in (False, True)}
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_every_ending_has_its_conclusions() -> None:
         (Ending.CUT, Leave.HELD),
     ],
 )
-@pytest.mark.parametrize("doomed", [False, True])
-def test_hold_failures(ended: Ending, leave: Leave, doomed: bool) -> None:
+@pytest.mark.parametrize("needs_rollback", [False, True])
+def test_hold_failures(ended: Ending, leave: Leave, needs_rollback: bool) -> None:
     """`on_failure="hold"` keeps a failed call's key busy, and changes nothing else."""
-    held = rules.conclude(ended, doomed=doomed, hold_failures=True)
-    assert held == Conclusion(leave=leave, commit=rules.conclude(ended, doomed=doomed).commit)
+    held = rules.conclude(ended, needs_rollback=needs_rollback, hold_failures=True)
+    assert held == Conclusion(leave=leave, commit=rules.conclude(ended, needs_rollback=needs_rollback).commit)
 
 
 OURS = record(owner=TICKET.owner)

@@ -181,7 +181,7 @@ def test_a_record_is_settled(new_life: bool) -> None:
 
 def test_a_record_is_unpacked() -> None:
     """As it was packed."""
-    packed = packing.pack(KNOWN, b"s" * packing.SEAL)
+    packed = packing.pack(KNOWN, b"s" * packing.SIGNATURE)
     assert packing.unpack(packed, KNOWN.id, KNOWN.read_at) == KNOWN
 
 

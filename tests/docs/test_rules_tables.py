@@ -22,10 +22,10 @@ def test_how_a_call_ends() -> None:
     """CONCLUSIONS, row by row."""
     marked = {"no": False, "yes": True}
     shown = {
-        (Ending(code(ended)), marked[doomed]): Conclusion(
+        (Ending(code(ended)), marked[needs_rollback]): Conclusion(
             leave=Leave(code(record)), commit=writes.startswith("committed")
         )
-        for ended, doomed, record, writes in checked("reference/http.md", "CONCLUSIONS")
+        for ended, needs_rollback, record, writes in checked("reference/http.md", "CONCLUSIONS")
     }
     assert shown == rules.CONCLUSIONS
 

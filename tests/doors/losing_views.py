@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from django_idempotency import idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
-from tests.stores.acting import connection_id, kill
+from tests.stores.helpers import connection_id, kill
 
 
 def write() -> None:

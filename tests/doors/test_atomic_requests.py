@@ -11,7 +11,7 @@ from django.db import connection, connections
 
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
-from tests.stores.acting import elsewhere
+from tests.stores.helpers import elsewhere
 
 from .conftest import KEY, Connect, Sender, effects
 from .test_outcomes import BOUND, DRF, KEPT, PLAIN

@@ -22,7 +22,7 @@ from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
-from tests.functions.acting import ORM
+from tests.functions.helpers import ORM
 from tests.services import needs_redis
 from tests.store_servers import RedisServer, running
 

@@ -21,7 +21,7 @@ from django_idempotency.errors import LeaseInTransaction
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
-from tests.functions.acting import MEMORY, ORM
+from tests.functions.helpers import MEMORY, ORM
 
 from .conftest import CHARGE, KEY, effects
 from .outcome_views import write

@@ -28,7 +28,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.stores import beside
 from testproject.payments.models import Effect
-from tests.stores.acting import connection_id, elsewhere, kill
+from tests.stores.helpers import connection_id, elsewhere, kill
 
 from .conftest import KEY, Connect, Sender, effects
 

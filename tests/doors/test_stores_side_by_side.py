@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from django_idempotency import Policy, idempotent
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
-from tests.functions.acting import MEMORY, ORM
+from tests.functions.helpers import MEMORY, ORM
 
 from . import views
 from .conftest import KEY, effects

@@ -291,7 +291,7 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         until(lambda: not queue._waiting, "all are settled")
         assert called.wait(10)
-        assert {record.status for record in map(store.look, (ticket.id for ticket in tickets)) if record} == {
+        assert {record.status for record in map(store.get, (ticket.id for ticket in tickets)) if record} == {
             Status.COMPLETED
         }
         assert [thread.name for thread in set(threading.enumerate()) - before if thread is not queue._thread] == [

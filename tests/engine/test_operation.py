@@ -17,7 +17,7 @@ from django_idempotency.engine.operation import EVENTS, ROUNDS, Operation
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-from ..fakes import FakeHold, FakeStore, Listener, record_of
+from ..fakes import FakeGuard, FakeStore, Listener, record_of
 
 TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
 LEASED = replace(TICKET, guarantee=Guarantee.LEASE)
@@ -104,7 +104,7 @@ APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
 
 
 @pytest.mark.parametrize(
-    ("ended", "doomed", "trace", "status", "bound", "event"),
+    ("ended", "needs_rollback", "trace", "status", "bound", "event"),
     [
         (Ending.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
         (Ending.KEPT, True, APART, Status.COMPLETED, True, "completed"),
@@ -115,13 +115,13 @@ APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
     ],
 )
 def test_settle(  # noqa: PLR0917 - the columns of the table
-    ended: Ending, doomed: bool, trace: list[str], status: Status, bound: bool, event: str
+    ended: Ending, needs_rollback: bool, trace: list[str], status: Status, bound: bool, event: str
 ) -> None:
     """Each ending settles inside the work's transaction, or after its rollback."""
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
     call, listener = opened(store)
-    assert isinstance(call._hold, FakeHold)
-    call._hold.marked = doomed
+    assert isinstance(call._guard, FakeGuard)
+    call._guard.marked = needs_rollback
     call.settle(ended, OUTCOME)
     assert (store.trace, listener.events) == (trace, [event])
     assert [(made.status, made.digest != b"") for made in store.settled] == [(status, bound)]
@@ -152,20 +152,25 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
 
-@pytest.mark.parametrize("doomed", [False, True])
+@pytest.mark.parametrize("needs_rollback", [False, True])
 @pytest.mark.parametrize("ended", [Ending.KEPT, Ending.DROPPED])
-@pytest.mark.parametrize("sign", [None, "7421"])
-def test_a_lost_transaction(ended: Ending, doomed: bool, sign: str | None) -> None:
-    """However the work answers, it is rolled back and released. A settle that compares the sign spares the question."""
-    store = FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[False, True] if sign and not doomed else [])
+@pytest.mark.parametrize("transaction_id", [None, "7421"])
+def test_a_lost_transaction(ended: Ending, needs_rollback: bool, transaction_id: str | None) -> None:
+    """However the work answers, it is rolled back and released. A settle that compares the transaction's id spares the question."""
+    store = FakeStore(
+        claims=[OURS], locks=[OURS, OURS], settles=[False, True] if transaction_id and not needs_rollback else []
+    )
     call, listener = opened(store)
-    assert isinstance(call._hold, FakeHold)
-    call._hold.sign, call._hold.gone, call._hold.marked = sign, True, doomed
+    assert isinstance(call._guard, FakeGuard)
+    call._guard.transaction_id, call._guard.gone, call._guard.marked = transaction_id, True, needs_rollback
     with pytest.raises(TransactionLost):
         call.settle(ended, OUTCOME)
-    tried = ["settle"] if sign and not doomed else []
+    tried = ["settle"] if transaction_id and not needs_rollback else []
     assert store.trace == ["claim", "guard", *tried, "rollback", "guard", "settle", "commit"]
-    assert (store.settled[0].sign, store.settled[-1].sign) == (sign if tried else None, None)
+    assert (store.settled[0].transaction_id, store.settled[-1].transaction_id) == (
+        transaction_id if tried else None,
+        None,
+    )
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
     assert isinstance(listener.errors[-1], TransactionLost)
 
@@ -173,8 +178,8 @@ def test_a_lost_transaction(ended: Ending, doomed: bool, sign: str | None) -> No
 def test_a_failure_in_a_lost_transaction() -> None:
     """It is the work's own exception that its caller gets: nothing was to be remembered."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
-    assert isinstance(call._hold, FakeHold)
-    call._hold.gone = True
+    assert isinstance(call._guard, FakeGuard)
+    call._guard.gone = True
     call.settle(Ending.FAILED)
     assert (store.trace, listener.events) == (APART, ["released"])
 

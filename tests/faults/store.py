@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_idempotency import signals
 from django_idempotency.core.records import Guarantee, Record, Settlement, Ticket
 from django_idempotency.engine.operation import Operation
-from django_idempotency.stores.base import BaseStore, Hold
+from django_idempotency.stores.base import BaseStore, Guard
 from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
@@ -48,16 +48,16 @@ class FaultDynamoDBStore(Faulty, DynamoDBStore):
 
 class FaultStore(Faulty, ORMStore):
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Guard]:
         if ticket.guarantee is not Guarantee.ATOMIC:
-            with super().guard(ticket, takeover=takeover) as hold:
-                yield hold
+            with super().guard(ticket, takeover=takeover) as guard:
+                yield guard
             return
         connection = self._connection
-        with commit_watched(connection, ticket.key), super().guard(ticket, takeover=takeover) as hold:
+        with commit_watched(connection, ticket.key), super().guard(ticket, takeover=takeover) as guard:
             reach("guarded", ticket.key, session=session(connection))
             with connection.execute_wrapper(partial(around_writes, ticket.key)):
-                yield hold
+                yield guard
 
     def session(self) -> int:
         return session(self._connection)

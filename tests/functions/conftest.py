@@ -13,7 +13,7 @@ from django.test import override_settings
 from django_idempotency import idempotent_function
 from django_idempotency.runtime.registry import stores
 
-from .acting import LEASES, Clock
+from .helpers import LEASES, Clock
 
 
 @pytest.fixture

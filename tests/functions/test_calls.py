@@ -45,7 +45,7 @@ from django_idempotency.signals import unavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.recording import RecordingStore
 
-from .acting import LEASES, Clock, NetworkDown, Runs, of
+from .helpers import LEASES, Clock, NetworkDown, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 

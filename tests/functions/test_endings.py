@@ -12,7 +12,7 @@ from django_idempotency import idempotent_function
 from django_idempotency.errors import DeadlinePassed, HeldForPerson, InProgress, ResponseNotStored, StoreUnavailable
 from django_idempotency.functions import Takeover
 
-from .acting import CardDeclined, Clock, NetworkDown, Runs, of
+from .helpers import CardDeclined, Clock, NetworkDown, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 

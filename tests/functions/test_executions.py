@@ -37,9 +37,9 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 from testproject.payments.models import Effect
-from tests.stores.acting import committed
+from tests.stores.helpers import committed
 
-from .acting import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
+from .helpers import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 

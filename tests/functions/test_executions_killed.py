@@ -10,7 +10,7 @@ import pytest
 from django_idempotency.testing.clock import elapse
 from testproject.payments.models import Effect
 from tests.messages.processes import Processes
-from tests.stores.acting import committed
+from tests.stores.helpers import committed
 
 LEASE = 30
 

@@ -14,7 +14,7 @@ from django_idempotency import idempotent_function
 from django_idempotency.errors import InProgress, KeyMalformed, KeyMissing, ResponseNotStored, UnhashablePayload
 from django_idempotency.functions import derive_key
 
-from .acting import CardDeclined, Clock, NetworkDown, of
+from .helpers import CardDeclined, Clock, NetworkDown, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 

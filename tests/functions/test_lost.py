@@ -17,7 +17,7 @@ from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.errors import InProgress
 from django_idempotency.functions import current_operation, deadline, deadlines
 
-from .acting import Clock
+from .helpers import Clock
 
 pytestmark = pytest.mark.usefixtures("memory")
 

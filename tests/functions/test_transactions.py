@@ -24,9 +24,9 @@ from django_idempotency.errors import (
 from django_idempotency.functions import Known, Takeover, current_operation
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.stores.acting import committed, elsewhere, not_sqlite
+from tests.stores.helpers import committed, elsewhere, not_sqlite
 
-from .acting import MEMORY, ORM, CardDeclined, NetworkDown
+from .helpers import MEMORY, ORM, CardDeclined, NetworkDown
 
 
 @pytest.fixture(autouse=True)

@@ -32,9 +32,9 @@ from django_idempotency.testing.tickets import make_ticket
 
 from ..docs.pages import code, table
 from ..services import REDIS, needs_redis
-from ..stores.acting import atomic_ticket, elsewhere
 from ..stores.conftest import dynamodb  # noqa: F401 - a fixture
 from ..stores.dynamodb import make_table, session
+from ..stores.helpers import atomic_ticket, elsewhere
 
 STORE = "django_idempotency.stores"
 SCOPE, KEY = "user:auth.user:7", "order-42"
@@ -184,8 +184,8 @@ class TestEveryStore:
         """Nothing is left of it; also where it sleeps, and its execution is named."""
         ticket = complete(store)
         assert run("--erase").startswith("Erased. It was completed, attempt 1, POST /api/charges/.\n")
-        assert (left := store.look(ticket.id)) is None or left.outcome is None
-        record = store.look(claim(store).id)
+        assert (left := store.get(ticket.id)) is None or left.outcome is None
+        record = store.get(claim(store).id)
         assert record is not None
         asleep = Execution("order-17").asleep(record, record.ticket(owner=record.owner))
         assert store.settle(asleep, rules.handover(record, asleep))
@@ -198,7 +198,7 @@ class TestEveryStore:
     def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
         """Its execution's name says that nobody will wake it; without, it is leased, and refused."""
         owner = claim(store)
-        record = store.look(owner.id)
+        record = store.get(owner.id)
         assert record is not None
         asleep = Execution("order-17").asleep(record, owner)
         assert store.settle(asleep, rules.handover(record, asleep))
@@ -229,7 +229,7 @@ class TestEveryStore:
 def test_a_release_leaves_no_copy(store: Any) -> None:
     """Whichever alias is named, it goes through all that stands before the records."""
     ticket = complete(store)
-    store.front.put(store.look(ticket.id), seconds=60)
+    store.front.put(store.get(ticket.id), seconds=60)
     assert store.front.peek(ticket.id) is not None
     run("--release", alias="orm")
     assert store.front.peek(ticket.id) is None
@@ -297,7 +297,7 @@ class TestShowing:
         assert run(*given, scope="scope:acme")
         complete(memory, scope="scope:acme")
         assert run("--release", scope="scope:acme").startswith("Released")
-        kept = memory.look(record_id(hashed("scope:acme"), KEY))
+        kept = memory.get(record_id(hashed("scope:acme"), KEY))
         assert kept is not None
         assert kept.status is Status.COMPLETED
 
@@ -369,7 +369,7 @@ class TestAudit:
         monkeypatch.delenv("SUDO_USER", raising=False)
         assert idempotency_record.operator().startswith("uid ")
 
-    @pytest.mark.parametrize("ended", [Intervention.HELD, Intervention.ALREADY, Intervention.GONE])
+    @pytest.mark.parametrize("ended", [Intervention.BUSY, Intervention.ALREADY, Intervention.GONE])
     def test_only_what_was_done(
         self, memory: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ended: Intervention
     ) -> None:
@@ -431,7 +431,7 @@ class TestFailures:
     def test_silence_after_it_was_done(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """What was done was done: exit status 0."""
         complete(memory)
-        looks = iter([memory.look(make_ticket(scope=SCOPE, key=KEY).id), StoreUnavailable()])
+        looks = iter([memory.get(make_ticket(scope=SCOPE, key=KEY).id), StoreUnavailable()])
 
         def look(*_: Any) -> Any:
             found = next(looks)
@@ -439,7 +439,7 @@ class TestFailures:
                 raise found
             return found
 
-        monkeypatch.setattr(type(memory), "look", look)
+        monkeypatch.setattr(type(memory), "get", look)
         assert run("--release").splitlines() == ["Released. It was completed, attempt 1, POST /api/charges/."]
 
     @pytest.mark.parametrize("error", [StoreUnavailable, OutcomeUnknown])
@@ -485,7 +485,7 @@ class TestFailures:
         def look(*_: Any) -> None:
             raise raised
 
-        monkeypatch.setattr(type(memory), "look", look)
+        monkeypatch.setattr(type(memory), "get", look)
         for verb in ([], ["--release"]):
             with pytest.raises(CommandError, match=rf"'default' cannot be used: .*{said}.*\nType: manage\.py check"):
                 run(*verb)
@@ -512,7 +512,7 @@ class Empty(BaseStore):
 
     claim = aclaim = settle = asettle = renew = purge = None  # type: ignore[assignment]
 
-    def look(self, record_id: Any) -> None:
+    def get(self, record_id: Any) -> None:
         return None
 
 
@@ -521,11 +521,11 @@ def test_a_living_owner_of_an_atomic_record() -> None:
     """Its lease is over and its transaction is not: refused."""
     ticket = atomic_ticket(scope=SCOPE, key=KEY, lease=0)
     ORMStore().claim(ticket)
-    with ORMStore().guard(ticket) as hold:
-        assert hold.record is not None
+    with ORMStore().guard(ticket) as guard:
+        assert guard.record is not None
         with pytest.raises(CommandError, match="holds the record"):
             elsewhere(lambda: run("--release"))
-        hold.give_up()
+        guard.set_rollback()
     assert "if that has died, runs as attempt 2" in fact(run(), "a request now")
 
 

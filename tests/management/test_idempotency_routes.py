@@ -27,7 +27,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
-from django_idempotency.checks.guards import Guard
+from django_idempotency.checks.guards import GuardKind
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.status import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -214,20 +214,20 @@ def test_what_is_said_is_what_is_met(admin_user: Any) -> None:
     for row in told():
         for method in row["methods"] or ["POST"]:
             url = row["path"].replace("<kind>", "other")
-            match Guard(row["guard"]):
-                case Guard.MIXIN | Guard.DECORATOR | Guard.MIDDLEWARE:
+            match GuardKind(row["guard"]):
+                case GuardKind.MIXIN | GuardKind.DECORATOR | GuardKind.MIDDLEWARE:
                     effects = int(row["view"].startswith((HERE, "shop.")) and "awaited" not in row["view"])
                     assert meet(method, url) == (["created", "replayed"], effects), row
-                case Guard.EXEMPT | Guard.NOTHING:
+                case GuardKind.EXEMPT | GuardKind.NOTHING:
                     assert meet(method, url)[0] == ["unguarded"] * 2, row
-                case Guard.ERROR if "MixedLast" in row["view"]:
+                case GuardKind.ERROR if "MixedLast" in row["view"]:
                     assert meet(method, url)[0] == ["unguarded"] * 2, row
-                case Guard.ERROR:
+                case GuardKind.ERROR:
                     with pytest.raises((ConfigurationError, ImproperlyConfigured)):
                         meet(method, url)
-                case Guard.SAFE:
+                case GuardKind.SAFE:
                     assert meet(method, url)[1] == 0, row
-                case Guard.SHADOWED:
+                case GuardKind.SHADOWED:
                     continue
             checked += 1
     assert checked > 25

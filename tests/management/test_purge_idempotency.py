@@ -19,7 +19,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Purged
 from django_idempotency.stores.orm import ORMStore
 
-from ..stores.acting import atomic_ticket, elsewhere
+from ..stores.helpers import atomic_ticket, elsewhere
 
 NEVER = datetime(2000, 1, 1, tzinfo=timezone.utc)
 

@@ -36,7 +36,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
 from tests.factories import TokenFactory
-from tests.stores.acting import elsewhere
+from tests.stores.helpers import elsewhere
 
 if TYPE_CHECKING:
     from django.http import HttpRequest  # as ruff would have it: ninja need not know it

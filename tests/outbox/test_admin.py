@@ -19,7 +19,7 @@ from django_idempotency.outbox import admin
 from django_idempotency.outbox.models import Message
 
 from ..factories import grant
-from .acting import sent
+from .helpers import sent
 
 pytestmark = pytest.mark.django_db
 

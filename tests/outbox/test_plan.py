@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.outbox.models import Message
 
-from .acting import Recorder
+from .helpers import Recorder
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

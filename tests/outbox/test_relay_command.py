@@ -17,7 +17,7 @@ from django_idempotency.outbox.management.commands import relay_outbox
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay
 
-from .acting import committed, sent, waiting
+from .helpers import committed, sent, waiting
 from .publishers import Broker
 
 pytestmark = committed

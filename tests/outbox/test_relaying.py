@@ -16,7 +16,7 @@ from django_idempotency.outbox import relaying
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import LONGEST_BACK_OFF, describe_error
 
-from .acting import Recorder, committed, numbers, sent, waiting
+from .helpers import Recorder, committed, numbers, sent, waiting
 
 pytestmark = committed
 

@@ -19,7 +19,7 @@ from django.db import OperationalError, connection
 from django_idempotency.outbox.models import Message
 
 from ..faults.plans import until
-from .acting import committed, sent, waiting
+from .helpers import committed, sent, waiting
 from .publishers import FILE, PAUSE
 
 pytestmark = [pytest.mark.faults, committed]

@@ -21,8 +21,8 @@ from django_idempotency.outbox.models import Message
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
 
-from ..stores.acting import atomic_ticket
-from .acting import committed, sent, waiting
+from ..stores.helpers import atomic_ticket
+from .helpers import committed, sent, waiting
 
 
 def test_importing_it_loads_no_model() -> None:

@@ -13,7 +13,7 @@ from django_idempotency.outbox import taking
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.taking import Due, Lanes, Taker, sort
 
-from .acting import committed, sent, waiting
+from .helpers import committed, sent, waiting
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=1)

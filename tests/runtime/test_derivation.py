@@ -20,7 +20,7 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import NOW, make_ticket
 
 from ..fakes import Listener
-from ..stores.acting import OUTCOME, committed
+from ..stores.helpers import OUTCOME, committed
 
 pytestmark = committed
 

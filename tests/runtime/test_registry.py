@@ -1,4 +1,4 @@
-"""Aliases of STORES: stores that are made of stores, a local cache before any, and who stands foremost."""
+"""Aliases of STORES: stores that are made of stores, a local cache before any, and who stands outermost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_idempotency.checks.settings import check_settings
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.layered import LayeredStore
-from django_idempotency.stores.layered.fronts import LocalFront
+from django_idempotency.stores.layered.caches import LocalCache
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
@@ -89,7 +89,7 @@ class TestNested:
             ),
             (
                 {"front": "records", "authority": "records"},
-                "front must be a Front, not ORMStore",
+                "front must be a RecordCache, not ORMStore",
                 "E041",
                 '"front": "redis"',
             ),
@@ -149,7 +149,7 @@ class TestLocalCache:
         store = stores["default"]
         assert isinstance(store, LayeredStore)
         front = store.front._front
-        assert isinstance(front, LocalFront)
+        assert isinstance(front, LocalCache)
         assert (front._size, front._seconds) == (size, 60)
         assert (check_settings(), check_databases()) == ([], [])
 
@@ -184,21 +184,21 @@ class TestForemost:
             other={**ORM, "OPTIONS": {"using": "elsewhere"}},
             broken=layered(front="default", authority="default"),
         )
-        assert all(stores.foremost(stores[alias]) is stores["fast"] for alias in ("default", "cached", "fast"))
-        assert stores.foremost(stores["other"]) is stores["other"]
-        assert stores.foremost(stores["redis"]) is stores["redis"]
+        assert all(stores.outermost(stores[alias]) is stores["fast"] for alias in ("default", "cached", "fast"))
+        assert stores.outermost(stores["other"]) is stores["other"]
+        assert stores.outermost(stores["redis"]) is stores["redis"]
 
     def test_over_the_same_store(self, configure: Any) -> None:
         configure(default=MEMORY, fast=layered(front="redis", authority="default"), redis=REDIS)
-        assert stores.foremost(stores["default"]) is stores["fast"]
+        assert stores.outermost(stores["default"]) is stores["fast"]
 
     def test_over_the_same_keys(self, configure: Any) -> None:
         """Two aliases with the same cache and prefix are one store."""
         other = {**REDIS, "OPTIONS": {"cache": "default", "prefix": "other"}}
         broken = {**REDIS, "OPTIONS": {"cache": "nowhere"}}
         configure(default=REDIS, fast=cached(REDIS), other=cached(other), broken=broken)
-        assert stores.foremost(stores["default"]) is stores["fast"]
-        assert stores.foremost(stores["broken"]) is stores["broken"]
+        assert stores.outermost(stores["default"]) is stores["fast"]
+        assert stores.outermost(stores["broken"]) is stores["broken"]
 
     def test_over_the_keys_of_another_sentinel(self, configure: Any, settings: Settings) -> None:
         """Two servers that their Sentinels know by one name are two."""
@@ -208,7 +208,7 @@ class TestForemost:
         settings.CACHES = {"default": one, "two": two}
         configured = cached({**REDIS, "OPTIONS": {"cache": "two"}})
         settings.IDEMPOTENCY = {"STORES": {"default": REDIS, "two": configured}}
-        assert stores.foremost(stores["default"]) is stores["default"]
+        assert stores.outermost(stores["default"]) is stores["default"]
 
 
 @pytest.mark.django_db(transaction=True)

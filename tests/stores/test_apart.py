@@ -20,7 +20,7 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.fakes import Listener
 
-from .acting import OUTCOME, Call, atomic_ticket, committed, elsewhere
+from .helpers import OUTCOME, Call, atomic_ticket, committed, elsewhere
 
 pytestmark = committed
 on_postgresql = pytest.mark.skipif(

@@ -37,7 +37,7 @@ def test_an_answer_that_is_lost(
     """It was done, and nobody says so: there is an audit all the same."""
     store, ticket, audited = MemoryStore(), make_ticket(lease=0), list[Record]()
     ended(store, ticket)
-    before = store.look(ticket.id)
+    before = store.get(ticket.id)
     settle = store.settle
 
     def silent(*arguments: Any) -> bool:
@@ -77,7 +77,7 @@ def test_nobody_answers_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: Any) -> None:
         raise StoreUnavailable
 
-    monkeypatch.setattr(store, "look", silent)
+    monkeypatch.setattr(store, "get", silent)
     with pytest.raises(StoreUnavailable):
         store.release(make_ticket().id, audit=audited.append)
     assert audited == []

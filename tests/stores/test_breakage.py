@@ -19,7 +19,7 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
-from .acting import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row, until_gone
+from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row, until_gone
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,7 +97,7 @@ def test_killed_in_the_work_and_swallowed() -> None:
     kill(connection_id())
     with pytest.raises(DatabaseError), transaction.atomic(savepoint=False):
         call.work()
-    assert call.operation._hold.doomed()
+    assert call.operation._guard.needs_rollback()
     with pytest.raises(StoreUnavailable):
         call.settle(Ending.KEPT)
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
@@ -115,7 +115,7 @@ def test_cut_for_being_idle(marked: bool) -> None:
         cursor.execute("SET idle_in_transaction_session_timeout = '20ms'")
     until_gone(connection.connection.info.backend_pid)
     if marked:
-        call.operation.give_up()
+        call.operation.set_rollback()
     with pytest.raises(TransactionLost):
         call.settle()
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)

@@ -48,7 +48,7 @@ class TestDynamoDBStore(StoreContract):
     costs: ClassVar = {
         **dict.fromkeys(("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1),
         **dict.fromkeys(("takeover", "next attempt", "new life"), 2),
-        **dict.fromkeys(("renew", "renew many", "look"), 1),
+        **dict.fromkeys(("renew", "renew many", "get"), 1),
     }
 
     @pytest.fixture
@@ -107,8 +107,8 @@ def complete(store: DynamoDBStore, ticket: Ticket, outcome: Outcome = ANSWER, **
     return store.settle(ticket, settlement)
 
 
-def look(store: DynamoDBStore, ticket: Ticket) -> Record:
-    record = store.look(ticket.id)
+def stored(store: DynamoDBStore, ticket: Ticket) -> Record:
+    record = store.get(ticket.id)
     assert record is not None
     return record
 
@@ -154,7 +154,7 @@ def test_other_verbs(store: DynamoDBStore) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(store.claim, tickets))
     with asked(store) as requests:
-        store.look(tickets[0].id)
+        store.get(tickets[0].id)
         store.purge(limit=1)
         assert requests == ["GetItem"]
     with asked(store) as requests:
@@ -172,7 +172,7 @@ def test_reads_are_consistent(store: DynamoDBStore) -> None:
     store.client.boto.meta.events.register(
         "provide-client-params.dynamodb.GetItem", lambda params, **_: seen.append(params)
     )
-    store.look(make_ticket().id)
+    store.get(make_ticket().id)
     assert [params["ConsistentRead"] for params in seen] == [True]
 
 
@@ -189,7 +189,7 @@ def test_thirty_claimers(store: DynamoDBStore) -> None:
 
     with ThreadPoolExecutor(30) as pool:
         records = list(pool.map(claim, range(30)))
-    assert {record.owner for record in records} == {look(store, make_ticket()).owner}
+    assert {record.owner for record in records} == {stored(store, make_ticket()).owner}
 
 
 def test_a_takeover_race(store: DynamoDBStore) -> None:
@@ -204,7 +204,7 @@ def test_a_takeover_race(store: DynamoDBStore) -> None:
 
     with ThreadPoolExecutor(10) as pool:
         records = list(pool.map(claim, range(10)))
-    assert {(record.owner, record.attempt) for record in records} == {(look(store, make_ticket()).owner, 2)}
+    assert {(record.owner, record.attempt) for record in records} == {(stored(store, make_ticket()).owner, 2)}
     assert [record.taken for record in records].count(True) == 1
 
 
@@ -253,7 +253,7 @@ def test_who_always_comes_late(store: DynamoDBStore, monkeypatch: pytest.MonkeyP
 
     def overtaken(*given: Any) -> Any:
         change = takeover(*given)
-        values = {"attempt": look(store, first).attempt + 1}
+        values = {"attempt": stored(store, first).attempt + 1}
         store.client.write("update_item", **store.schema.change(first.id, values, seen={"owner": first.owner}))
         return change
 
@@ -291,7 +291,7 @@ def test_a_settlement_whose_answer_is_lost(store: DynamoDBStore) -> None:
     store.claim(ticket)
     with answered(store, None, LOST):
         assert complete(store, ticket) is True
-    assert look(store, ticket).outcome == ANSWER
+    assert stored(store, ticket).outcome == ANSWER
 
 
 def test_renewals_whose_answer_is_lost(store: DynamoDBStore) -> None:
@@ -327,7 +327,7 @@ def test_a_renewal_in_conflict(store: DynamoDBStore) -> None:
     with answered(store, refused, None, CONFLICT), asked(store) as requests:
         assert store.renew(tickets) == {ticket.owner for ticket in tickets[:2]}
     assert requests == ["TransactWriteItems", *["UpdateItem"] * 4]  # one of them twice
-    assert {look(store, ticket).lease_until for ticket in tickets[:2]} == {store._clock() + timedelta(seconds=30)}
+    assert {stored(store, ticket).lease_until for ticket in tickets[:2]} == {store._clock() + timedelta(seconds=30)}
 
 
 def test_a_renewal_held_up_takes_no_lease_of_others(store: DynamoDBStore) -> None:
@@ -370,7 +370,7 @@ def test_the_ttl_attribute(store: DynamoDBStore) -> None:
     elapse(store, 0.25)
     ticket = make_ticket(ttl=50, lease=40)
     store.claim(ticket)
-    expires_at = look(store, ticket).expires_at.timestamp()
+    expires_at = stored(store, ticket).expires_at.timestamp()
     assert expires_at < ttl(store) < expires_at + 1
     complete(store, ticket, ttl=500)
     assert ttl(store) == int(expires_at) + 450 + 1
@@ -384,7 +384,7 @@ def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
     assert ttl(store) == begun + 100
     elapse(store, 90)
     store.renew([ticket])
-    record = look(store, ticket)
+    record = stored(store, ticket)
     assert record.lease_until.timestamp() == begun + 190
     assert ttl(store) >= begun + 190
 
@@ -393,7 +393,7 @@ def test_the_ttl_attribute_of_a_long_lease_that_is_passed_on(store: DynamoDBStor
     """Nor what wakes up under such a lease."""
     first, ticket = make_ticket(ttl=50, lease=10), make_ticket(ttl=50, lease=100)
     assert store.settle(ticket, rules.handover(store.claim(first), ticket))
-    assert ttl(store) == int(look(store, ticket).lease_until.timestamp())
+    assert ttl(store) == int(stored(store, ticket).lease_until.timestamp())
 
 
 def test_the_ttl_attribute_after_a_renewal(store: DynamoDBStore) -> None:
@@ -473,7 +473,7 @@ def test_somebody_elses_item(store: DynamoDBStore) -> None:
     """It is not judged, and not overwritten."""
     ticket = make_ticket()
     store.client.boto.put_item(TableName=store.schema.table, Item={**store.schema.key(ticket.id), "x": {"N": "1"}})
-    for ask in (lambda: store.claim(ticket), lambda: store.look(ticket.id)):
+    for ask in (lambda: store.claim(ticket), lambda: store.get(ticket.id)):
         with pytest.raises(RecordUnreadable):
             ask()
     assert "x" in item(store)
@@ -503,10 +503,10 @@ def test_completed_at_stays(store: DynamoDBStore) -> None:
     """A record that is settled again, as an operator's expiry does it, says when its work was done."""
     ticket = make_ticket()
     complete(store, ticket)
-    done = look(store, ticket).completed_at
+    done = stored(store, ticket).completed_at
     elapse(store, 60)
     assert store.expire(ticket.id, audit=lambda record: None) is Intervention.DONE
-    record = look(store, ticket)
+    record = stored(store, ticket)
     assert (record.completed_at, record.expires_at, record.outcome) == (done, store._clock(), ANSWER)
     assert ttl(store) == int(store._clock().timestamp())
 
@@ -539,7 +539,7 @@ def test_no_pause_is_long(status: int) -> None:
         for _ in range(3):
             begun = time.monotonic()
             with pytest.raises(StoreUnavailable):
-                store.look(uuid4())
+                store.get(uuid4())
             assert time.monotonic() - begun < 5
         store.client.boto.close()
 
@@ -554,7 +554,7 @@ def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
         lambda: store.settle(ticket, settlement),
         lambda: store.renew([ticket]),
         lambda: store.renew([ticket, make_ticket(key="other")]),
-        lambda: store.look(ticket.id),
+        lambda: store.get(ticket.id),
         lambda: async_to_sync(store.aclaim)(ticket),
         lambda: async_to_sync(store.asettle)(ticket, settlement),
     ]
@@ -620,7 +620,7 @@ def test_nobody_there() -> None:
         port = gone.getsockname()[1]
     store = make_store(f"http://127.0.0.1:{port}", config=Config(retries={"total_max_attempts": 1}))
     with pytest.raises(StoreUnavailable):
-        store.look(uuid4())
+        store.get(uuid4())
     store.client.boto.close()
 
 
@@ -630,7 +630,7 @@ def test_no_region(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     with pytest.raises(StoreUnavailable) as caught:
-        DynamoDBStore().look(uuid4())
+        DynamoDBStore().get(uuid4())
     assert "region" in str(caught.value.__cause__)
 
 
@@ -734,4 +734,4 @@ def test_impossible_options(options: dict[str, Any], said: str) -> None:
 def test_an_endpoint_that_is_none() -> None:
     """The settings are at fault, not the server."""
     with pytest.raises(ImproperlyConfigured, match="nowhere"):
-        DynamoDBStore(region_name="eu-central-1", endpoint_url="nowhere").look(uuid4())
+        DynamoDBStore(region_name="eu-central-1", endpoint_url="nowhere").get(uuid4())

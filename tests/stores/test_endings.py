@@ -14,7 +14,7 @@ from django_idempotency.core.rules import Ending, Execute, Replay
 from django_idempotency.errors import StoreUnavailable
 from testproject.payments.models import Charge, Effect
 
-from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
+from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
 
 TOUCH = "UPDATE payments_effect SET attempt = attempt + 1 WHERE id = %s"
 COMPLETED, FREE = Status.COMPLETED, Status.FREE

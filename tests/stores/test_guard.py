@@ -16,12 +16,12 @@ from django_idempotency.core.records import Guarantee, Status, Ticket
 from django_idempotency.core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay
 from django_idempotency.errors import OwnershipLost
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.stores.base import Hold
+from django_idempotency.stores.base import Guard
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 
-from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
+from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -228,7 +228,7 @@ class Interrupted(RecordingStore):
 
     meanwhile: Callable[[], object]
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         if self.verbs.count("guard") == 1:
             elsewhere(self.meanwhile)
         return super().guard(ticket, takeover=takeover)
@@ -244,7 +244,7 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
     call = Call(store=store)
     assert call.open() == Execute(attempt=2, takeover=True)
     call.work()
-    call.operation.give_up()
+    call.operation.set_rollback()
     given_up = OUTCOME._replace(status=422)
     call.operation.settle(*((Ending.FAILED, None) if how == "failed" else (Ending.KEPT, given_up)))
     assert call.listener.events == ["taken_over", "lost"]

@@ -25,11 +25,11 @@ from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.orm.held import HELD
+from django_idempotency.stores.orm.active_guards import ACTIVE_GUARDS
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
-from .acting import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
+from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,7 +37,7 @@ mysql_only = pytest.mark.skipif("connection.vendor != 'mysql'", reason="MySQL an
 
 
 def assert_nothing_held() -> None:
-    assert (connection.in_atomic_block, HELD.get()) == (False, frozenset())
+    assert (connection.in_atomic_block, ACTIVE_GUARDS.get()) == (False, frozenset())
 
 
 class Cut(BaseException):

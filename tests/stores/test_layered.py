@@ -29,7 +29,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore, Intervention
 from django_idempotency.stores.layered import LayeredStore
-from django_idempotency.stores.layered.fronts import Front, LocalFront, Sheltered
+from django_idempotency.stores.layered.caches import CircuitBreaker, LocalCache, RecordCache
 from django_idempotency.stores.layered.store import FRESH, MARKER, UNDER_WAY
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
@@ -41,14 +41,14 @@ from django_idempotency.testing.tickets import make_ticket
 from tests.fakes import Listener
 from tests.services import REDIS, needs_redis
 
-from .acting import OUTCOME, Call, atomic_ticket, committed, effects, elsewhere, row
-from .fronting import FarFront, Stopwatch
+from .cache_layers import FarCache, Stopwatch
+from .helpers import OUTCOME, Call, atomic_ticket, committed, effects, elsewhere, row
 from .test_memory import Clock
 from .test_redis import shift
 
-FRONTS: dict[str, Callable[[Stopwatch], Front]] = {
-    "local": lambda stopwatch: LocalFront(seconds=1e9, clock=stopwatch),
-    "far": FarFront,
+FRONTS: dict[str, Callable[[Stopwatch], RecordCache]] = {
+    "local": lambda stopwatch: LocalCache(seconds=1e9, clock=stopwatch),
+    "far": FarCache,
 }
 
 
@@ -129,7 +129,7 @@ class TestInsideATransaction(OverORM):
     @pytest.fixture
     def store(self) -> LayeredStore:
         stopwatch = Stopwatch()
-        return LayeredStore(front=FarFront(stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
+        return LayeredStore(front=FarCache(stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
 
 
 # ---------------------------------------------------------------------------------------------------------- its parts
@@ -140,7 +140,7 @@ class Layers:
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
-        self.front = FarFront(self.stopwatch)
+        self.front = FarCache(self.stopwatch)
         self.authority = RecordingStore(ORMStore())
         self.store = LayeredStore(front=self.front, authority=self.authority, clock=self.stopwatch)
 
@@ -152,7 +152,7 @@ class Layers:
         elapse(seconds)
 
     def asked(self) -> tuple[list[str], list[str]]:
-        """Return the front's trips and the authority's verbs since the last look."""
+        """Return the front's trips and the authority's verbs since the last call."""
         verbs, self.authority.verbs = self.authority.verbs, []
         return self.front.asked(), verbs
 
@@ -224,7 +224,7 @@ class TestTrips:
     def test_with_a_local_front(self) -> None:
         """It holds no marker, and a replay is no trip at all."""
         authority = RecordingStore(MemoryStore())
-        store = LayeredStore(front=LocalFront(), authority=authority)
+        store = LayeredStore(front=LocalCache(), authority=authority)
         for _ in range(3):
             Call(store=store, ticket=make_ticket()).run()
         assert authority.verbs == ["claim", "settle"]
@@ -396,9 +396,9 @@ class TestLives:
         settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
         settings.IDEMPOTENCY = {"STORES": LAYERED, "CLAIM_LEASE": setting}
         store, stopwatch = stores["default"], Stopwatch()
-        front = FarFront(stopwatch)
+        front = FarCache(stopwatch)
         assert isinstance(store, LayeredStore)
-        store.front, store._clock = Sheltered(front), stopwatch
+        store.front, store._clock = CircuitBreaker(front), stopwatch
         store.claim(make_ticket(guarantee=Guarantee.LEASE, lease=30))
         assert front.lives == [kept]
 
@@ -441,7 +441,7 @@ class TestLives:
 
     def test_claims_that_run_nothing(self) -> None:
         """Nobody settles them, so they take no room: another body, another scope."""
-        store = LayeredStore(front=LocalFront(), authority=MemoryStore())
+        store = LayeredStore(front=LocalCache(), authority=MemoryStore())
         crashed = make_ticket(lease=0)
         store.claim(crashed)
         store._under_way.clear()
@@ -451,14 +451,14 @@ class TestLives:
 
     def test_claims_that_are_passed_on(self) -> None:
         """They end under another token: what was known of the first is forgotten."""
-        store, other = LayeredStore(front=LocalFront(), authority=MemoryStore()), make_ticket()
+        store, other = LayeredStore(front=LocalCache(), authority=MemoryStore()), make_ticket()
         record = store.claim(make_ticket())
         assert store.settle(other, rules.handover(record, other))
         assert store._under_way == {}
 
     def test_claims_that_never_end(self) -> None:
         """They take no more room than so many."""
-        store = LayeredStore(front=LocalFront(), authority=MemoryStore())
+        store = LayeredStore(front=LocalCache(), authority=MemoryStore())
         for number in range(UNDER_WAY + 5):
             store.claim(make_ticket(key=str(number)))
         assert len(store._under_way) == UNDER_WAY
@@ -510,8 +510,8 @@ class TestOperators:
     def test_another_process(self) -> None:
         """A local cache does not see it, for at most 60 seconds."""
         stopwatch = Stopwatch()
-        ours = LayeredStore(front=LocalFront(clock=stopwatch), authority=ORMStore(), clock=stopwatch)
-        theirs = LayeredStore(front=LocalFront(), authority=ORMStore())
+        ours = LayeredStore(front=LocalCache(clock=stopwatch), authority=ORMStore(), clock=stopwatch)
+        theirs = LayeredStore(front=LocalCache(), authority=ORMStore())
         call = Call(store=ours)
         call.run()
         assert theirs.release(call.ticket.id, audit=nothing) is Intervention.DONE
@@ -579,7 +579,7 @@ class TestFailingFronts:
 
 def test_many_threads() -> None:
     """On one key, one runs."""
-    store = LayeredStore(front=LocalFront(size=2), authority=MemoryStore())
+    store = LayeredStore(front=LocalCache(size=2), authority=MemoryStore())
 
     def call(number: int) -> str:
         operation = Operation(store, make_ticket(key=f"key-{number % 5}"), Listener())
@@ -663,7 +663,7 @@ class TestBehindRedis:
     def test_erased(self, redis: RedisStore) -> None:
         """From Redis, from a local cache and from the table; and from both fronts where somebody has deleted the row."""
         for deleted in (False, True):
-            store = LayeredStore(front=LocalFront(), authority=LayeredStore(front=redis, authority=ORMStore()))
+            store = LayeredStore(front=LocalCache(), authority=LayeredStore(front=redis, authority=ORMStore()))
             call = Call(store=store)
             call.run()
             assert isinstance(Call(store=store).run(), Replay)
@@ -679,7 +679,7 @@ class TestBehindRedis:
             assert store.erase(call.ticket.id, audit=nothing) is Intervention.DONE
 
     def test_forged(self, redis: RedisStore) -> None:
-        """What is not sealed by us is not there."""
+        """What we have not signed is not there."""
         store = LayeredStore(front=redis, authority=ORMStore())
         call = Call(store=store)
         call.run()
@@ -714,9 +714,9 @@ class TestBehindRedis:
 @pytest.mark.parametrize(
     ("front", "authority", "hops"),
     [
-        (LocalFront, MemoryStore, []),  # nothing blocks
-        (LocalFront, ORMStore, ["_after_commit"]),  # in the thread that has the transaction
-        (lambda: FarFront(Stopwatch()), MemoryStore, ["_put", "_after_commit"]),
+        (LocalCache, MemoryStore, []),  # nothing blocks
+        (LocalCache, ORMStore, ["_after_commit"]),  # in the thread that has the transaction
+        (lambda: FarCache(Stopwatch()), MemoryStore, ["_put", "_after_commit"]),
     ],
 )
 @pytest.mark.django_db(transaction=True)
@@ -748,16 +748,16 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
     assert seen == hops
 
 
-@pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalFront()}, {"authority": None}])
+@pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalCache()}, {"authority": None}])
 def test_what_it_is_made_of(wrong: dict[str, Any]) -> None:
     """A front that is none, or an authority that is none, is said at once."""
     with pytest.raises(TypeError, match="must be"):
-        LayeredStore(**{"front": LocalFront(), "authority": MemoryStore(), **wrong})
+        LayeredStore(**{"front": LocalCache(), "authority": MemoryStore(), **wrong})
 
 
 def test_what_it_can() -> None:
     """Is what its authority can."""
-    over_orm = LayeredStore(front=LocalFront(), authority=ORMStore(using="other"))
-    over_memory = LayeredStore(front=LocalFront(), authority=MemoryStore())
+    over_orm = LayeredStore(front=LocalCache(), authority=ORMStore(using="other"))
+    over_memory = LayeredStore(front=LocalCache(), authority=MemoryStore())
     assert (over_orm.supports_atomic, over_orm.using) == (True, "other")
     assert (over_memory.supports_atomic, over_memory.using) == (False, None)

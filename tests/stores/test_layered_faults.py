@@ -17,7 +17,7 @@ from django_idempotency.testing.recording import RecordingStore
 
 from ..services import needs_redis
 from ..store_servers import RedisServer, running
-from .acting import Call, atomic_ticket, effects
+from .helpers import Call, atomic_ticket, effects
 
 pytestmark = [
     needs_redis,

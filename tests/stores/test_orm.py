@@ -17,15 +17,15 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
 
-from .acting import committed
 from .elsewhere import orm_store
+from .helpers import committed
 
 #: Statements of every step of the contract: where the insert is tried first, and where the key is looked up first.
 INSERT_FIRST = {
     "claim": 1,
     **dict.fromkeys(("ours", "busy", "mismatch", "replay"), 2),  # insert, read
     **dict.fromkeys(("takeover", "next attempt", "new life"), 5),  # insert, read, take, insert, read
-    **dict.fromkeys(("settle", "release", "late settle", "renew", "renew many", "look"), 1),
+    **dict.fromkeys(("settle", "release", "late settle", "renew", "renew many", "get"), 1),
 }
 READ_FIRST = {
     **INSERT_FIRST,

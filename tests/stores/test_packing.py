@@ -16,7 +16,7 @@ from django_idempotency.stores import packing
 from django_idempotency.stores.packing import Malformed
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-SEAL = b"s" * packing.SEAL
+SIGNATURE = b"s" * packing.SIGNATURE
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 outcomes = st.none() | st.builds(
@@ -35,7 +35,7 @@ def record(**fields: object) -> Record:
 def test_what_is_packed_comes_back(outcome: Outcome | None, attempt: int, status: Status, scope: str, key: str) -> None:
     """Every field, whatever is in it."""
     packed = record(outcome=outcome, attempt=attempt, status=status, scope=scope, key=key)
-    assert packing.unpack(packing.pack(packed, SEAL), packed.id, packed.read_at) == packed
+    assert packing.unpack(packing.pack(packed, SIGNATURE), packed.id, packed.read_at) == packed
 
 
 @given(st.binary(max_size=200))
@@ -48,7 +48,7 @@ def test_other_bytes_are_no_record(value: bytes) -> None:
 @given(st.integers(1, 60))
 def test_a_record_cut_short(cut: int) -> None:
     """Where something is missing, nothing is made up."""
-    whole = packing.pack(record(outcome=Outcome(status=201, body=b"x" * 50)), SEAL)
+    whole = packing.pack(record(outcome=Outcome(status=201, body=b"x" * 50)), SIGNATURE)
     with pytest.raises(Malformed):
         packing.unpack(whole[:-cut], make_ticket().id, NOW)
 

@@ -19,7 +19,7 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
-from .acting import OUTCOME, Call, atomic_ticket, effects
+from .helpers import OUTCOME, Call, atomic_ticket, effects
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -37,7 +37,7 @@ ENDING: dict[str, list[Any]] = {
         *("SELECT `;` # ;\n; COMMIT", 'SELECT ";"; rollback', "SELECT 1; SET autocommit=1"),
     ],
 }
-#: What may stand in a guard. Where only the server can be certain, nothing is refused: the transaction's sign will tell.
+#: What may stand in a guard. Where only the server can be certain, nothing is refused: the transaction's mark will tell.
 INNOCENT_EVERYWHERE = [
     *(
         "SAVEPOINT s",

@@ -22,7 +22,7 @@ from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.services import SERVERS_PATH, needs_mariadb_server
 
-from .acting import OUTCOME, Call, effects, row
+from .helpers import OUTCOME, Call, effects, row
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -16,14 +16,14 @@ from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Repla
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
-from .acting import OUTCOME, Call, atomic_ticket
+from .helpers import OUTCOME, Call, atomic_ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 #: What a call does → the statements that it costs over its own work.
 FIRST_ATOMIC = {
     "postgresql": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
-    # A savepoint is the sign by which the settle knows the transaction; PostgreSQL compares its id.
+    # A savepoint is the mark by which the settle knows the transaction; PostgreSQL compares its id.
     "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
     # Read first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot.
     "sqlite": ["SELECT", "INSERT", "BEGIN", "UPDATE", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
@@ -132,8 +132,8 @@ def test_takeover_atomic() -> None:
         assert isinstance(call.open(), Execute)
     patience = ["PRAGMA"] if connection.vendor == "sqlite" else []
     lock = {"sqlite": "UPDATE"}.get(connection.vendor, "SELECT FOR UPDATE SKIP LOCKED")
-    sign = [] if connection.vendor == "postgresql" else ["SAVEPOINT"]
-    assert statements == [*KNOWN_KEY[connection.vendor], *patience * 2, "BEGIN", lock, *patience, *sign]
+    mark = [] if connection.vendor == "postgresql" else ["SAVEPOINT"]
+    assert statements == [*KNOWN_KEY[connection.vendor], *patience * 2, "BEGIN", lock, *patience, *mark]
     call.settle()
 
 

@@ -329,7 +329,7 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             verb(make_ticket())
     assert_answered_all_the_same()
-    left = RedisStore(cache="redis", timeout=5).look(make_ticket().id)
+    left = RedisStore(cache="redis", timeout=5).get(make_ticket().id)
     assert left is not None
     assert left.status is Status.FREE
     written = assert_written_all_the_same(store)
@@ -344,6 +344,6 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
         patient = RedisStore(cache="redis", min_replicas=1, timeout=10)
         assert patient.settle(*written) is True
         settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}}
-        there = RedisStore(cache="redis", timeout=5).look(record.id)
+        there = RedisStore(cache="redis", timeout=5).get(record.id)
         assert there is not None
         assert (there.owner, there.status) == (record.owner, Status.RUNNING)

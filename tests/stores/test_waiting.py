@@ -19,7 +19,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
-from .acting import OUTCOME, Call, atomic_ticket, effects, not_sqlite
+from .helpers import OUTCOME, Call, atomic_ticket, effects, not_sqlite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -94,8 +94,8 @@ class Command(BaseCommand):
         except UnicodeEncodeError as error:
             raise CommandError(f"The key {self.key!r} is not UTF-8, and no record has such a key.") from error
         try:
-            store = stores.foremost(stores[self.alias])
-            self.id = next((name for name in ids if len(ids) > 1 and store.look(name) is not None), next(iter(ids)))
+            store = stores.outermost(stores[self.alias])
+            self.id = next((name for name in ids if len(ids) > 1 and store.get(name) is not None), next(iter(ids)))
             self.scope = ids[self.id]
             if options["verb"]:
                 self.intervene(store, options["verb"], options["execution"])
@@ -116,7 +116,7 @@ class Command(BaseCommand):
     # ---------------------------------------------------------------------------------------------------------- show
 
     def show(self, store: BaseStore, *, body_allowed: bool, execution: str | None) -> None:
-        record = store.look(self.id)
+        record = store.get(self.id)
         if record is None:
             raise CommandError(self.unknown(store))
         kinds = " → ".join(type(layer).__name__ for layer in layers(store))
@@ -180,7 +180,7 @@ class Command(BaseCommand):
             case Intervention.ALREADY:
                 self.stdout.write(f"{verb.already}. Nothing was changed.")
                 self.then(store)
-            case Intervention.HELD:
+            case Intervention.BUSY:
                 raise CommandError(
                     "Refused: a request with its key is running, and holds the record. Nothing was changed. "
                     f"{self.lease(store)}Try again later."
@@ -198,7 +198,7 @@ class Command(BaseCommand):
     def then(self, store: BaseStore) -> None:
         """Print what the next request gets; nothing if the store no longer responds."""
         try:
-            record = store.look(self.id)
+            record = store.get(self.id)
         except IdempotencyError:
             return
         gets = (
@@ -210,7 +210,7 @@ class Command(BaseCommand):
 
     def lease(self, store: BaseStore) -> str:
         """Return a sentence about when its lease ends, if it has one."""
-        record = store.look(self.id)
+        record = store.get(self.id)
         if record is None or not rules.leased(record):
             return ""
         return f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is still alive and renews it. "

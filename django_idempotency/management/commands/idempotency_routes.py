@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import conf
-from ...checks.guards import OPEN, Guard, Row, rows
+from ...checks.guards import OPEN, GuardKind, Row, rows
 from ...checks.settings import check_settings
 
 _HEAD = ("METHODS", "PATH", "GUARD", "TERMS", "VIEW")
@@ -56,7 +56,7 @@ def as_table(found: list[Row]) -> str:
         written.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         if row is not None and row.why:
             written.append(f"    {row.why}")
-    if any(row.guard is Guard.MIDDLEWARE for row in found) and conf.get("SCOPE") is None:
+    if any(row.guard is GuardKind.MIDDLEWARE for row in found) and conf.get("SCOPE") is None:
         written += ["", "The middleware guards requests of authenticated users: SCOPE is not set."]
     return "\n".join(written)
 

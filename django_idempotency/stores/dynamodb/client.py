@@ -53,7 +53,7 @@ class DynamoDBClient:
         self._session = session
         self._given = client
         #: The server. Two clients with equal values use the same server.
-        self.place = (region_name, endpoint_url, session, client)
+        self.location = (region_name, endpoint_url, session, client)
         self._built: Any = None
         self._lock = threading.Lock()
         begins_anew(self)

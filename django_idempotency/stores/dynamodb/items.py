@@ -88,7 +88,7 @@ class Schema:
         self.sort = sort_key_attr
         self.static = static_pk_value or "idempotency"
         #: Where in DynamoDB the items are.
-        self.place = (table, self.static if sort_key_attr else None)
+        self.location = (table, self.static if sort_key_attr else None)
         self.names = {name: attributes.get(name, name) for name in _ALL}
         taken = [name for name in (key_attr, sort_key_attr, *self.names.values()) if name]
         if twice := sorted({name for name in taken if taken.count(name) > 1}):

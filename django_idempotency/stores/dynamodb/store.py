@@ -86,8 +86,8 @@ class DynamoDBStore(BaseStore):
         self._clock = clock
 
     @property
-    def place(self) -> Hashable:
-        return (*self.client.place, *self.schema.place)
+    def location(self) -> Hashable:
+        return (*self.client.location, *self.schema.location)
 
     # -------------------------------------------------------------------------------------------------------- claim
 
@@ -193,9 +193,9 @@ class DynamoDBStore(BaseStore):
         values = {"lease_until": until, "ttl": deleted_at(until + timedelta(seconds=ticket.ttl))}
         return self.schema.change(ticket.id, values, seen={"owner": ticket.owner, "status": Status.RUNNING})
 
-    # ---------------------------------------------------------------------------------------------------- look, purge
+    # ----------------------------------------------------------------------------------------------------- get, purge
 
-    def look(self, record_id: UUID) -> Record | None:
+    def get(self, record_id: UUID) -> Record | None:
         now = self._clock()
         key = self.schema.key(record_id)
         found = self.client.ask("get_item", TableName=self.schema.table, Key=key, ConsistentRead=True)

@@ -19,7 +19,7 @@ from ...core.records import Record, Settlement, Status, Ticket
 from ..base import Audit, BaseStore, Intervention
 from ..memory import settled as settled_record
 from ..wrapper import WrappedStore
-from .fronts import Front, Sheltered
+from .caches import CircuitBreaker, RecordCache
 
 logger = logging.getLogger("django_idempotency")
 
@@ -63,17 +63,19 @@ class LayeredStore(WrappedStore):
     def __init__(
         self,
         *,
-        front: Front,
+        front: RecordCache,
         authority: BaseStore,
         seconds: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(authority, BaseStore):
             raise TypeError(f"authority must be a BaseStore, not {type(authority).__name__}.")
-        if not isinstance(front, Front):
-            raise TypeError(f"front must be a Front, not {type(front).__name__}: it has no peek(), put() or drop().")
+        if not isinstance(front, RecordCache):
+            raise TypeError(
+                f"front must be a RecordCache, not {type(front).__name__}: it has no peek(), put() or drop()."
+            )
         super().__init__(authority)
-        self.front = Sheltered(front, clock=clock)
+        self.front = CircuitBreaker(front, clock=clock)
         #: Seconds, read live, beyond which no busy marker lives.
         self.claim_lease: Callable[[], float] = lambda: MARKER
         self._seconds = seconds

@@ -26,7 +26,7 @@ class Dialect:
     insert_verb = "INSERT INTO"
     insert_tail = "ON CONFLICT DO NOTHING"
     #: The table of a row, with its schema, where the same name may mean another table on another connection.
-    place = "NULL"
+    location = "NULL"
     #: Put before a SELECT that reads what an INSERT met, inside a caller's transaction; and behind it.
     joined_read = ("", "")
     #: Put before an UPDATE by primary key; and, outside a transaction, behind what it sets.
@@ -35,10 +35,10 @@ class Dialect:
     #: Behind the SELECT that locks a record, its own owner's or any.
     lock_own: str
     lock: str
-    #: What a transaction says of itself, and no other does; "" where it says nothing, and a savepoint is its sign. To be
-    #: had with the lock by `take_sign`, and looked at by `sign`, which gives a transaction no identity that has none.
-    take_sign = ""
-    sign = ""
+    #: The expression that returns the transaction's own id; "" where there is none, and a savepoint marks it instead.
+    #: `take_transaction_id` assigns one with the row lock; `transaction_id` reads it, and assigns none.
+    take_transaction_id = ""
+    transaction_id = ""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         if connection.features.has_select_for_update:
@@ -89,9 +89,9 @@ class PostgreSQL(Dialect):
     clock = "statement_timestamp()"
     later = "statement_timestamp() + %s * interval '1 second'"
     update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"
-    place = "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
-    take_sign = "pg_current_xact_id()::text"  # what locks a row has one anyway
-    sign = "pg_current_xact_id_if_assigned()::text"
+    location = "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
+    take_transaction_id = "pg_current_xact_id()::text"  # what locks a row has one anyway
+    transaction_id = "pg_current_xact_id_if_assigned()::text"
 
     def instant(self, sql: str) -> str:
         """Leave the conversion to the server: under USE_TZ=False a driver may bring naive local time, which is ambiguous."""

@@ -18,7 +18,7 @@ from ...core import rules
 from ...core.records import Guarantee, Record, Status, Ticket
 from ...errors import LostRace
 from ...models import IdempotencyRecord, InstantField
-from ..base import Audit, Hold, Intervention
+from ..base import Audit, Guard, Intervention
 from .dialects import dialect
 from .purge import due
 from .statements import UNANSWERED
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
 
-class Guard(Protocol):
+class MakeGuard(Protocol):
     """Holds a record under its row lock, as `BaseStore.guard` does."""
 
-    def __call__(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Hold]: ...
+    def __call__(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]: ...
 
 
-def release(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
+def release(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response, so that the next request runs the work again. Its fingerprint binds as before."""
 
     def change(record: Record) -> dict[str, Any] | None:
         return None if rules.released(record) is None else {"status": Status.FREE.value, **UNANSWERED}
 
-    return _intervene(guard, connection, record_id, change, audit)
+    return _intervene(make_guard, connection, record_id, change, audit)
 
 
-def expire(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
+def expire(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """End the retention now, so that the next request begins anew, whatever its body."""
     now = clock(connection)
     return _intervene(
-        guard,
+        make_guard,
         connection,
         record_id,
         lambda record: None if rules.expired_now(record) is None else {"expires_at": now},
@@ -54,13 +54,13 @@ def expire(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit
     )
 
 
-def erase(guard: Guard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
+def erase(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Delete the row."""
-    return _intervene(guard, connection, record_id, lambda _: {}, audit, deletes=True)
+    return _intervene(make_guard, connection, record_id, lambda _: {}, audit, deletes=True)
 
 
 def _intervene(
-    guard: Guard,
+    make_guard: MakeGuard,
     connection: BaseDatabaseWrapper,
     record_id: UUID,
     change: Callable[[Record], dict[str, Any] | None],
@@ -70,21 +70,21 @@ def _intervene(
 ) -> Intervention:
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
-        with guard(_ticket(record_id), takeover=True) as hold:
-            record = hold.record
+        with make_guard(_ticket(record_id), takeover=True) as guard:
+            record = guard.record
             if record is None:
-                return Intervention.HELD if records.exists() else Intervention.GONE
+                return Intervention.BUSY if records.exists() else Intervention.GONE
             changes = change(record)
             if rules.leased(record) or changes is None:
-                hold.give_up()
-                return Intervention.ALREADY if changes is None else Intervention.HELD
+                guard.set_rollback()
+                return Intervention.ALREADY if changes is None else Intervention.BUSY
             if deletes:
                 records.filter(owner=record.owner).delete()
             else:  # a new owner token: whoever lost the record to its lease must not settle it after this
                 records.filter(owner=record.owner).update(owner=uuid4(), **changes)
             audit(record)
     except LostRace:  # SQLite cannot tell whose lock is in the way
-        return Intervention.HELD
+        return Intervention.BUSY
     return Intervention.DONE
 
 

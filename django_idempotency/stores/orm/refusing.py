@@ -1,7 +1,7 @@
 """Statements that end a transaction, known by their text so that they are refused before they run.
 
 Only what is certain is refused. What is not recognised here (a statement that was prepared, a procedure, the driver's own
-calls) is found by the transaction's sign when the work is over.
+calls) is found by the transaction's mark when the work is over.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Bound = tuple[str, list[Any]]
 
 _FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
-_NAMES = (*(field.name for field in _FIELDS), "read_at", "place")
+_NAMES = (*(field.name for field in _FIELDS), "read_at", "location")
 _INSTANTS = frozenset(field.name for field in _FIELDS if isinstance(field, InstantField))
 
 #: What a record says that has no answer.
@@ -39,12 +39,12 @@ class Statements:
         self._quote = quote = quoted.__getitem__
         self._table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
         self._columns = ", ".join(quoted.values())
-        # lru_cache on the instance: a few variants each, and of an UPDATE for each place
+        # lru_cache on the instance: a few variants each, and of an UPDATE for each table
         self._insert = lru_cache(maxsize=None)(self._build_insert)
         self._update = lru_cache(maxsize=1024)(self._build_update)
         self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
-        self._now = f"{self.dialect.instant(self.dialect.clock)}, {self.dialect.place}"
+        self._now = f"{self.dialect.instant(self.dialect.clock)}, {self.dialect.location}"
         instants = {str(f.column): self.dialect.instant(quote(str(f.column))) for f in _FIELDS if f.name in _INSTANTS}
         self._seen = f"{', '.join((quoted | instants).values())}, {self._now}"
         self._read = f"SELECT {self._seen} FROM"
@@ -57,10 +57,10 @@ class Statements:
         return f"{head}{self._read} {self._table} {self._where_id}{tail}", [self.uuid(record_id)]
 
     def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
-        """Lock a row and read it, and where a transaction has a sign of itself, that behind it."""
+        """Lock a row and read it, followed by the transaction's id where the database has one."""
         tail = self.dialect.lock if takeover else self.dialect.lock_own
-        sign = self.dialect.take_sign and f", {self.dialect.take_sign}"
-        sql = f"SELECT {self._seen}{sign} FROM {self._place(ticket)} {self._where_id} {tail}"
+        transaction_id = self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
+        sql = f"SELECT {self._seen}{transaction_id} FROM {self._table_of(ticket)} {self._where_id} {tail}"
         return sql, [self.uuid(ticket.id)]
 
     def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
@@ -69,7 +69,7 @@ class Statements:
         if shape is None:
             return None
         head, source, tail = shape
-        return f"{head}SELECT 1 FROM {self._place(ticket)}{source} {self._where_id} {tail}", [self.uuid(ticket.id)]
+        return f"{head}SELECT 1 FROM {self._table_of(ticket)}{source} {self._where_id} {tail}", [self.uuid(ticket.id)]
 
     def touch(self, ticket: Ticket) -> Bound:
         """Take SQLite's write lock, before any read makes a snapshot; and read the row, where an UPDATE can return it."""
@@ -110,7 +110,7 @@ class Statements:
             operation=_uuid(value["operation"]),
             secret_id=value["secret_id"],
             outcome=outcome,
-            place=value["place"],
+            location=value["location"],
         )
 
     # ------------------------------------------------------------------------------------------------------ writing
@@ -148,9 +148,9 @@ class Statements:
 
     def born(self, ticket: Ticket, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read what `insert` returns where it returns anything: when the row was made, and where."""
-        now, place = row
+        now, location = row
         record = rules.born(ticket, instant(now, connection))
-        return record if place is None else replace(record, place=place)
+        return record if location is None else replace(record, location=location)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, if nobody has been faster."""
@@ -183,14 +183,16 @@ class Statements:
             values.append(self.dialect.delay(settlement.lease_in))
         begins = settlement.operation if settlement.new_life else None
         fence, completes = (settlement.fence, None, None), outcome is not None
-        place, sign = self._place(ticket), settlement.sign
-        return self._bind(place, ticket, columns, values, begins, fence, completes=completes, sign=sign)
+        table = self._table_of(ticket)
+        return self._bind(
+            table, ticket, columns, values, begins, fence, completes=completes, transaction_id=settlement.transaction_id
+        )
 
     def renew(self, tickets: Sequence[Ticket]) -> Bound:
-        """Let running records' leases begin anew, each with its own length. They are all in one place."""
+        """Let running records' leases begin anew, each with its own length. They are all in one table."""
         lease = self._quote("lease_until")
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
-        table = self._place(tickets[0])
+        table = self._table_of(tickets[0])
         where, owned = self._owned(tickets)
         # By owner: one key's overtaken and its thief may stand in one call, and have leases of different lengths.
         values = [value for ticket in tickets for value in (self.uuid(ticket.owner), self.dialect.delay(ticket.lease))]
@@ -199,7 +201,7 @@ class Statements:
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
         where, owned = self._owned(tickets)
-        return f"SELECT {self._quote('owner')} FROM {self._place(tickets[0])} {where}", owned
+        return f"SELECT {self._quote('owner')} FROM {self._table_of(tickets[0])} {where}", owned
 
     def owner(self, row: tuple[Any, ...]) -> UUID:
         return _uuid(row[0])
@@ -221,7 +223,7 @@ class Statements:
         *,
         completes: bool = False,
         alone: bool = False,
-        sign: str | None = None,
+        transaction_id: str | None = None,
     ) -> Bound:
         if begins is not None:  # a new life, in which nothing of the expired operation stays
             columns += ["created_at", "method", "path", "guarantee", "secret_id", "operation"]
@@ -230,17 +232,17 @@ class Statements:
         expected: list[Any] = [self.uuid(owner)]
         if status is not None:
             expected += [status.value, attempt]
-        if sign is not None:
-            expected.append(sign)
-        sql = self._update(table, tuple(columns), status is not None, completes, alone, sign is not None)
+        if transaction_id is not None:
+            expected.append(transaction_id)
+        sql = self._update(table, tuple(columns), status is not None, completes, alone, transaction_id is not None)
         return sql, [*values, self.uuid(ticket.id), *expected]
 
-    def _place(self, ticket: Ticket) -> str:
+    def _table_of(self, ticket: Ticket) -> str:
         """Return the table that a ticket has claimed in; before that, what the connection finds under the name."""
-        return ticket.place or self._table
+        return ticket.location or self._table
 
     def _build_update(  # noqa: PLR0917 - the keys of a cache
-        self, table: str, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool, signed: bool
+        self, table: str, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool, identified: bool
     ) -> str:
         given = {"created_at": self.dialect.clock}
         if completes:  # a settle that is tried again keeps what the first has written
@@ -253,8 +255,8 @@ class Statements:
         if compare:  # and its owner has not renewed its lease since it was seen
             running = f"{self._quote('status')} = {Status.RUNNING.value}"
             fence += f" AND NOT ({running} AND {self._quote('lease_until')} > {self.dialect.clock})"
-        if signed:
-            fence += f" AND {self.dialect.sign} = %s"
+        if identified:
+            fence += f" AND {self.dialect.transaction_id} = %s"
         tail = self.dialect.update_tail if alone else ""
         return f"{self.dialect.update_head}UPDATE {table} SET {assignments}{tail} {self._where_id} AND {fence}"
 

@@ -27,10 +27,10 @@ from ...errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..base import Audit, BaseStore, Hold, Intervention, Purged
+from ..base import Audit, BaseStore, Guard, Intervention, Purged
 from ..blocks import Block, offered
 from . import database_errors
-from .held import HELD, Held
+from .active_guards import ACTIVE_GUARDS, ActiveGuard
 from .refusing import ends_transaction
 
 if TYPE_CHECKING:
@@ -122,17 +122,17 @@ class ORMStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- guard
 
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Hold]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Guard]:
         """See BaseStore.guard(). Raises `OutcomeUnknown` when the connection broke in COMMIT."""
         if ticket.guarantee is not Guarantee.ATOMIC:
-            yield Hold()
+            yield Guard()
             return
-        held, mine = frozenset(one for one in HELD.get() if not one.over), Held(self.using, ticket.id)
+        held, mine = frozenset(one for one in ACTIVE_GUARDS.get() if not one.ended), ActiveGuard(self.using, ticket.id)
         if any(one.name == mine.name for one in held):
-            yield Hold(joins=True)  # our own caller holds it
+            yield Guard(joins=True)  # our own caller holds it
             return
         connection, block = self._connection, offered(self.using)
-        hold = TransactionHold(connection, self._statements.dialect, block)
+        guard = TransactionGuard(connection, self._statements.dialect, block)
         try:
             with ExitStack() as transaction_ends:
                 with self._translated(), self._statements.dialect.impatient(connection) if takeover else nullcontext():
@@ -142,26 +142,26 @@ class ORMStore(BaseStore):
                     lock = ExitStack() if block is not None else transaction_ends
                     with lock if block is not None else nullcontext():
                         lock.enter_context(transaction.atomic(using=self.using))
-                        hold.record, hold.sign = self._lock(connection, ticket, takeover=takeover)
-                transaction_ends.enter_context(hold.watch())
-                HELD.set(held | {mine})
+                        guard.record, guard.transaction_id = self._lock(connection, ticket, takeover=takeover)
+                transaction_ends.enter_context(guard.watch())
+                ACTIVE_GUARDS.set(held | {mine})
                 try:
-                    yield hold
+                    yield guard
                 finally:
-                    mine.over = True
-                    HELD.set(held)  # not reset(): under ASGI the door may close in another copy of the context
-            hold.left()
+                    mine.ended = True
+                    ACTIVE_GUARDS.set(held)  # not reset(): under ASGI the door may close in another copy of the context
+            guard.left()
         except Error as error:
-            if hold.keeps:  # Django's savepoint in a caller's transaction is gone, and so is what followed it
+            if guard.keeps:  # Django's savepoint in a caller's transaction is gone, and so is what followed it
                 raise TransactionLost from error
-            if not hold.committed and database_errors.connection_lost(error):
+            if not guard.committed and database_errors.connection_lost(error):
                 raise OutcomeUnknown from error
             raise
 
     def _lock(
         self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool
     ) -> tuple[Record | None, str | None]:
-        """Return the locked row, and what the transaction says of itself, where it says anything."""
+        """Return the locked row, and the transaction's id where the database has one."""
         sql = self._statements
         if not connection.features.has_select_for_update:
             if sql.dialect.returns:
@@ -171,7 +171,7 @@ class ORMStore(BaseStore):
         row = self._row(connection, sql.lock(ticket, takeover=takeover))
         if row is None:
             return None, None
-        if not sql.dialect.sign:
+        if not sql.dialect.transaction_id:
             return sql.record(row, connection), None
         return sql.record(row[:-1], connection), row[-1]
 
@@ -196,15 +196,15 @@ class ORMStore(BaseStore):
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """See BaseStore.renew(). Where one table is gone, it raises, and `renewed` are those of the others."""
-        places: defaultdict[str | None, list[Ticket]] = defaultdict(list)
+        tables: defaultdict[str | None, list[Ticket]] = defaultdict(list)
         for ticket in tickets:
-            places[ticket.place].append(ticket)
+            tables[ticket.location].append(ticket)
         owners: set[UUID] = set()
         failed: IdempotencyError | None = None
-        for there in places.values():
+        for together in tables.values():
             try:
                 with self._translated():
-                    owners |= self._renewed_together(self._connection, there)
+                    owners |= self._renewed_together(self._connection, together)
             except IdempotencyError as error:
                 failed = error
         if failed is not None:
@@ -252,7 +252,7 @@ class ORMStore(BaseStore):
         with self._translated():
             return purge(self._connection, limit=limit, since=since)
 
-    def look(self, record_id: UUID) -> Record | None:
+    def get(self, record_id: UUID) -> Record | None:
         with self._translated():
             return self._read(self._connection, self._statements.select(record_id))
 
@@ -330,7 +330,7 @@ class ORMStore(BaseStore):
             raise LostRace from error
 
 
-class TransactionHold(Hold):
+class TransactionGuard(Guard):
     """A locked row inside the work's own transaction."""
 
     def __init__(self, connection: BaseDatabaseWrapper, dialect: Dialect, block: Block | None = None) -> None:
@@ -347,7 +347,7 @@ class TransactionHold(Hold):
         #: In a caller's transaction, when the work is over: does its savepoint stay?
         self.keeps = False
 
-    def doomed(self) -> bool:
+    def needs_rollback(self) -> bool:
         connection = self._connection
         return connection.needs_rollback or not connection.in_atomic_block or self._status() == _INERROR
 
@@ -360,14 +360,14 @@ class TransactionHold(Hold):
             return _IDLE
         return None
 
-    # A transaction is ours as long as it bears our sign: its id where it has one (the settle compares that in its own
+    # A transaction is ours as long as it bears our mark: its id where it has one (the settle compares that in its own
     # statement), elsewhere a savepoint right behind the row lock. Both go with the transaction, whatever ends it, and no
     # other transaction has them. What the driver knows is not enough: it may have begun another.
 
     def mark(self) -> None:
         if self._block is not None:
             self._block.take(self._mark_committed)
-        if self.sign is None and self._connection.features.uses_savepoints:
+        if self.transaction_id is None and self._connection.features.uses_savepoints:
             # By depth: of two savepoints with one name MariaDB keeps the later one.
             self._savepoint = f"django_idempotency_{len(self._connection.savepoint_ids)}"
             try:
@@ -399,9 +399,9 @@ class TransactionHold(Hold):
             if marked:  # Django would not ask
                 transaction.set_rollback(False, using=connection.alias)
             with connection.cursor() as cursor:
-                if self.sign is not None:
-                    cursor.execute(f"SELECT {self._dialect.sign}")
-                    return bool(cursor.fetchone()[0] == self.sign)
+                if self.transaction_id is not None:
+                    cursor.execute(f"SELECT {self._dialect.transaction_id}")
+                    return bool(cursor.fetchone()[0] == self.transaction_id)
                 if self._savepoint is not None:
                     cursor.execute(connection.ops.savepoint_commit_sql(self._savepoint))
         except Exception:  # noqa: BLE001 - whatever a driver calls it, also one whose connection is gone
@@ -411,12 +411,12 @@ class TransactionHold(Hold):
                 transaction.set_rollback(True, using=connection.alias)
         return True
 
-    def give_up(self) -> None:
+    def set_rollback(self) -> None:
         if self._connection.in_atomic_block and (self._block is None or self._block.taken):
             transaction.set_rollback(True, using=self._connection.alias)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def savepoint(self) -> Iterator[None]:
         begun = False
         try:
             with transaction.atomic(using=self._connection.alias):
@@ -435,7 +435,7 @@ class TransactionHold(Hold):
         try:
             with self._connection.execute_wrapper(self._notice):
                 yield
-            self.keeps = self._joined and not self.doomed()
+            self.keeps = self._joined and not self.needs_rollback()
         finally:
             self._over = True  # Django takes the last wrapper away, whose ever it is
 

@@ -80,26 +80,26 @@ class RedisClient:
         """
         answers: list[Any] = [None] * len(calls)
         away: StoreUnavailable | None = None
-        for places in self._by_node(calls):
+        for indexes in self._by_node(calls):
             try:
                 with self._translated():
                     pipeline = self._sync.pipeline(transaction=False)
-                    for call in (calls[place] for place in places):
+                    for call in (calls[index] for index in indexes):
                         # As its text; a cluster's pipeline has no eval() of its own.
                         pipeline.execute_command("EVAL", SCRIPTS[call.script], 1, call.name, *call.arguments)
-                    for place, answer in zip(places, pipeline.execute(), strict=True):
-                        answers[place] = answer
+                    for index, answer in zip(indexes, pipeline.execute(), strict=True):
+                        answers[index] = answer
             except StoreUnavailable as error:
                 away = error
         return answers, away
 
     def _by_node(self, calls: Sequence[Call]) -> list[list[int]]:
-        """Return the places of calls that go to one server."""
+        """Return the indexes of calls that go to one server."""
         with self._translated():
             client = self._sync
         groups: dict[Any, list[int]] = {}
-        for place, call in enumerate(calls):
-            groups.setdefault(cluster.node_of(client, call.name), []).append(place)
+        for index, call in enumerate(calls):
+            groups.setdefault(cluster.node_of(client, call.name), []).append(index)
         return list(groups.values())
 
     def about(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..memory import claimed
 from .client import Call, NotReplicated, RedisClient
 
 #: Our scripts, in the folder scripts.
-CLAIM, CHANGE, RENEW, LOOK, DROP, PUT = "claim", "change", "renew", "look", "drop", "put"
+CLAIM, CHANGE, RENEW, GET, DROP, PUT = "claim", "change", "renew", "get", "drop", "put"
 
 #: Seconds. The client of a request that waited longer for one response has gone.
 MAX_TIMEOUT = 60
@@ -59,7 +59,7 @@ class RedisStore(BaseStore):
         self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
 
     @property
-    def place(self) -> Hashable:
+    def location(self) -> Hashable:
         if self.cache not in caches.settings:
             return self
         given = caches.settings[self.cache]
@@ -100,7 +100,7 @@ class RedisStore(BaseStore):
             packing.pack_head(Status.RUNNING, ticket.owner, 1),
             packing.pack_life(ticket, rules.operation_begun_by(ticket)),
         )
-        given = packing.pack_spans(ticket.lease, ticket.ttl) + _sealed(ticket, head, ticket.digest, life)
+        given = packing.pack_spans(ticket.lease, ticket.ttl) + _signed(ticket, head, ticket.digest, life)
         return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
 
     def _found(self, ticket: Ticket, answer: bytes) -> Record | None:
@@ -108,7 +108,7 @@ class RedisStore(BaseStore):
         now, found = packing.clocked(answer)
         if not found:
             return rules.born(ticket, now)
-        record = signing.opened(found, ticket.id, now)
+        record = signing.unsign(found, ticket.id, now)
         if record is None or (self._client.min_replicas and rules.owned(record, ticket)):
             return None
         return record if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket) else None
@@ -118,7 +118,7 @@ class RedisStore(BaseStore):
         run = None
         for _ in range(3):
             now, found = packing.clocked(answer)
-            record = signing.opened(found, ticket.id, now)
+            record = signing.unsign(found, ticket.id, now)
             if record is None:  # not ours, or forged: as if it were not there
                 yield Call(DROP, insertion.name, (found,))
             elif rules.owned(record, ticket):
@@ -148,7 +148,7 @@ class RedisStore(BaseStore):
         Nobody has told us what an earlier try of this ticket took, so we say the same then.
         """
         name = self._name(ticket.id)
-        record = yield from self._look(name, ticket.id)
+        record = yield from self._get(name, ticket.id)
         if record is None or not rules.owned(record, ticket) or (freed := rules.released(record)) is None:
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
@@ -206,10 +206,10 @@ class RedisStore(BaseStore):
         earlier attempt) costs a trip more.
         """
         for _ in range(3):
-            given = packing.pack_spans(lease, ttl) + _sealed(ticket, head, digest, life, outcome)
+            given = packing.pack_spans(lease, ttl) + _signed(ticket, head, digest, life, outcome)
             answer = yield Call(CHANGE, name, (seen, given, b"1" if new_life else b""), wrote=_changed)
             if not _changed(answer):
-                if answer is None or signing.opened(answer, ticket.id, ticket.now) is None:
+                if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
                     return None
                 life = packing.life(answer)
                 continue
@@ -230,14 +230,14 @@ class RedisStore(BaseStore):
         given = (ticket.owner.bytes, str(round(ticket.lease * 1_000_000)))
         return Call(RENEW, self._name(ticket.id), given, wrote=bool)
 
-    # ---------------------------------------------------------------------------------------------------- look, purge
+    # ----------------------------------------------------------------------------------------------------- get, purge
 
-    def look(self, record_id: UUID) -> Record | None:
-        return self._talk(self._look(self._name(record_id), record_id))
+    def get(self, record_id: UUID) -> Record | None:
+        return self._talk(self._get(self._name(record_id), record_id))
 
-    def _look(self, name: str, record_id: UUID) -> Talk[Record | None]:
-        now, found = packing.clocked((yield Call(LOOK, name)))
-        return signing.opened(found, record_id, now) if found else None
+    def _get(self, name: str, record_id: UUID) -> Talk[Record | None]:
+        now, found = packing.clocked((yield Call(GET, name)))
+        return signing.unsign(found, record_id, now) if found else None
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         """Do nothing: Redis deletes what has expired."""
@@ -252,13 +252,13 @@ class RedisStore(BaseStore):
     def peek(self, record_id: UUID) -> Record | None:
         """Return what put() has kept, as a front of a layered store. One trip. What it cannot read is no copy."""
         with suppress(RecordUnreadable):
-            return self._talk(self._look(self._front_name(record_id), record_id))
+            return self._talk(self._get(self._front_name(record_id), record_id))
         return None
 
     async def apeek(self, record_id: UUID) -> Record | None:
         """See peek()."""
         with suppress(RecordUnreadable):
-            return await self._atalk(self._look(self._front_name(record_id), record_id))
+            return await self._atalk(self._get(self._front_name(record_id), record_id))
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:
@@ -266,7 +266,7 @@ class RedisStore(BaseStore):
 
         The deadlines of the copy are as far away as the record's were at its `read_at`, by whatever clock that was.
         """
-        given = (signing.sealed(record), packing.clock(record.read_at), str(max(1, int(seconds * 1000))))
+        given = (signing.sign_record(record), packing.clock(record.read_at), str(max(1, int(seconds * 1000))))
         self._client.ask(Call(PUT, self._front_name(record.id), given))
 
     def drop(self, record_id: UUID) -> None:
@@ -311,9 +311,9 @@ def _taken(record: Record, run: rules.Execute | None) -> Record:
     return record if run is None else replace(record, taken=run.takeover)
 
 
-def _sealed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
+def _signed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
     body = head + packing.pack_digest(digest) + life + outcome
-    return signing.seal(packing.signed(ticket.id, body)) + body
+    return signing.sign(packing.signature_input(ticket.id, body)) + body
 
 
 def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:

@@ -15,22 +15,33 @@ The random sequences need hypothesis.
 
 from __future__ import annotations
 
+from .async_variants import AsyncVariants
 from .base import Contract
 from .claims import Claims
+from .concurrency import Concurrency
 from .costs import Costs
-from .crowds import Crowds
 from .endings import Endings
+from .eviction import Eviction
 from .guards import Guards
+from .maintenance import Maintenance
 from .nesting import Nesting
 from .sequences import Sequences
 from .suspending import Suspending
-from .twins import Twins
-from .upkeep import Upkeep
-from .vanishing import Vanishing
 
 
 class StoreContract(
-    Claims, Endings, Upkeep, Twins, Guards, Costs, Vanishing, Nesting, Suspending, Crowds, Sequences, Contract
+    Claims,
+    Endings,
+    Maintenance,
+    AsyncVariants,
+    Guards,
+    Costs,
+    Eviction,
+    Nesting,
+    Suspending,
+    Concurrency,
+    Sequences,
+    Contract,
 ):
     """A class of tests. Every test gets an empty store from the fixture `store`, which you define."""
 

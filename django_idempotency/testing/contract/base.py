@@ -135,7 +135,7 @@ class Contract:
     def complete(self, store: BaseStore, ticket: Ticket, **given: Any) -> bool:
         return self.leave(store, ticket, Leave.COMPLETED, self.outcomes[0], **given)
 
-    def look(self, store: BaseStore, ticket: Ticket) -> Record:
+    def stored(self, store: BaseStore, ticket: Ticket) -> Record:
         """Read a bound record as another request would, without a chance to take it."""
         return store.claim(replace(ticket, owner=uuid4(), digest=b"never".ljust(32)))
 

@@ -139,12 +139,12 @@ class Claims(Contract):
         found, expected = {}, {}
         for state, body, in_lease, in_atomic in MEETINGS:
             ticket = make_ticket(key=f"{state} {body!r}", body=body, guarantee=guarantee)
-            before = store.look(ticket.id)
+            before = store.get(ticket.id)
             verdict = rules.read(store.claim(ticket), ticket)
             if isinstance(verdict, Busy) and 900 < verdict.retry_after <= 1000:
                 verdict = BUSY  # real time has passed, too
             changed = replace(_needed(before), read_at=ticket.now) != replace(
-                _needed(store.look(ticket.id)), read_at=ticket.now
+                _needed(store.get(ticket.id)), read_at=ticket.now
             )
             found[state, body] = (verdict, changed)
             right = in_lease if guarantee is Guarantee.LEASE else in_atomic
@@ -175,7 +175,7 @@ class Claims(Contract):
         claimed = store.claim(first)
         self.elapse(store, first.lease - 10)
         assert store.claim(second).owner == first.owner
-        assert self.look(store, first).attempt == claimed.attempt == 1
+        assert self.stored(store, first).attempt == claimed.attempt == 1
 
     def test_a_lapsed_lease(self, store: BaseStore) -> None:
         """The next claim after the lease takes the record over: attempt 2, a lease of its own."""
@@ -227,7 +227,7 @@ class Claims(Contract):
             Status.RUNNING,
         )
         assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
-        assert record.operation == self.look(store, new).operation == next_operation(rules.operation_begun_by(old))
+        assert record.operation == self.stored(store, new).operation == next_operation(rules.operation_begun_by(old))
         assert (record.outcome, record.completed_at) == (None, None)
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1

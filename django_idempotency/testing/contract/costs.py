@@ -19,7 +19,7 @@ from .base import Contract
 #: The steps that `Contract.costs` may name, in the order in which they are counted.
 STEPS = (
     *("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "next attempt", "takeover", "new life"),
-    *("late settle", "renew", "renew many", "look"),
+    *("late settle", "renew", "renew many", "get"),
 )
 
 #: Its name, the verb, and what that is given.
@@ -79,7 +79,7 @@ class Costs(Contract):
         yield "renew", "renew", ([first],)
         yield "settle", "settle", terms(first, Leave.COMPLETED)
         yield "replay", "claim", (make_ticket(key=key),)
-        yield "look", "look", (first.id,)
+        yield "get", "get", (first.id,)
 
         crashed, released, last = (make_ticket(key=f"{key}-2", lease=lease) for lease in (0, 30, 30))
         yield "", "claim", (crashed,)

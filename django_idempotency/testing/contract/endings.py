@@ -26,7 +26,7 @@ class Endings(Contract):
             record = store.claim(make_ticket(key=f"key-{number}"))
             assert (record.status, record.outcome, record.attempt) == (Status.COMPLETED, outcome, 1)
             assert record.completed_at is not None
-            looked = store.look(ticket.id)
+            looked = store.get(ticket.id)
             assert looked is not None
             assert looked.outcome == outcome
 
@@ -43,7 +43,7 @@ class Endings(Contract):
         claimed = store.claim(ticket)
         self.elapse(store, 10)
         self.complete(store, ticket)
-        left = (self.look(store, ticket).expires_at - claimed.expires_at).total_seconds()
+        left = (self.stored(store, ticket).expires_at - claimed.expires_at).total_seconds()
         assert abs(left) < 1 or abs(left + 10) < 1  # by whether elapse() moves the clock or the records
 
     def test_a_response_with_its_own_ttl(self, store: BaseStore) -> None:
@@ -51,7 +51,7 @@ class Endings(Contract):
         for ttl in (60, 1_000_000):
             ticket = make_ticket(key=f"{ttl}")
             self.complete(store, ticket, ttl=ttl)
-            record = self.look(store, ticket)
+            record = self.stored(store, ticket)
             assert abs((record.expires_at - record.read_at).total_seconds() - ttl) < 1
 
     def test_a_new_life_that_is_settled(self, store: BaseStore) -> None:
@@ -59,12 +59,12 @@ class Endings(Contract):
         old, new = make_ticket(), make_ticket()
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
-        expired, run = self.look(store, old), rules.Execute(attempt=1, new_life=True)
+        expired, run = self.stored(store, old), rules.Execute(attempt=1, new_life=True)
         assert self.settle(store, new, Leave.BOUND, run, fence=expired) is True
-        assert self.look(store, new).operation == rules.operation_of(expired, run)
+        assert self.stored(store, new).operation == rules.operation_of(expired, run)
         later = make_ticket()
         self.complete(store, later)
-        assert self.look(store, later).operation == rules.operation_of(expired, run)
+        assert self.stored(store, later).operation == rules.operation_of(expired, run)
 
     def test_settled_twice(self, store: BaseStore) -> None:
         """An owner whose first settle was answered by nobody settles again: it was completed when it was."""
@@ -73,7 +73,7 @@ class Endings(Contract):
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
         self.elapse(store, 100)
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
-        record = self.look(store, ticket)
+        record = self.stored(store, ticket)
         assert record.completed_at is not None
         assert abs((record.read_at - record.completed_at).total_seconds() - 100) < 1
 
@@ -87,11 +87,11 @@ class Endings(Contract):
         assert store.claim(second).owner == second.owner
         for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
             assert self.settle(store, first, leave, run, self.outcomes[0]) is False
-        assert (self.look(store, second).owner, self.look(store, second).status) == (second.owner, Status.RUNNING)
+        assert (self.stored(store, second).owner, self.stored(store, second).status) == (second.owner, Status.RUNNING)
         assert self.complete(store, second) is True
         for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
             assert self.settle(store, first, leave, run, self.outcomes[1]) is False
-        assert self.look(store, second).outcome == self.outcomes[0]
+        assert self.stored(store, second).outcome == self.outcomes[0]
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
         """A lapsed lease that nobody took is still its owner's to settle."""
@@ -99,7 +99,7 @@ class Endings(Contract):
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
-        assert self.look(store, ticket).status is Status.COMPLETED
+        assert self.stored(store, ticket).status is Status.COMPLETED
 
     def test_late_for_a_life(self, store: BaseStore) -> None:
         """Who comes back after the key has begun anew settles nothing of the new life."""
@@ -109,7 +109,7 @@ class Endings(Contract):
         assert self.claim(store, second).attempt == run.attempt == 1
         for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
             assert self.settle(store, first, leave, run, self.outcomes[0]) is False
-        assert self.look(store, second).owner == second.owner
+        assert self.stored(store, second).owner == second.owner
 
     # ------------------------------------------------------------------------------------------------------ release
 
@@ -117,7 +117,7 @@ class Endings(Contract):
         """A released key is free at once, for the same request, as the next attempt, and holds no answer."""
         first, second = make_ticket(), make_ticket()
         self.leave(store, first, Leave.BOUND)
-        record = self.look(store, first)
+        record = self.stored(store, first)
         assert (record.status, record.attempt, record.outcome, record.completed_at) == (Status.FREE, 1, None, None)
         record = store.claim(second)
         assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
@@ -142,14 +142,14 @@ class Endings(Contract):
         ticket, audited = make_ticket(), list[Record]()
         assert store.release(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.release(ticket.id, audit=audited.append) is Intervention.HELD
+        assert store.release(ticket.id, audit=audited.append) is Intervention.BUSY
         self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
         assert audited == []
         assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
         assert store.release(ticket.id, audit=audited.append) is Intervention.ALREADY
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
-        assert (self.look(store, ticket).status, self.look(store, ticket).outcome) == (Status.FREE, None)
+        assert (self.stored(store, ticket).status, self.stored(store, ticket).outcome) == (Status.FREE, None)
         assert store.claim(make_ticket()).attempt == 2
         assert len(audited) == 1
 
@@ -161,7 +161,7 @@ class Endings(Contract):
         assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
         assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
-        freed = self.look(store, ticket)
+        freed = self.stored(store, ticket)
         assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
         assert freed.operation == rules.operation_begun_by(ticket)
         assert abs((freed.expires_at - freed.created_at).total_seconds() - 1000) < 1
@@ -171,7 +171,7 @@ class Endings(Contract):
     def test_renewed_as_somebody_intervenes(self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
         """A late owner who renews its lease after the look is at work, and keeps its record."""
         ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
-        look = inner.look
+        look = inner.get
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
         renewed: set[UUID] = set()
@@ -181,11 +181,11 @@ class Endings(Contract):
             renewed.update(inner.renew([ticket]))
             return record
 
-        monkeypatch.setattr(inner, "look", looked)
+        monkeypatch.setattr(inner, "get", looked)
         found = getattr(store, verb)(ticket.id, audit=audited.append)
         if not renewed:
             pytest.skip(f"{type(inner).__name__} looks in another way.")
-        assert (found, audited) == (Intervention.HELD, [])
+        assert (found, audited) == (Intervention.BUSY, [])
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
 
     def test_expired_by_hand(self, store: BaseStore) -> None:
@@ -193,7 +193,7 @@ class Endings(Contract):
         ticket, audited = make_ticket(), list[Record]()
         assert store.expire(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.expire(ticket.id, audit=audited.append) is Intervention.HELD
+        assert store.expire(ticket.id, audit=audited.append) is Intervention.BUSY
         self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
         assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
         assert len(audited) == 1
@@ -208,12 +208,12 @@ class Endings(Contract):
         ticket, audited = make_ticket(), list[Record]()
         assert store.erase(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.erase(ticket.id, audit=audited.append) is Intervention.HELD
+        assert store.erase(ticket.id, audit=audited.append) is Intervention.BUSY
         self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
         assert audited == []
         assert store.erase(ticket.id, audit=audited.append) is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
-        left = store.look(ticket.id)  # a server that deletes by itself may take a moment
+        left = store.get(ticket.id)  # a server that deletes by itself may take a moment
         assert left is None or (rules.expired(left), left.outcome, left.digest) == (True, None, b"")
         assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
         other = make_ticket(body=b"other")
@@ -226,7 +226,7 @@ class Endings(Contract):
             ticket = make_ticket(key=key, ttl=1000)
             run = self.claim(store, ticket)
             self.elapse(store, seconds)
-            if store.look(ticket.id) is None:
+            if store.get(ticket.id) is None:
                 continue  # the server was faster
             assert store.erase(ticket.id, audit=lambda _: None) is Intervention.DONE
             assert store.renew([ticket]) == set()
@@ -248,6 +248,6 @@ class Endings(Contract):
         ticket = make_ticket()
         for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
             assert self.settle(store, ticket, leave, rules.Execute(attempt=1), self.outcomes[0]) is False
-        assert store.look(ticket.id) is None
-        assert store.look(uuid4()) is None
+        assert store.get(ticket.id) is None
+        assert store.get(uuid4()) is None
         assert store.claim(ticket).attempt == 1

@@ -19,8 +19,8 @@ class Guards(Contract):
 
     def test_no_guard_in_lease(self, store: BaseStore) -> None:
         """A `lease` guard holds nothing, so the work may take as long as it likes."""
-        with store.guard(make_ticket()) as hold:
-            assert (hold.joins, hold.record, hold.doomed()) == (False, None, False)
+        with store.guard(make_ticket()) as guard:
+            assert (guard.joins, guard.record, guard.needs_rollback()) == (False, None, False)
 
     def test_after_a_commit(self, store: BaseStore) -> None:
         """What is to be done after the commit is done once, and at once where nothing holds it up."""
@@ -40,23 +40,23 @@ class Guards(Contract):
         """The guard hands out our row, locked, and the answer is there when it has ended."""
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
-        with store.guard(ticket) as hold:
-            assert hold.record is not None
-            assert (hold.joins, hold.record.owner) == (True, ticket.owner)
+        with store.guard(ticket) as guard:
+            assert guard.record is not None
+            assert (guard.joins, guard.record.owner) == (True, ticket.owner)
             assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
-        assert hold.committed is True
-        assert self.look(store, ticket).outcome == self.outcomes[0]
+        assert guard.committed is True
+        assert self.stored(store, ticket).outcome == self.outcomes[0]
 
     def test_given_up_under_guard(self, store: BaseStore) -> None:
         """What was settled goes with the transaction that gave up."""
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
-        with store.guard(ticket) as hold:
+        with store.guard(ticket) as guard:
             self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
-            hold.give_up()
-            assert hold.doomed() is True
-        assert hold.committed is False
-        assert self.look(store, ticket).status is Status.RUNNING
+            guard.set_rollback()
+            assert guard.needs_rollback() is True
+        assert guard.committed is False
+        assert self.stored(store, ticket).status is Status.RUNNING
 
     def test_a_takeover_under_guard(self, store: BaseStore) -> None:
         """Who takes over settles what it locked: a new owner, the next attempt, and the late owner is refused."""
@@ -65,11 +65,11 @@ class Guards(Contract):
         second = make_ticket(guarantee=Guarantee.ATOMIC)
         takeover = self.claim(store, second)
         assert takeover == Execute(attempt=2, takeover=True)
-        with store.guard(second, takeover=True) as hold:
-            assert hold.record is not None
-            settlement = self.settlement(second, Leave.COMPLETED, takeover, self.outcomes[0], fence=hold.record)
+        with store.guard(second, takeover=True) as guard:
+            assert guard.record is not None
+            settlement = self.settlement(second, Leave.COMPLETED, takeover, self.outcomes[0], fence=guard.record)
             assert store.settle(second, settlement) is True
-        record = self.look(store, second)
+        record = self.stored(store, second)
         assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
         assert self.settle(store, first, Leave.COMPLETED, run, self.outcomes[1]) is False
 
@@ -84,7 +84,7 @@ class Guards(Contract):
             with store.guard(other) as inner:
                 assert inner.record is not None
                 assert self.settle(store, other, Leave.COMPLETED, run, self.outcomes[0]) is True
-        assert self.look(store, other).outcome == self.outcomes[0]
+        assert self.stored(store, other).outcome == self.outcomes[0]
 
     def _atomic(self, store: BaseStore, **fields: Any) -> Ticket:
         if not store.supports_atomic:

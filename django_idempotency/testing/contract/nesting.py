@@ -11,7 +11,7 @@ from ...core.rules import Busy, Execute, Leave, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
-from .crew import together
+from .workers import together
 
 #: What two routes ask of one store.
 POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})

@@ -96,14 +96,14 @@ class Pair:
         """Delete what was written when it had expired already: a server that deletes by itself may do so at any moment."""
         if self.store.expires_natively:
             for ticket in map(self.ticket, KEYS):
-                record = self.model.look(ticket.id)
+                record = self.model.get(ticket.id)
                 if record is not None and rules.expired(record):
                     self.vanish(ticket)
 
     def compare(self) -> None:
         for key in KEYS:
             record_id = self.ticket(key).id
-            found, expected = self.store.look(record_id), self.model.look(record_id)
+            found, expected = self.store.get(record_id), self.model.get(record_id)
             if expected is None or found is None:
                 assert found is expected, f"{key}: there is a record on one side only"
             else:
@@ -112,7 +112,7 @@ class Pair:
     def shown(self, record: Record, model: Record) -> dict[str, Any]:
         """Return what must be equal: moments as seconds from the store's own now, and as the model's where they are near."""
         shown = {each.name: getattr(record, each.name) for each in fields(record)}
-        del shown["read_at"], shown["joined"], shown["place"]
+        del shown["read_at"], shown["joined"], shown["location"]
         if record.owner not in self.owners:
             shown["owner"] = "an operator"
         for name in MOMENTS:
@@ -242,7 +242,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
                 self.pair.model.purge(limit=1000)
 
         def _collide(self, ticket: Ticket) -> None:
-            if self.pair.model.look(ticket.id) is not None:
+            if self.pair.model.get(ticket.id) is not None:
                 self.pair.ask("claim", replace(ticket, scope="another"))
 
         def _vanish(self, ticket: Ticket) -> None:

@@ -15,8 +15,8 @@ from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract, seconds
-from .crew import Act
-from .crowds import Crowd
+from .concurrency import Crowd
+from .workers import Act
 
 EXECUTION = Execution("order-17", (KeyboardInterrupt,), resumes_within=500)
 TAKEN_OVER = Execute(attempt=2, takeover=True)
@@ -31,7 +31,7 @@ class Suspending(Contract):
         self.claim(store, owner)
         self.elapse(store, 20)
         asleep = self.sleep(store, owner)
-        record = self.look(store, owner)
+        record = self.stored(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, asleep.owner, 1)
         assert (record.outcome, record.completed_at, record.digest) == (None, None, owner.digest)
         assert abs((seconds(record, "lease_until") or 0) - 500) < 1
@@ -47,10 +47,10 @@ class Suspending(Contract):
     def test_whose_it_is(self, store: BaseStore) -> None:
         """Its execution knows it again; no other execution does, and nobody another record or attempt by it."""
         asleep = self.sleep(store, self.running(store))
-        record = self.look(store, asleep)
+        record = self.stored(store, asleep)
         assert EXECUTION.suspended(record)
         for other in (
-            self.look(store, self.running(store, key="other")),
+            self.stored(store, self.running(store, key="other")),
             replace(record, attempt=2),
             replace(record, id=make_ticket(key="other").id),
             replace(record, status=Status.COMPLETED),
@@ -65,7 +65,7 @@ class Suspending(Contract):
         owner = make_ticket(lease=30, ttl=1000)
         found = woken(store, owner, store.claim(owner))
         assert rules.read(found, owner, resuming=1) == Execute(attempt=1, resumed=True)
-        record = self.look(store, owner)
+        record = self.stored(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 1)
         assert (record.digest, record.operation) == (owner.digest, found.operation)
         assert abs((seconds(record, "lease_until") or 0) - 30) < 1
@@ -104,7 +104,7 @@ class Suspending(Contract):
         acts: list[Act[bool]] = [partial(wakes, ticket, seen) for ticket in tickets]
         answers = crowd(store, acts)
         assert answers.count(True) == 1
-        assert self.look(store, tickets[0]).owner == tickets[answers.index(True)].owner
+        assert self.stored(store, tickets[0]).owner == tickets[answers.index(True)].owner
 
     def test_never_woken(self, store: BaseStore) -> None:
         """When its time is over it counts as crashed, for its own execution, too; also where it would have expired."""
@@ -123,17 +123,17 @@ class Suspending(Contract):
         taker = make_ticket(lease=30)
         assert self.claim(store, taker) == TAKEN_OVER
         assert self.sleep(store, taker).owner != asleep.owner
-        assert EXECUTION.suspended(self.look(store, taker))
+        assert EXECUTION.suspended(self.stored(store, taker))
 
     def test_overtaken_before(self, store: BaseStore) -> None:
         """An owner whose lease has lapsed meanwhile lets nothing sleep that is another's."""
         owner = self.running(store)
-        before = self.look(store, owner)
+        before = self.stored(store, owner)
         self.elapse(store, 31)
         thief = make_ticket()
         self.claim(store, thief)
         assert store.settle(EXECUTION.asleep(before, owner), self.handover(before, owner)) is False
-        assert self.look(store, owner).owner == thief.owner
+        assert self.stored(store, owner).owner == thief.owner
 
     def test_let_go(self, store: BaseStore) -> None:
         """The execution that sleeps may be ended by hand, by its name; what works, or is another's, may not."""
@@ -145,7 +145,7 @@ class Suspending(Contract):
             assert let(EXECUTION, owner.id) is False
             self.sleep(store, owner)
             assert let(other, owner.id) is let(EXECUTION, make_ticket(key="unknown").id) is False
-            seen = self.look(store, owner)
+            seen = self.stored(store, owner)
             assert rules.leased(seen)
             assert audited == []
             assert let(EXECUTION, owner.id) is True
@@ -158,14 +158,14 @@ class Suspending(Contract):
         """Who is woken in between is not disturbed."""
         owner = self.running(store)
         self.sleep(store, owner)
-        awake, look = make_ticket(), store.look
+        awake, look = make_ticket(), store.get
 
         def looked(record_id: UUID) -> Record | None:
             record = look(record_id)
-            woken(store, awake, self.look(store, owner))
+            woken(store, awake, self.stored(store, owner))
             return record
 
-        with patch.object(store, "look", looked):
+        with patch.object(store, "get", looked):
             assert let_go(store, EXECUTION, owner.id, audit=lambda _: None, forgetting=False) is False
         assert store.renew([awake]) == {awake.owner}
 
@@ -175,7 +175,7 @@ class Suspending(Contract):
         return ticket
 
     def sleep(self, store: BaseStore, owner: Ticket) -> Ticket:
-        record = self.look(store, owner)
+        record = self.stored(store, owner)
         asleep = EXECUTION.asleep(record, owner)
         assert store.settle(asleep, self.handover(record, owner)) is True
         return asleep

@@ -1,14 +1,14 @@
 -- Take or settle a record, if it is still as it was seen. Answer with the clock; or with nothing; or, where the record
 -- was born otherwise than the new body says, with the record as it stands.
--- ARGV: what was seen (an owner token, or a whole head); lease and retention in microseconds (NaN: as it is), seal,
--- body; '1' for a new life. The layout is core/payload.py's.
+-- ARGV: what was seen (an owner token, or a whole head); lease and retention in microseconds (NaN: as it is),
+-- signature, body; '1' for a new life. The layout is stores/packing.py's.
 local old = redis.call('GET', KEYS[1])
 local seen = old and (#ARGV[1] == 16 and string.sub(old, 67, 82) or string.sub(old, 65, 86))
 if seen ~= ARGV[1] then return false end
 
 local given, new = ARGV[2], ARGV[3] == '1'
 local life = string.sub(given, 104, 105 + struct.unpack('>I2', string.sub(given, 104, 105)))
--- The seal covers the birth, so it must be known to whoever seals.
+-- The signature covers the birth, so it must be known to the one who signs.
 if not new and string.sub(old, 120, 119 + #life) ~= life then return old end
 
 local time = redis.call('TIME')

@@ -1,5 +1,5 @@
 -- Insert a record if there is none, and answer with the clock and what was there.
--- ARGV: lease and retention in microseconds, then seal and body. The layout is core/payload.py's.
+-- ARGV: lease and retention in microseconds, then signature and body. The layout is stores/packing.py's.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local clock, old = struct.pack('>d', now), redis.call('GET', KEYS[1])

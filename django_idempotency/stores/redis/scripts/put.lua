@@ -1,5 +1,5 @@
 -- Keep a copy, its instants moved to this server's clock, by which they will be read.
--- ARGV: the copy, its writer's clock, how long to keep it in milliseconds. The layout is core/payload.py's.
+-- ARGV: the copy, its writer's clock, how long to keep it in milliseconds. The layout is stores/packing.py's.
 local time, copy = redis.call('TIME'), ARGV[1]
 local ahead = time[1] * 1000000 + time[2] - struct.unpack('>d', ARGV[2])
 local instants = {struct.unpack('>dddd', string.sub(copy, 33, 64))}

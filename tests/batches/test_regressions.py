@@ -9,7 +9,7 @@ import pytest
 
 from django_idempotency import aprocess_batch, idempotent_function
 
-from .acting import both_doors, guarded, process
+from .helpers import both_doors, guarded, process
 
 pytestmark = pytest.mark.usefixtures("memory")
 

@@ -20,7 +20,7 @@ from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, ResponseNotStored
 from django_idempotency.messages import Acknowledge, disposition
 
-from .acting import Runs, of
+from .helpers import Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 

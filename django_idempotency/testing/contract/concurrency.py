@@ -15,14 +15,14 @@ from ...core.rules import Execute, Leave, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
-from .crew import Act, Crew, claimed, settled, together
+from .workers import Act, Crew, claimed, settled, together
 
 Crowd = Callable[[Any, Sequence[Act[Any]]], list[Any]]
 
 _CREW = pytest.StashKey[Crew]()
 
 
-class Crowds(Contract):
+class Concurrency(Contract):
     """Tests with `claimers`, in processes that `elsewhere` sends to the store, or else in threads."""
 
     @pytest.fixture
@@ -46,7 +46,7 @@ class Crowds(Contract):
             assert names(verdicts) == {"Execute": 1, "Busy": self.claimers - 1}
             ((owner, run),) = runners(tickets, verdicts)
             assert run == Execute(attempt=1)
-            assert self.look(store, owner).owner == owner.owner
+            assert self.stored(store, owner).owner == owner.owner
             assert self.settle(store, owner, Leave.COMPLETED, run, self.outcomes[0]) is True
             verdicts = crowd(store, claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)))
             assert set(verdicts) == {Replay(outcome=self.outcomes[0], attempt=1)}
@@ -56,7 +56,7 @@ class Crowds(Contract):
         tickets = [make_ticket(key=f"{number}") for number in range(self.claimers)]
         assert set(crowd(store, claims(tickets))) == {Execute(attempt=1)}
         for ticket in tickets:
-            assert self.look(store, ticket).owner == ticket.owner
+            assert self.stored(store, ticket).owner == ticket.owner
 
     def test_takeovers(self, store: BaseStore, crowd: Crowd) -> None:
         """All find a lapsed lease, a released key, an expired answer: one runs, as the attempt that it is."""
@@ -77,7 +77,7 @@ class Crowds(Contract):
             verdicts = crowd(store, claims(tickets))
             assert names(verdicts) == {"Execute": 1, "Busy": takers - 1}
             ((owner, run),) = runners(tickets, verdicts)
-            assert (self.look(store, owner).owner, run) == (owner.owner, expected)
+            assert (self.stored(store, owner).owner, run) == (owner.owner, expected)
 
     def test_a_settle_races_a_takeover(self, store: BaseStore, crowd: Crowd) -> None:
         """A late owner settles or releases as its lease is taken: one of both has it, and the record says which."""
@@ -92,7 +92,7 @@ class Crowds(Contract):
             acts.insert(place, partial(settled, late, self.settlement(late, leave, run, self.outcomes[0])))
             verdicts = crowd(store, acts)
             won = verdicts.pop(place)
-            record = self.look(store, late)
+            record = self.stored(store, late)
             if won and leave is Leave.COMPLETED:
                 assert (record.status, record.owner, record.attempt) == (Status.COMPLETED, late.owner, 1)
                 assert set(names(verdicts)) <= {"Replay", "Busy"}

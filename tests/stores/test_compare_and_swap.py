@@ -12,14 +12,14 @@ import pytest
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.errors import LostRace
 from django_idempotency.stores.base import Purged
-from django_idempotency.stores.swap import SwapStore
+from django_idempotency.stores.compare_and_swap import CompareAndSwapStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
 from .test_memory import Clock
 
 
-class DictStore(SwapStore):
+class DictStore(CompareAndSwapStore):
     """A server that counts revisions, and deletes what has ended at its leisure."""
 
     expires_natively = True
@@ -103,6 +103,6 @@ def test_what_is_not_ours() -> None:
     store.claim(ticket)
     value, version = store.values[ticket.id]
     store.values[ticket.id] = (b"?" + value[1:], version)
-    assert store.look(ticket.id) is None
+    assert store.get(ticket.id) is None
     later = make_ticket()
     assert store.claim(later).owner == later.owner

@@ -15,7 +15,7 @@ from django_idempotency.core.rules import Ending
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from tests.factories import UserFactory, grant
-from tests.stores.acting import Call, atomic_ticket
+from tests.stores.helpers import Call, atomic_ticket
 
 LIST = "/admin/django_idempotency/idempotencyrecord/"
 JSON = (("Content-Type", "application/json"),)
@@ -50,10 +50,10 @@ def running(**fields: Any) -> Ticket:
 @contextmanager
 def held(ticket: Ticket) -> Iterator[None]:
     """Hold a record, as a living worker does. Others must look through another connection."""
-    with ORMStore().guard(ticket) as hold:
-        assert hold.record is not None
+    with ORMStore().guard(ticket) as guard:
+        assert guard.record is not None
         yield
-        hold.give_up()
+        guard.set_rollback()
 
 
 def staff(*permissions: str) -> Client:

@@ -30,7 +30,7 @@ LONGEST = 64 * 1024
 
 
 @runtime_checkable
-class Front(Protocol):
+class RecordCache(Protocol):
     """Keeps copies, in one trip per verb. It decides nothing, and may forget at any time. Verbs may raise.
 
     One that is local to this process may set `local = True`: it is called in an event loop, too, and gets no records of
@@ -58,7 +58,7 @@ class _Entry:
     seconds: float
 
 
-class LocalFront:
+class LocalCache:
     """Finished records in this process, the `size` most recently used, for `seconds` each. Thread safe.
 
     It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed. Its clock is
@@ -116,14 +116,14 @@ def _is_long(record: Record) -> bool:
     return body is not MISSING and len(body) > LONGEST
 
 
-class Sheltered:
+class CircuitBreaker:
     """A circuit breaker around a front: a failure counts as a missing copy.
 
     After a failure the front is not used for PAUSE seconds, so that a frozen server costs one call its timeout, and not
     every call of every request. A front that returns an error (`StoreRefused`) is up, and is used again.
     """
 
-    def __init__(self, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, front: RecordCache, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.local = getattr(front, "local", False)
         self._front = front
         self._clock = clock
@@ -132,32 +132,32 @@ class Sheltered:
         self._again = self._warned = float("-inf")
 
     def peek(self, record_id: UUID) -> Record | None:
-        if self._admits():
-            with self._sheltered():
+        if self._allows_call():
+            with self._watched():
                 return self._front.peek(record_id)
         return None
 
     async def apeek(self, record_id: UUID) -> Record | None:
         """See peek()."""
-        if self._admits():
-            with self._sheltered():
+        if self._allows_call():
+            with self._watched():
                 return await self._front.apeek(record_id)
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:
-        if self._admits():
-            with self._sheltered():
+        if self._allows_call():
+            with self._watched():
                 self._front.put(record, seconds=seconds)
 
     def drop(self, record_id: UUID, *, insist: bool = False) -> bool:
         """Forget the copy. Return whether that was done. `insist`: also try a front that has just failed."""
-        if insist or self._admits():
-            with self._sheltered():
+        if insist or self._allows_call():
+            with self._watched():
                 self._front.drop(record_id)
                 return True
         return False
 
-    def _admits(self) -> bool:
+    def _allows_call(self) -> bool:
         if not self._failing:
             return True
         with self._lock:
@@ -168,7 +168,7 @@ class Sheltered:
             return admitted
 
     @contextmanager
-    def _sheltered(self) -> Iterator[None]:
+    def _watched(self) -> Iterator[None]:
         try:
             yield
         except StoreRefused as error:

@@ -14,13 +14,13 @@ from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..errors import LostRace
 from .base import BaseStore, utcnow
 from .memory import claimed, renewed, settled
-from .signing import opened, sealed
+from .signing import sign_record, unsign
 
 #: A swap that fails lets somebody else go ahead; nobody is overtaken so often.
 TRIES = 10
 
 
-class SwapStore(BaseStore):
+class CompareAndSwapStore(BaseStore):
     """Keeps a record as one value, packed without pickle and signed. A subclass adds `load`, `swap` and `purge`.
 
     Each verb loads and swaps: two trips, where a store that compares the owner in its own conditional write has one.
@@ -69,7 +69,7 @@ class SwapStore(BaseStore):
             ticket.id, lambda known, now: renewed(ticket, known, now) if rules.owned(known, ticket) else None
         )
 
-    def look(self, record_id: UUID) -> Record | None:
+    def get(self, record_id: UUID) -> Record | None:
         return self._read(record_id)[1]
 
     def _changed(self, record_id: UUID, change: Callable[[Record, datetime], Record | None]) -> bool:
@@ -86,7 +86,7 @@ class SwapStore(BaseStore):
     def _read(self, record_id: UUID) -> tuple[datetime, Record | None, Any]:
         now = self.clock()  # before the request: its result is judged a little early, never late
         value, version = self.load(record_id) or (None, None)
-        return now, None if value is None else opened(value, record_id, now), version
+        return now, None if value is None else unsign(value, record_id, now), version
 
     def _write(self, record: Record, version: Any) -> bool:
-        return self.swap(record.id, sealed(record), version=version, ends=rules.ends(record))
+        return self.swap(record.id, sign_record(record), version=version, ends=rules.ends(record))

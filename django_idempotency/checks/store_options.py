@@ -15,7 +15,7 @@ from ..runtime.registry import records_of
 from ..stores.base import BaseStore
 from ..stores.dynamodb import DynamoDBStore
 from ..stores.layered import LayeredStore
-from ..stores.layered.fronts import Front
+from ..stores.layered.caches import RecordCache
 from ..stores.redis import RedisStore
 from ..stores.wrapper import innermost
 from .catalogue import closest, finding, shown
@@ -98,7 +98,12 @@ def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str,
     if alias in _reached(value):
         return f'"{alias}" would contain itself'
     store = built(value)
-    if store is not None and name == "front" and issubclass(backend, LayeredStore) and not isinstance(store, Front):
+    if (
+        store is not None
+        and name == "front"
+        and issubclass(backend, LayeredStore)
+        and not isinstance(store, RecordCache)
+    ):
         return f"{type(store).__name__} keeps no copies: it has no peek(), put() or drop()"
     return None
 

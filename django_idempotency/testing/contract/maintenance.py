@@ -15,8 +15,8 @@ from .base import Contract
 MOMENTS = ("lease_until", "created_at", "expires_at", "read_at")
 
 
-class Upkeep(Contract):
-    """Tests of `renew`, `look` and `purge`."""
+class Maintenance(Contract):
+    """Tests of `renew`, `get` and `purge`."""
 
     def test_renewed(self, store: BaseStore) -> None:
         """The leases of several running records begin anew in one call, each with its own length."""
@@ -26,7 +26,7 @@ class Upkeep(Contract):
         self.elapse(store, 20)
         assert store.renew(tickets) == {ticket.owner for ticket in tickets}
         for ticket in tickets:
-            record = self.look(store, ticket)
+            record = self.stored(store, ticket)
             assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
             assert (record.status, record.owner, record.attempt) == (Status.RUNNING, ticket.owner, 1)
 
@@ -41,8 +41,8 @@ class Upkeep(Contract):
         store.claim(thief)
         store.claim(ours)
         assert store.renew([overtaken, completed, released, unknown, ours]) == {ours.owner}
-        assert self.look(store, overtaken).owner == thief.owner
-        assert self.look(store, completed).outcome == self.outcomes[0]
+        assert self.stored(store, overtaken).owner == thief.owner
+        assert self.stored(store, completed).outcome == self.outcomes[0]
 
     def test_a_lapsed_lease_that_nobody_took(self, store: BaseStore) -> None:
         """An owner who was silent for too long, and whom nobody noticed, is still the owner."""
@@ -58,7 +58,7 @@ class Upkeep(Contract):
         claimed = store.claim(ticket)
         self.elapse(store, 30)
         assert store.renew([ticket]) == {ticket.owner}
-        record = self.look(store, ticket)
+        record = self.stored(store, ticket)
         kept = (each.expires_at - each.created_at for each in (record, claimed))
         assert abs((next(kept) - next(kept)).total_seconds()) < 0.1
         self.elapse(store, 30)
@@ -75,7 +75,7 @@ class Upkeep(Contract):
         for tickets in ([stale, thief], [thief, stale]):
             self.elapse(store, 100)
             assert store.renew(tickets) == {thief.owner}
-            record = self.look(store, thief)
+            record = self.stored(store, thief)
             assert abs((record.lease_until - record.read_at).total_seconds() - 300) < 1
 
     def test_renewing_nothing(self, store: BaseStore) -> None:
@@ -90,7 +90,7 @@ class Upkeep(Contract):
         claimed = store.claim(ticket)
         for seconds in (0, 6, 6):  # leased, lapsed, expired
             self.elapse(store, seconds)
-            looked = store.look(ticket.id)
+            looked = store.get(ticket.id)
             if looked is None:
                 assert store.expires_natively  # deleted, as it says
                 return
@@ -118,7 +118,7 @@ class Upkeep(Contract):
             store.claim(ticket)
         self.elapse(store, 60)
         assert store.purge(limit=100).count == len(gone)
-        assert {name: self.look(store, ticket).owner for name, ticket in kept.items()} == {
+        assert {name: self.stored(store, ticket).owner for name, ticket in kept.items()} == {
             name: ticket.owner for name, ticket in kept.items()
         }
         again = {name: store.claim(make_ticket(key=name)) for name in gone}

@@ -14,13 +14,13 @@ from asgiref.sync import async_to_sync
 
 from django_idempotency.core.records import Outcome, Record, Status
 from django_idempotency.errors import StoreRefused, StoreUnavailable
-from django_idempotency.stores.layered import fronts
-from django_idempotency.stores.layered.fronts import Front, LocalFront, Sheltered
+from django_idempotency.stores.layered import caches
+from django_idempotency.stores.layered.caches import CircuitBreaker, LocalCache, RecordCache
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.fakes import record_of
 
-from .fronting import FarFront, Stopwatch
+from .cache_layers import FarCache, Stopwatch
 
 
 def finished(key: str = "key-1", *, ttl: float = 86400, **fields: Any) -> Record:
@@ -34,12 +34,12 @@ def stopwatch() -> Stopwatch:
 
 
 @pytest.fixture
-def local(stopwatch: Stopwatch) -> LocalFront:
-    return LocalFront(size=3, clock=stopwatch)
+def local(stopwatch: Stopwatch) -> LocalCache:
+    return LocalCache(size=3, clock=stopwatch)
 
 
 class TestLocalFront:
-    def test_a_copy(self, local: LocalFront, stopwatch: Stopwatch) -> None:
+    def test_a_copy(self, local: LocalCache, stopwatch: Stopwatch) -> None:
         """What was put is there, read now."""
         record = finished()
         local.put(record, seconds=60)
@@ -56,7 +56,7 @@ class TestLocalFront:
             (3600, 30, 30),  # the record's expiry
         ],
     )
-    def test_a_life(self, local: LocalFront, stopwatch: Stopwatch, seconds: float, ttl: float, life: float) -> None:
+    def test_a_life(self, local: LocalCache, stopwatch: Stopwatch, seconds: float, ttl: float, life: float) -> None:
         """The shortest of three limits ends it, and it takes no room after that."""
         record = finished(ttl=ttl)
         local.put(record, seconds=seconds)
@@ -67,14 +67,14 @@ class TestLocalFront:
         assert len(local) == 0
 
     @pytest.mark.parametrize("status", [Status.RUNNING, Status.FREE])
-    def test_only_what_is_finished(self, local: LocalFront, status: Status) -> None:
+    def test_only_what_is_finished(self, local: LocalCache, status: Status) -> None:
         """What may still change is never held, and takes the place of what was."""
         record = finished()
         local.put(record, seconds=60)
         local.put(replace(record, status=status, outcome=None), seconds=60)
         assert local.peek(record.id) is None
 
-    def test_the_least_recently_used_goes(self, local: LocalFront) -> None:
+    def test_the_least_recently_used_goes(self, local: LocalCache) -> None:
         """It is bounded, and a look counts as use."""
         records = [finished(key) for key in "abcd"]
         for record in records[:3]:
@@ -84,7 +84,7 @@ class TestLocalFront:
         assert [local.peek(record.id) is not None for record in records] == [True, False, True, True]
         assert len(local) == 3
 
-    def test_a_drop(self, local: LocalFront) -> None:
+    def test_a_drop(self, local: LocalCache) -> None:
         record = finished()
         local.put(record, seconds=60)
         local.drop(record.id)
@@ -93,11 +93,11 @@ class TestLocalFront:
 
     def test_no_size(self) -> None:
         with pytest.raises(ValueError, match="1 or more"):
-            LocalFront(size=0)
+            LocalCache(size=0)
 
     def test_threads(self) -> None:
         """Many threads put, look and drop, and the bound holds."""
-        local, records = LocalFront(size=5), [finished(str(number)) for number in range(20)]
+        local, records = LocalCache(size=5), [finished(str(number)) for number in range(20)]
 
         def hammer(seed: int) -> None:
             for number in range(300):
@@ -116,26 +116,26 @@ class TestLocalFront:
 
 class TestSheltered:
     @pytest.fixture
-    def far(self, stopwatch: Stopwatch) -> FarFront:
-        return FarFront(stopwatch)
+    def far(self, stopwatch: Stopwatch) -> FarCache:
+        return FarCache(stopwatch)
 
     @pytest.fixture
-    def sheltered(self, far: FarFront, stopwatch: Stopwatch) -> Sheltered:
-        return Sheltered(far, clock=stopwatch)
+    def breaker(self, far: FarCache, stopwatch: Stopwatch) -> CircuitBreaker:
+        return CircuitBreaker(far, clock=stopwatch)
 
     @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
-    def test_no_failure_reaches_anybody(self, sheltered: Sheltered, far: FarFront, error: Exception) -> None:
+    def test_no_failure_reaches_anybody(self, breaker: CircuitBreaker, far: FarCache, error: Exception) -> None:
         """What cannot be asked knows nothing."""
         for ask in (
-            lambda: sheltered.peek(UUID(int=1)),
-            lambda: async_to_sync(sheltered.apeek)(UUID(int=1)),
-            lambda: sheltered.put(finished(), seconds=1),
+            lambda: breaker.peek(UUID(int=1)),
+            lambda: async_to_sync(breaker.apeek)(UUID(int=1)),
+            lambda: breaker.put(finished(), seconds=1),
         ):
-            far.error, sheltered._failing = error, False
+            far.error, breaker._failing = error, False
             assert ask() is None
-        assert sheltered.drop(UUID(int=1), insist=True) is False
+        assert breaker.drop(UUID(int=1), insist=True) is False
 
-    def test_a_log_filter_that_raises_reaches_nobody(self, sheltered: Sheltered, far: FarFront) -> None:
+    def test_a_log_filter_that_raises_reaches_nobody(self, breaker: CircuitBreaker, far: FarCache) -> None:
         def fail(*_: object) -> bool:
             raise KeyError("a filter's own fault")
 
@@ -143,71 +143,71 @@ class TestSheltered:
         logger.addFilter(fail)
         try:
             far.error = OSError()
-            assert sheltered.peek(UUID(int=1)) is None
+            assert breaker.peek(UUID(int=1)) is None
         finally:
             logger.removeFilter(fail)
 
-    def test_it_is_left_alone(self, sheltered: Sheltered, far: FarFront, stopwatch: Stopwatch) -> None:
+    def test_it_is_left_alone(self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch) -> None:
         """One failure, then no trip for a while, then one trial; when that answers, all is as before."""
         record = finished()
         far.put(record, seconds=60)
         far.asked()
         far.error = StoreUnavailable()
         for _ in range(3):
-            assert sheltered.peek(record.id) is None
-            assert sheltered.drop(record.id) is False
+            assert breaker.peek(record.id) is None
+            assert breaker.drop(record.id) is False
         assert far.asked() == ["peek"]
-        stopwatch.now += fronts.PAUSE
-        assert sheltered.peek(record.id) is None
-        assert sheltered.peek(record.id) is None
+        stopwatch.now += caches.PAUSE
+        assert breaker.peek(record.id) is None
+        assert breaker.peek(record.id) is None
         assert far.asked() == ["peek"]
         far.error = None
-        assert sheltered.peek(record.id) is None
-        stopwatch.now += fronts.PAUSE
-        assert sheltered.peek(record.id) is not None
-        assert sheltered.peek(record.id) is not None
+        assert breaker.peek(record.id) is None
+        stopwatch.now += caches.PAUSE
+        assert breaker.peek(record.id) is not None
+        assert breaker.peek(record.id) is not None
         assert far.asked() == ["peek", "peek"]
 
     def test_an_error_for_an_answer(
-        self, sheltered: Sheltered, far: FarFront, caplog: pytest.LogCaptureFixture
+        self, breaker: CircuitBreaker, far: FarCache, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A front that refuses one key has no copy of it, and is asked for the next."""
         record = finished()
         far.put(record, seconds=60)
         far.error = StoreRefused()
-        assert sheltered.peek(record.id) is None
-        assert sheltered.drop(record.id) is False
+        assert breaker.peek(record.id) is None
+        assert breaker.drop(record.id) is False
         far.error = None
-        assert sheltered.peek(record.id) is not None
+        assert breaker.peek(record.id) is not None
         assert [said.getMessage().partition(".")[0] for said in caplog.records] == ["A front returned an error"]
 
-    def test_only_one_tries(self, far: FarFront, stopwatch: Stopwatch) -> None:
+    def test_only_one_tries(self, far: FarCache, stopwatch: Stopwatch) -> None:
         """While one call finds out whether it is back, the others do not wait for it."""
-        sheltered = Sheltered(far, clock=stopwatch)
+        breaker = CircuitBreaker(far, clock=stopwatch)
         far.error = StoreUnavailable()
-        sheltered.peek(UUID(int=1))
-        stopwatch.now += fronts.PAUSE
-        assert [sheltered._admits() for _ in range(3)] == [True, False, False]
+        breaker.peek(UUID(int=1))
+        stopwatch.now += caches.PAUSE
+        assert [breaker._allows_call() for _ in range(3)] == [True, False, False]
 
-    def test_an_operator_is_not_put_off(self, sheltered: Sheltered, far: FarFront) -> None:
+    def test_an_operator_is_not_put_off(self, breaker: CircuitBreaker, far: FarCache) -> None:
         """A drop by hand is tried also when the front has just failed."""
         far.error = StoreUnavailable()
-        sheltered.peek(UUID(int=1))
+        breaker.peek(UUID(int=1))
         far.error = None
-        assert sheltered.drop(UUID(int=1), insist=True) is True
+        assert breaker.drop(UUID(int=1), insist=True) is True
         assert far.asked() == ["peek", "drop"]
 
     def test_it_warns_now_and_then(
-        self, sheltered: Sheltered, far: FarFront, stopwatch: Stopwatch, caplog: pytest.LogCaptureFixture
+        self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Not once a request."""
         far.error = StoreUnavailable()
         for _ in range(25):
-            sheltered.peek(UUID(int=1))
-            stopwatch.now += fronts.PAUSE
+            breaker.peek(UUID(int=1))
+            stopwatch.now += caches.PAUSE
         assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3  # in 125 s
 
 
 def test_who_is_a_front() -> None:
-    assert isinstance(LocalFront(), Front)
-    assert not isinstance(MemoryStore(), Front)
+    assert isinstance(LocalCache(), RecordCache)
+    assert not isinstance(MemoryStore(), RecordCache)

@@ -17,7 +17,7 @@ from ..tickets import make_ticket
 from .base import Contract
 
 
-class Twins(Contract):
+class AsyncVariants(Contract):
     """Tests of `aclaim` and `asettle`."""
 
     def test_async_twins(self, store: BaseStore) -> None:
@@ -28,7 +28,7 @@ class Twins(Contract):
         settlement = self.settlement(ticket, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0])
         assert async_to_sync(store.asettle)(ticket, replace(settlement, fence=uuid4())) is False
         assert async_to_sync(store.asettle)(ticket, settlement) is True
-        assert self.look(store, ticket).outcome == self.outcomes[0]
+        assert self.stored(store, ticket).outcome == self.outcomes[0]
 
     def test_a_life_in_one_loop(self, store: BaseStore) -> None:
         """First run, busy, another body, takeover, a late owner, release, next attempt, replay of every answer."""

@@ -22,7 +22,7 @@ class Stopwatch:
         return self.now
 
 
-class FarFront:
+class FarCache:
     """A front elsewhere: holds what is busy, too, counts its trips, and fails as it is told.
 
     `uncommitted` are the copies that came while a transaction was open.
@@ -64,6 +64,6 @@ class FarFront:
             raise self.error
 
     def asked(self) -> list[str]:
-        """Return the trips since the last look."""
+        """Return the trips since the last call."""
         trips, self.trips = self.trips, []
         return trips

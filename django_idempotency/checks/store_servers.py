@@ -17,9 +17,9 @@ from ..stores.redis import RedisStore
 from ..stores.wrapper import innermost
 from .catalogue import finding, shown
 from .settings import check_settings
+from .store_options import nested_in
 from .stores import built
 from .urlconf import policies, views
-from .wiring import nested_in
 
 #: What our scripts need: TIME before a write.
 REDIS = 5

@@ -10,7 +10,7 @@ from django.core import checks
 from django.core.checks import CheckMessage
 from pytest_django import Settings
 
-from django_idempotency.checks import wiring
+from django_idempotency.checks import store_options
 from django_idempotency.checks.memory import check_memory
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.stores.dynamodb import client
@@ -122,7 +122,7 @@ def test_a_driver_that_is_not_installed(
     found: Any, monkeypatch: pytest.MonkeyPatch, backend: str, extra: str, driver: str
 ) -> None:
     """E040 says what to install, and nothing else is said of that store."""
-    for module in (wiring, client):
+    for module in (store_options, client):
         monkeypatch.setattr(module, "find_spec", lambda name: None if name == driver else find_spec(name))
     (message,) = found(other={"BACKEND": f"{STORE}.{backend}"})
     assert f'pip install "django-idempotency[{extra}]"' in hints([message])["E040"]
@@ -131,7 +131,7 @@ def test_a_driver_that_is_not_installed(
 
 def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one."""
-    monkeypatch.setattr(wiring, "find_spec", lambda _: None)
+    monkeypatch.setattr(store_options, "find_spec", lambda _: None)
     assert found(other={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"client": object()}}) == []
 
 

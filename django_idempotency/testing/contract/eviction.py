@@ -11,10 +11,10 @@ from ...core.rules import Busy, Execute, Leave, Replay
 from ...stores.base import BaseStore, Intervention
 from ..tickets import make_ticket
 from .base import Contract
-from .crew import claimed, together
+from .workers import claimed, together
 
 
-class Vanishing(Contract):
+class Eviction(Contract):
     """Tests with `vanish`. Nothing raises, and nothing is written for a record that is gone."""
 
     def test_vanished_before_the_settle(self, store: BaseStore) -> None:
@@ -25,7 +25,7 @@ class Vanishing(Contract):
             run = self.claim(store, ticket)
             self.vanish(store, ticket)
             assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
-            assert store.look(ticket.id) is None
+            assert store.get(ticket.id) is None
             assert self.claim(store, make_ticket(key=leave.value, body=b"other")) == Execute(attempt=1)
             assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
 
@@ -38,7 +38,7 @@ class Vanishing(Contract):
         self.vanish(store, tickets[1])
         assert store.renew(tickets) == {tickets[0].owner, tickets[2].owner}
         assert store.renew(tickets[1:2]) == set()
-        assert store.look(tickets[1].id) is None
+        assert store.get(tickets[1].id) is None
 
     def test_vanished_before_the_takeover(self, store: BaseStore) -> None:
         """A lapsed record, a released one, an answer: whoever comes next is the first."""
@@ -68,8 +68,8 @@ class Vanishing(Contract):
             ticket = make_ticket(guarantee=Guarantee.ATOMIC)
             store.claim(ticket)
             self.vanish(store, ticket)
-            with store.guard(ticket) as hold:
-                assert (hold.joins, hold.record) == (True, None)
+            with store.guard(ticket) as guard:
+                assert (guard.joins, guard.record) == (True, None)
 
     def test_vanishing_all_the_time(self, store: BaseStore) -> None:
         """One key is claimed and settled by many while it is deleted again and again: nobody hears of it."""

@@ -1,6 +1,6 @@
 """Many at one moment: threads around one store, and processes that have made the same store for themselves.
 
-    python -m django_idempotency.testing.contract.crew
+    python -m django_idempotency.testing.contract.workers
 
 is such a process. It talks with the one that started it in pickles, on its standard input and output.
 """
@@ -59,7 +59,7 @@ def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], Non
 
     def run(act: Act[T]) -> T:
         try:
-            store.look(uuid4())
+            store.get(uuid4())
             ready.wait(PATIENCE)
             start.wait(PATIENCE)
             return act(store)
@@ -185,7 +185,7 @@ def main() -> None:
 
         django.setup()
     # By its name, so that what is unpickled here is what was pickled there.
-    crew = import_module("django_idempotency.testing.contract.crew")
+    crew = import_module("django_idempotency.testing.contract.workers")
     with answers:
         crew.serve(sys.stdin.buffer, answers)
 

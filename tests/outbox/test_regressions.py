@@ -24,7 +24,7 @@ from django_idempotency.outbox.relaying import Relay
 from django_idempotency.testing import override_idempotency
 
 from . import publishers
-from .acting import Recorder, committed, numbers, sent, waiting
+from .helpers import Recorder, committed, numbers, sent, waiting
 
 server = pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time")
 
@@ -142,7 +142,7 @@ async def async_publish(message: Any) -> None:
 def test_an_async_publisher_loses_nothing(name: str) -> None:
     sent("", "")
     with suppress(CommandError):
-        call_command("relay_outbox", "--once", f"--publisher=tests.outbox.test_second_look.{name}")
+        call_command("relay_outbox", "--once", f"--publisher=tests.outbox.test_regressions.{name}")
     assert len(waiting()) == 2
 
 

@@ -1,0 +1,20 @@
+"""The guards that this thread or task has entered."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from uuid import UUID
+
+
+class ActiveGuard:
+    """A guard and its record. A task or thread started inside inherits it, and may outlive it."""
+
+    __slots__ = ("ended", "name")
+
+    def __init__(self, alias: str, record: UUID) -> None:
+        self.name = (alias, record)
+        self.ended = False
+
+
+#: The guards of this thread or task. A row lock does not stop its own transaction.
+ACTIVE_GUARDS: ContextVar[frozenset[ActiveGuard]] = ContextVar("django_idempotency_active_guards", default=frozenset())
