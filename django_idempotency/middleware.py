@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from . import conf
-from .concurrency.cancellation import to_the_end
+from .concurrency.cancellation import run_to_completion
 from .core.policy import SAFE_METHODS, Policy
 from .core.records import Guarantee
 from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
@@ -98,13 +98,13 @@ class IdempotencyMiddleware:
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         if not self._runs_async(request):
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
-            return await to_the_end(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
+            return await run_to_completion(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
         self._begin(request, IN_LOOP)
         try:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException as error:
             if (exchange := self._exchange(request)) is not None:
-                return problem_response(await to_the_end(exchange.afail(error)), request)
+                return problem_response(await run_to_completion(exchange.afail(error)), request)
             await self._asay(request)
             raise
         if (exchange := self._exchange(request)) is None:
@@ -112,7 +112,7 @@ class IdempotencyMiddleware:
             await self._asay(request)
             return stamp(request, response)
         try:
-            return await to_the_end(exchange.asettle(response))
+            return await run_to_completion(exchange.asettle(response))
         except Problem as problem:
             return problem_response(problem, request)
 

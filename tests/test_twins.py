@@ -16,7 +16,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _WAITS = "a thread may wait for a row's lock; a task holds no thread, and asks again"
 _GUARDS = "the sync one alone has a guard: no transaction is held in an async call"
-_TELLS = "an observer tells by a call, or by its coroutine if it has one"
+_NOTIFIES = "an observer is called, or its coroutine is awaited if it has one"
 _ENTERS = "what stands around the work differs: a transaction there, a cancellation here"
 _DRIVES = "the driver has another client for async code"
 
@@ -27,8 +27,8 @@ DIFFERENT = {
     "engine/operation.py Operation._try": _GUARDS,
     "engine/operation.py Operation.abandon": _GUARDS,
     "engine/operation.py Operation.settle": _GUARDS,
-    "engine/operation.py Operation._tell": _TELLS,
-    "functions/call.py Call.go_without_store": _TELLS,
+    "engine/operation.py Operation._notify": _NOTIFIES,
+    "functions/call.py FunctionCall.go_without_store": _NOTIFIES,
     "functions/handle.py Handle.answer": "each refuses the other's functions",
     "functions/running.py run": _ENTERS,
     "functions/running.py _decide": "on_takeover may be sync for an async function",
@@ -81,9 +81,9 @@ class Same(ast.NodeTransformer):
         return ast.arg(node.arg)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Look through to_the_end(x), sync_to_async(x)(…) and in_thread(x, …)."""
+        """Look through run_to_completion(x), sync_to_async(x)(…) and in_thread(x, …)."""
         called = node.func
-        if isinstance(called, ast.Name) and called.id == "to_the_end":
+        if isinstance(called, ast.Name) and called.id == "run_to_completion":
             return self.visit(node.args[0])
         if isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id == "sync_to_async":
             return self.generic_visit(ast.Call(called.args[0], node.args, node.keywords))
@@ -147,7 +147,7 @@ def test_the_list_names_what_there_is() -> None:
     ("twin", "alike"),
     [
         ("async def aread(self, key):\n    'See read().'\n    return await self.store.aread(key)", True),
-        ("async def aread(self, key):\n    return await to_the_end(self.store.aread(key))", True),
+        ("async def aread(self, key):\n    return await run_to_completion(self.store.aread(key))", True),
         ("async def aread(self, key):\n    return await sync_to_async(self.store.read)(key)", True),
         ("async def aread(self, key: str) -> int:\n    return await in_thread(self.store.read, key, close=end)", True),
         ("async def aread(self, key):\n    return await self.store.aread(key) or None", False),

@@ -12,8 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from ..core.kinds import METHOD, Kind
-from ..core.records import Status
+from ..core.records import CALL_METHOD, OutcomeKind, Status
 from ..errors import RecordUnreadable
 from ..inspection import redaction
 from ..inspection.status import display_status, next_answer
@@ -22,7 +21,7 @@ from .listing import ModelAdmin
 from .rows import facts, whole
 
 #: How the call of a function ended, by the status that encodes it.
-_ENDED = {kind.value: kind.name.lower() for kind in Kind}
+_ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
 
 
 class Columns(ModelAdmin):
@@ -53,7 +52,7 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("response"), empty_value="-")
     def answer(self, row: IdempotencyRecord) -> int | str | None:
-        if row.method == METHOD and row.response_status is not None:
+        if row.method == CALL_METHOD and row.response_status is not None:
             return _ENDED.get(row.response_status, row.response_status)
         return row.response_status
 

@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import conf
 from ..core.hashing import record_id
-from ..core.kinds import METHOD
+from ..core.records import CALL_METHOD
 from ..core.scope_names import spellings
 from ..models import IdempotencyRecord
 
@@ -87,7 +87,7 @@ class MethodFilter(admin.SimpleListFilter):
         return queryset.filter(method=self.value()) if self.value() in self._known() else queryset
 
     def _known(self) -> tuple[str, ...]:
-        return (*conf.get("METHODS"), METHOD)
+        return (*conf.get("METHODS"), CALL_METHOD)
 
 
 class ResponseFilter(admin.SimpleListFilter):

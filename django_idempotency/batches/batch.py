@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class BatchOptions:
     """The options of a batch. Raises `ValueError` for an invalid one."""
 
     item_id: Selecting = ITEM_ID
@@ -62,7 +62,7 @@ class Terms:
 class Batch:
     """Decides before each record, and notes its outcome after it. Not thread safe."""
 
-    def __init__(self, handler: Any, records: Any, terms: Terms, *, is_async: bool) -> None:
+    def __init__(self, handler: Any, records: Any, terms: BatchOptions, *, is_async: bool) -> None:
         self.handle = _handle_of(handler, is_async=is_async)
         #: The arguments before the record: the `self` of a method.
         self.owner = (handler.__self__,) if inspect.ismethod(handler) else ()

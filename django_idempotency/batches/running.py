@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from ..core.policy import Duration
 from ..functions.decorator import Guarded
-from .batch import ITEM_ID, Batch, Entry, Selecting, Terms
+from .batch import ITEM_ID, Batch, BatchOptions, Entry, Selecting
 from .progress import OnProgress, showing
 from .report import BatchReport
 
@@ -40,7 +40,9 @@ def process_batch(
     `progress` raise; and other exceptions than `Exception`, such as `KeyboardInterrupt`. Records that are done by then are
     stored, and replayed next time.
     """
-    terms = Terms(item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes)
+    terms = BatchOptions(
+        item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes
+    )
     batch = Batch(handler, records, terms, is_async=False)
     with showing(progress, batch.total) as show:
         for record in records:
@@ -70,7 +72,9 @@ async def aprocess_batch(
     """
     if type(concurrency) is not int or concurrency < 1:
         raise ValueError(f"concurrency={concurrency!r}: concurrency is a whole number, 1 or more.")
-    terms = Terms(item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes)
+    terms = BatchOptions(
+        item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes
+    )
     batch = Batch(handler, records, terms, is_async=True)
     reading = asyncio.Lock()
     # A lock exists only while it is held or waited for: there may be as many groups as records.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Await `work` until it is done, even if this task is cancelled meanwhile; then raise the cancellation.
 
     A shield alone would let the task go on, and leave `work` behind to run in an event loop that is closing.

@@ -11,15 +11,15 @@ from weakref import WeakSet
 class Inherited(Protocol):
     """Process-wide state that a forked child inherits."""
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget what belongs to the parent. Called in the child, before anything else runs there."""
 
 
 _INHERITED: WeakSet[Any] = WeakSet()
 
 
-def begins_anew(thing: Inherited) -> None:
-    """Call `thing.begin_anew()` in each forked child, as long as something else refers to it."""
+def reset_in_children(thing: Inherited) -> None:
+    """Call `thing.reset_after_fork()` in each forked child, as long as something else refers to it."""
     _INHERITED.add(thing)
 
 
@@ -36,12 +36,12 @@ def new_lock() -> threading.Lock:
     return lock
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     for lock in list(_LOCKS):
         lock._at_fork_reinit()  # noqa: SLF001 - as the standard library does with its own
     for thing in list(_INHERITED):
-        thing.begin_anew()
+        thing.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -66,6 +66,37 @@ class Outcome(NamedTuple):
     body: bytes | Missing = MISSING
 
 
+#: The method of a function call's record. Its path is the function's name.
+CALL_METHOD = "CALL"
+
+
+class OutcomeKind(Enum):
+    """How a function call ended, as its record says it. The value is the status that encodes it."""
+
+    RESULT = 200
+    HELD = 202  # does not run until a person releases it
+    ERROR = 400  # an exception that is raised again
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        #: The headers that encode it.
+        self.headers: tuple[tuple[str, str], ...] = (
+            ("Content-Type", f"application/vnd.django-idempotency.{self.name.lower()}+json"),
+        )
+
+    def outcome(self, body: bytes | Missing = MISSING) -> Outcome:
+        """Return the outcome of a call that ended this way; without a body when that could not be stored."""
+        return Outcome(self.status, self.headers, body)
+
+
+_OUTCOME_KINDS: dict[tuple[tuple[str, str], ...], OutcomeKind] = {kind.headers: kind for kind in OutcomeKind}
+
+
+def kind_of(outcome: Outcome | None) -> OutcomeKind | None:
+    """Return how a function call ended; `None` if the outcome is not a function's."""
+    return None if outcome is None else _OUTCOME_KINDS.get(outcome.headers)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
     """One call's request to run: computed once, then never changed.

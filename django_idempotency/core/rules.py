@@ -3,7 +3,7 @@
 Two rules about the rules:
 
 1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy before a store,
-   `quotable`), and never judges; the doors translate the verdicts and never judge either.
+   `answerable_from_copy`), and never judges; the doors translate the verdicts and never judge either.
 2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
    the store put beside the row, so both come from one clock.
 
@@ -221,7 +221,7 @@ def read(
     return busy(record)
 
 
-def quotable(record: Record, ticket: Ticket) -> bool:
+def answerable_from_copy(record: Record, ticket: Ticket) -> bool:
     """May a copy of the record answer this ticket, without asking the store that decides? Never where work may run."""
     if record.key != ticket.key or record.scope != ticket.scope or owned(record, ticket):
         return False
@@ -239,7 +239,7 @@ def busy(record: Record) -> Busy:
 # -------------------------------------------------------------------------------------------------------- conclusion
 
 
-class Ending(Enum):
+class WorkResult(Enum):
     """How a call ended."""
 
     KEPT = "kept"  # an answer of the kind that is remembered
@@ -255,13 +255,13 @@ class Ending(Enum):
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 415, 425, 429})
 
 
-def ending(status: int, kept: Collection[int] | None = None) -> Ending:
+def classify_status(status: int, kept: Collection[int] | None = None) -> WorkResult:
     """Classify an HTTP status. `kept` names statuses below 500 to remember although they are refusals."""
     if status >= 500:
-        return Ending.FAILED
+        return WorkResult.FAILED
     if status in DROPPED_STATUSES and (kept is None or status not in kept):
-        return Ending.DROPPED
-    return Ending.KEPT
+        return WorkResult.DROPPED
+    return WorkResult.KEPT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -283,7 +283,7 @@ RAISED: dict[tuple[bool, bool], Raised] = {
 }
 
 
-class Leave(Enum):
+class SettledState(Enum):
     """What becomes of the record."""
 
     COMPLETED = "completed"  # the answer is remembered
@@ -298,35 +298,40 @@ class Leave(Enum):
 class Conclusion:
     """What to do with the record, and whether the work's writes are committed with it."""
 
-    leave: Leave
+    state: SettledState
     commit: bool
 
 
 #: (how the call ended, is its transaction marked for rollback?) → what is remembered, what is committed.
-CONCLUSIONS: dict[tuple[Ending, bool], Conclusion] = {
-    (Ending.KEPT, False): Conclusion(leave=Leave.COMPLETED, commit=True),  # in one transaction: the promise
-    (Ending.KEPT, True): Conclusion(leave=Leave.COMPLETED, commit=False),  # the view gave its writes up, not its answer
-    (Ending.DROPPED, False): Conclusion(leave=Leave.FREE, commit=True),  # a counted PIN stays counted
-    (Ending.DROPPED, True): Conclusion(leave=Leave.FREE, commit=False),
-    (Ending.FAILED, False): Conclusion(leave=Leave.BOUND, commit=False),  # as if the call had never been
-    (Ending.FAILED, True): Conclusion(leave=Leave.BOUND, commit=False),
-    (Ending.CUT, False): Conclusion(leave=Leave.HELD, commit=False),  # nobody knows what still runs
-    (Ending.CUT, True): Conclusion(leave=Leave.HELD, commit=False),
-    (Ending.SUSPENDED, False): Conclusion(leave=Leave.SUSPENDED, commit=False),  # `lease` only: no transaction sleeps
-    (Ending.SUSPENDED, True): Conclusion(leave=Leave.SUSPENDED, commit=False),
+CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
+    # In one transaction: the promise. In the second row the view gave its writes up, but not its response.
+    (WorkResult.KEPT, False): Conclusion(state=SettledState.COMPLETED, commit=True),
+    (WorkResult.KEPT, True): Conclusion(state=SettledState.COMPLETED, commit=False),
+    # A counted PIN stays counted.
+    (WorkResult.DROPPED, False): Conclusion(state=SettledState.FREE, commit=True),
+    (WorkResult.DROPPED, True): Conclusion(state=SettledState.FREE, commit=False),
+    # As if the call had never been made.
+    (WorkResult.FAILED, False): Conclusion(state=SettledState.BOUND, commit=False),
+    (WorkResult.FAILED, True): Conclusion(state=SettledState.BOUND, commit=False),
+    # Nobody knows what still runs.
+    (WorkResult.CUT, False): Conclusion(state=SettledState.HELD, commit=False),
+    (WorkResult.CUT, True): Conclusion(state=SettledState.HELD, commit=False),
+    # `lease` only: no transaction stays open that long.
+    (WorkResult.SUSPENDED, False): Conclusion(state=SettledState.SUSPENDED, commit=False),
+    (WorkResult.SUSPENDED, True): Conclusion(state=SettledState.SUSPENDED, commit=False),
 }
 
 
-def conclude(ended: Ending, needs_rollback: bool, hold_failures: bool = False) -> Conclusion:
+def conclude(ended: WorkResult, needs_rollback: bool, hold_failures: bool = False) -> Conclusion:
     """Read the table. `hold_failures` (`on_failure="hold"`) leaves a failed call's key busy until its lease ends."""
     conclusion = CONCLUSIONS[ended, needs_rollback]
-    if hold_failures and conclusion.leave is Leave.BOUND:
-        return Conclusion(leave=Leave.HELD, commit=conclusion.commit)
+    if hold_failures and conclusion.state is SettledState.BOUND:
+        return Conclusion(state=SettledState.HELD, commit=conclusion.commit)
     return conclusion
 
 
 def settlement(
-    leave: Leave,
+    state: SettledState,
     ticket: Ticket,
     run: Execute,
     *,
@@ -339,18 +344,18 @@ def settlement(
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
     until now. A takeover starts the retention anew; otherwise only a response's own `ttl` (seconds) moves it.
     """
-    if leave is Leave.HELD:
+    if state is SettledState.HELD:
         return None
     owner = ticket.owner if fence is None else fence.owner
     if ttl is None and owner.int != ticket.owner.int:
         ttl = ticket.ttl
     return Settlement(
-        status=Status.COMPLETED if leave is Leave.COMPLETED else Status.FREE,
+        status=Status.COMPLETED if state is SettledState.COMPLETED else Status.FREE,
         fence=owner,
         attempt=run.attempt,
-        digest=b"" if leave is Leave.FREE else ticket.digest,
+        digest=b"" if state is SettledState.FREE else ticket.digest,
         operation=operation_begun_by(ticket) if fence is None else operation_of(fence, run),
-        outcome=outcome if leave is Leave.COMPLETED else None,
+        outcome=outcome if state is SettledState.COMPLETED else None,
         expires_in=ttl,
         new_life=run.new_life,
     )

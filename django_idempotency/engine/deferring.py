@@ -17,10 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..concurrency.forking import begins_anew
+from ..concurrency.forking import reset_in_children
 from ..errors import StoreUnavailable
 from .notifying import notifier
-from .settling import News, Settling
+from .settling import SettleResult, Settling
 
 if TYPE_CHECKING:
     from ..stores.base import BaseStore
@@ -43,10 +43,10 @@ class Deferring:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.begin_anew()
-        begins_anew(self)
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Empty the queue: after a fork it is the parent's, and the thread does not exist."""
         self._waiting: deque[Settling] = deque()
         self._weight = 0
@@ -121,9 +121,9 @@ class Deferring:
             settling.operation.deferred = False
             return True
 
-    def _notify(self, settling: Settling, news: News) -> None:
+    def _notify(self, settling: Settling, result: SettleResult) -> None:
         """Report how it ended; not from this thread, since a slow receiver would delay the others."""
-        send = partial(settling.operation.tell, news)
+        send = partial(settling.operation.notify_settled, result)
         try:
             if threading.current_thread() is self._thread:
                 notifier.notify(settling.operation, send)

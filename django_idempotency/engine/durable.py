@@ -36,7 +36,7 @@ class Execution:
     suspended_by: tuple[type[BaseException], ...] = ()
     resumes_within: float | None = None
 
-    def asleep(self, record: Record, ticket: Ticket) -> Ticket:
+    def suspending_ticket(self, record: Record, ticket: Ticket) -> Ticket:
         """Return the ticket that suspends a record which this ticket owns.
 
         Its retention outlasts its lease: a record that is not resumed in time counts as crashed, and is not forgotten.
@@ -44,7 +44,7 @@ class Execution:
         lease = ticket.ttl if self.resumes_within is None else self.resumes_within
         return replace(ticket, owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
 
-    def suspended(self, record: Record) -> bool:
+    def has_suspended(self, record: Record) -> bool:
         """Is a record suspended by this execution?"""
         return record.status is Status.RUNNING and record.owner == self._token(record)
 
@@ -52,7 +52,7 @@ class Execution:
         return suspension_token(self.name, record.id, record.attempt)
 
 
-def passed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
+def hand_over(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
     """Hand a record over from another token. Return whether it is the ticket's now.
 
     A retry after a lost response is refused because the first try has succeeded: then it writes the same once more.
@@ -60,40 +60,42 @@ def passed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
     return store.settle(ticket, handover) or store.settle(ticket, replace(handover, fence=ticket.owner))
 
 
-async def apassed_on(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
-    """See passed_on()."""
+async def ahand_over(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
+    """See hand_over()."""
     return await store.asettle(ticket, handover) or await store.asettle(ticket, replace(handover, fence=ticket.owner))
 
 
-def woken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
+def resume(store: BaseStore, ticket: Ticket, record: Record) -> Record:
     """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
     handover = rules.handover(record, ticket)
     try:
-        ours = passed_on(store, ticket, handover)
+        ours = hand_over(store, ticket, handover)
     except StoreUnavailable:
         time.sleep(PAUSE)
-        ours = passed_on(store, ticket, handover)
+        ours = hand_over(store, ticket, handover)
     return replace(record, owner=ticket.owner) if ours else record
 
 
-async def awoken(store: BaseStore, ticket: Ticket, record: Record) -> Record:
-    """See woken()."""
+async def aresume(store: BaseStore, ticket: Ticket, record: Record) -> Record:
+    """See resume()."""
     handover = rules.handover(record, ticket)
     try:
-        ours = await apassed_on(store, ticket, handover)
+        ours = await ahand_over(store, ticket, handover)
     except StoreUnavailable:
         await asyncio.sleep(PAUSE)
-        ours = await apassed_on(store, ticket, handover)
+        ours = await ahand_over(store, ticket, handover)
     return replace(record, owner=ticket.owner) if ours else record
 
 
-def let_go(store: BaseStore, execution: Execution, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
+def release_suspended(
+    store: BaseStore, execution: Execution, record_id: UUID, *, audit: Audit, forgetting: bool
+) -> bool:
     """Free, by hand, a key that this execution has suspended and will not resume. Return whether there was one.
 
     `forgetting`: as if it had never been used. In one step, so a concurrent resume is not disturbed.
     """
     record = store.get(record_id)
-    if record is None or not execution.suspended(record) or (freed := rules.released(record)) is None:
+    if record is None or not execution.has_suspended(record) or (freed := rules.released(record)) is None:
         return False
     nobody, settlement = record.ticket(owner=uuid4()), replace(freed, expires_in=0) if forgetting else freed
-    return audited(lambda: passed_on(store, nobody, settlement), record, audit)
+    return audited(lambda: hand_over(store, nobody, settlement), record, audit)

@@ -19,7 +19,7 @@ from typing import Protocol
 from uuid import UUID
 from weakref import ref
 
-from ..concurrency.forking import begins_anew
+from ..concurrency.forking import reset_in_children
 from ..errors import LeaseLost
 from .notifying import Subject, notifier, sent
 
@@ -39,7 +39,7 @@ class Leased(Subject, Protocol):
     #: Is its settle waiting to be retried in the background?
     deferred: bool
 
-    def tell_lost(self) -> None:
+    def notify_lost(self) -> None:
         """Report that `lost` is set."""
 
 
@@ -69,10 +69,10 @@ class Heartbeat:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.begin_anew()
-        begins_anew(self)
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Watch nothing: after a fork the thread does not exist, and the watched operations are the parent's."""
         #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). Adding and
         #: removing are atomic without a lock, so iterate over a copy.
@@ -196,14 +196,14 @@ class Heartbeat:
             if is_lost:
                 operation.lost = error
         if is_lost:
-            self._tell(operation)
+            self._notify(operation)
 
-    def _tell(self, operation: Leased) -> None:
+    def _notify(self, operation: Leased) -> None:
         """Report a lost lease; not from this thread, since a slow receiver would let other leases end."""
         if threading.current_thread() is self._thread:
-            notifier.notify(operation, operation.tell_lost)
+            notifier.notify(operation, operation.notify_lost)
         else:
-            sent(operation.tell_lost)
+            sent(operation.notify_lost)
 
     # ------------------------------------------------------------------------------------------------------- thread
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from ..concurrency.forking import begins_anew
+from ..concurrency.forking import reset_in_children
 from ..core.records import Ticket, shortened
 from ..stores.base import BaseStore
 
@@ -40,10 +40,10 @@ class Notifier:
     """Sends events one at a time, in order of arrival. Thread safe."""
 
     def __init__(self) -> None:
-        self.begin_anew()
-        begins_anew(self)
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Drop the queue: after a fork it is the parent's, and the thread does not exist."""
         self._waiting: deque[tuple[Subject, Callable[[], None]]] = deque()
         self._lock = threading.RLock()

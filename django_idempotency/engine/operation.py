@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
-from ..concurrency.cancellation import to_the_end
+from ..concurrency.cancellation import run_to_completion
 from ..core import rules
 from ..core.records import Guarantee, Outcome, Record, Settlement, Ticket
-from ..core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay, Unreadable, Verdict
+from ..core.rules import Busy, Execute, Mismatch, Replay, SettledState, Unreadable, Verdict, WorkResult
 from ..errors import (
     IdempotencyError,
     LostRace,
@@ -24,10 +24,10 @@ from ..errors import (
 )
 from ..stores.base import BaseStore, Guard
 from .deferring import deferring
-from .durable import Execution, awoken, woken
+from .durable import Execution, aresume, resume
 from .heartbeat import Lease, heartbeat
-from .settling import SETTLE_PAUSE, GuardedSettling, News, Settling
-from .waiting import pauses, waiting
+from .settling import SETTLE_PAUSE, GuardedSettling, SettleResult, Settling
+from .waiting import pauses, wait_slots
 
 #: Rounds of claim and guard before the verdict is Busy. In each lost round another request has won.
 ROUNDS = 2
@@ -37,7 +37,7 @@ LEAST_LEASE = 0.001
 NO_GUARD = Guard()
 
 
-class Observer(Protocol):
+class EventSink(Protocol):
     """Gets each event. `event` is one of `EVENTS`. From async code its coroutine `asend` is called, if it has one."""
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
@@ -65,7 +65,7 @@ class Operation:
     #: Is its settle waiting to be retried in the background?
     deferred = False
     #: How settle() left the record; `None`: it was not settled, or not by us.
-    left: Leave | None = None
+    left_as: SettledState | None = None
     #: The durable execution that makes the call, if one does; `lease` only.
     execution: Execution | None = None
     #: Why the work's transaction was rolled back, if the work did not do so itself.
@@ -87,7 +87,7 @@ class Operation:
         self,
         store: BaseStore,
         ticket: Ticket,
-        observer: Observer,
+        sink: EventSink,
         *,
         hold_failures: bool = False,
         renews: bool = True,
@@ -95,7 +95,7 @@ class Operation:
     ) -> None:
         self.store = store
         self.ticket = ticket
-        self._observer = observer
+        self._sink = sink
         self._hold_failures = hold_failures
         #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
         self._renews = renews
@@ -121,7 +121,7 @@ class Operation:
         """
         verdict = self._try()
         if isinstance(verdict, Busy) and wait > 0:
-            with waiting.one_more(least=waiters) as admitted:
+            with wait_slots.acquire(least=waiters) as admitted:
                 for pause, left in pauses(wait) if admitted else ():
                     began = time.monotonic()
                     with suppress(StoreUnavailable):
@@ -135,7 +135,7 @@ class Operation:
                     if not isinstance(verdict, Busy):
                         break
         try:
-            self._tell(self._opened(verdict))
+            self._notify(self._opened(verdict))
         except BaseException:
             self.abandon()
             raise
@@ -144,19 +144,19 @@ class Operation:
     async def aopen(self, wait: float = 0.0) -> Verdict:
         """See open(). Waiting holds no thread. A cancellation leaves the key as it was: nothing has run."""
         try:
-            verdict = await to_the_end(self._atry())
+            verdict = await run_to_completion(self._atry())
             for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
                 await asyncio.sleep(pause)
                 self._shorten()
                 try:
-                    verdict = await to_the_end(self._atry())
+                    verdict = await run_to_completion(self._atry())
                 except StoreUnavailable:
                     self._unanswered = True
                 if not isinstance(verdict, Busy):
                     break
-            await self._atell(self._opened(verdict))
+            await self._anotify(self._opened(verdict))
         except BaseException:
-            await to_the_end(self.aabandon())
+            await run_to_completion(self.aabandon())
             raise
         return verdict
 
@@ -170,9 +170,9 @@ class Operation:
             try:
                 self.record = self._found(self.store.claim(self.ticket))
                 verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
-                if self.execution is not None and self._sleeps_here(verdict, self.record):
-                    self.record = woken(self.store, self.ticket, self.record)
-                    verdict = self._woken(self.record)
+                if self.execution is not None and self._is_suspended_here(verdict, self.record):
+                    self.record = resume(self.store, self.ticket, self.record)
+                    verdict = self._read_resumed(self.record)
                 if not isinstance(verdict, Execute) or self.ticket.guarantee is not Guarantee.ATOMIC:
                     return verdict
                 if (held := self._enter_guard(verdict)) is not None:
@@ -188,9 +188,9 @@ class Operation:
             try:
                 self.record = self._found(await self.store.aclaim(self.ticket))
                 verdict = rules.read(self.record, self.ticket, self._unanswered, self.resuming)
-                if self.execution is not None and self._sleeps_here(verdict, self.record):
-                    self.record = await awoken(self.store, self.ticket, self.record)
-                    verdict = self._woken(self.record)
+                if self.execution is not None and self._is_suspended_here(verdict, self.record):
+                    self.record = await aresume(self.store, self.ticket, self.record)
+                    verdict = self._read_resumed(self.record)
                 if isinstance(verdict, Execute):
                     # Now, since a cancelled call gets no verdict.
                     self.run, self._opened_at = verdict, time.monotonic()
@@ -209,14 +209,14 @@ class Operation:
             self.ticket = replace(self.ticket, location=record.location)
         return record
 
-    def _sleeps_here(self, verdict: Verdict, record: Record) -> bool:
+    def _is_suspended_here(self, verdict: Verdict, record: Record) -> bool:
         """Is the busy record one that our own execution has suspended?"""
-        if self.execution is None or not isinstance(verdict, Busy) or not self.execution.suspended(record):
+        if self.execution is None or not isinstance(verdict, Busy) or not self.execution.has_suspended(record):
             return False
         self.resuming = record.attempt
         return True
 
-    def _woken(self, record: Record) -> Verdict:
+    def _read_resumed(self, record: Record) -> Verdict:
         if not rules.owned(record, self.ticket):
             self.resuming = 0
         return rules.read(record, self.ticket, self._unanswered, self.resuming)
@@ -271,9 +271,9 @@ class Operation:
         """Queue a settle for retries in the background. `False`: there is no room for it."""
         return deferring.add(settling)
 
-    def tell_lost(self) -> None:
+    def notify_lost(self) -> None:
         """Report that the heartbeat has set `lost`: another may own the record by now. The work may check, and stop."""
-        self._tell("lost", self.lost)
+        self._notify("lost", self.lost)
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Protect the work's transaction, if there is one, from failures of other code in it."""
@@ -305,7 +305,7 @@ class Operation:
         """Roll back the work's writes if we hold its transaction. settle() must follow."""
         self._guard.set_rollback()
 
-    def settle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+    def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle or release the record and end the guard, by the table in `core.rules`.
 
         Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
@@ -314,56 +314,56 @@ class Operation:
         """
         self.leave_lease()
         if not self._guard.joins:
-            leave = rules.conclude(ended, False, self._hold_failures).leave
-            self._settle_apart(leave, outcome, ttl)
+            state = rules.conclude(ended, False, self._hold_failures).state
+            self._settle_apart(state, outcome, ttl)
             return
         try:
             self._settle_held(ended, outcome, ttl)
         finally:
             self._end_guard(giving_up=True)  # if something unforeseen left it open
 
-    def _settle_held(self, ended: Ending, outcome: Outcome | None, ttl: float | None) -> None:
+    def _settle_held(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
         guard = self._guard
         # The settle itself compares the transaction's id; ask only after giving up, when it is not made in the transaction.
         if (
-            ended in (Ending.KEPT, Ending.DROPPED)
+            ended in (WorkResult.KEPT, WorkResult.DROPPED)
             and (guard.transaction_id is None or guard.needs_rollback())
             and guard.lost()
         ):
             self._lose()
         conclusion = rules.conclude(ended, guard.needs_rollback(), self._hold_failures)
-        committing = conclusion.commit and self._settle_joined(conclusion.leave, outcome, ttl)
+        committing = conclusion.commit and self._settle_joined(conclusion.state, outcome, ttl)
         if not committing:
             guard.set_rollback()
         try:
             self._end_guard()
         except Exception as error:
             if guard.committed:  # an on_commit callback failed, after COMMIT: everything is committed
-                self.tell(News(conclusion.leave))
+                self.notify_settled(SettleResult(conclusion.state))
             elif isinstance(error, OutcomeUnknown):
-                self._tell("lost", error)
+                self._notify("lost", error)
             else:
-                self._settle_apart(rules.conclude(Ending.FAILED, needs_rollback=True).leave, None, None)
+                self._settle_apart(rules.conclude(WorkResult.FAILED, needs_rollback=True).state, None, None)
             raise
         if guard.committed and committing:
-            self.tell(News(conclusion.leave))
+            self.notify_settled(SettleResult(conclusion.state))
         else:  # rolled back, by the table or because the transaction was marked for rollback late
-            self._settle_apart(conclusion.leave, outcome, ttl)
+            self._settle_apart(conclusion.state, outcome, ttl)
 
-    async def asettle(self, ended: Ending, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+    async def asettle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See settle(). No transaction is held in an async call."""
         self.leave_lease()
-        leave = rules.conclude(ended, False, self._hold_failures).leave
-        await self._asettle_apart(leave, outcome, ttl)
+        state = rules.conclude(ended, False, self._hold_failures).state
+        await self._asettle_apart(state, outcome, ttl)
 
-    def _settle_joined(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> bool:
+    def _settle_joined(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle inside the work's transaction. `False`: that was marked for rollback meanwhile.
 
         Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. The work had not
         given up its writes: our own statement failed, so its response must not be kept without them.
         """
         transaction_id = self._guard.transaction_id
-        settlement = self._settlement(leave, self.ticket, outcome, ttl, time.monotonic())
+        settlement = self._settlement(state, self.ticket, outcome, ttl, time.monotonic())
         assert settlement is not None
         try:
             settled = self.store.settle(
@@ -381,7 +381,7 @@ class Operation:
             if transaction_id is not None and self._guard.lost():
                 self._lose()
             self._end_guard(giving_up=True)
-            self.tell(News(None))
+            self.notify_settled(SettleResult(None))
             raise OwnershipLost
         return not self._guard.needs_rollback()
 
@@ -389,7 +389,7 @@ class Operation:
         """End the guard without the work's writes, and release the record; report `error`, if there is one."""
         self._end_guard(giving_up=True)
         self._why = error
-        self._settle_apart(rules.conclude(Ending.FAILED, needs_rollback=True).leave, None, None)
+        self._settle_apart(rules.conclude(WorkResult.FAILED, needs_rollback=True).state, None, None)
 
     def _lose(self, cause: Exception | None = None) -> NoReturn:
         """Discard a response whose transaction is not the one that the guard began."""
@@ -397,45 +397,45 @@ class Operation:
         self._roll_back(lost)
         raise lost from cause
 
-    def _settle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+    def _settle_apart(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> None:
         """Settle after the work's transaction, or without one."""
-        settling = self._settling(leave, outcome, ttl)
+        settling = self._settling(state, outcome, ttl)
         while settling is not None:
-            news: News | None
+            result: SettleResult | None
             try:
-                news = settling.written(settling.write())
+                result = settling.written(settling.write())
             except Exception as error:  # noqa: BLE001 - the response is sent anyway
-                news = settling.failed(error)
-            if news is None:
+                result = settling.failed(error)
+            if result is None:
                 time.sleep(SETTLE_PAUSE)
             else:
-                self.tell(news)
+                self.notify_settled(result)
                 return
 
-    async def _asettle_apart(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> None:
+    async def _asettle_apart(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> None:
         """See _settle_apart()."""
-        settling = self._settling(leave, outcome, ttl)
+        settling = self._settling(state, outcome, ttl)
         while settling is not None:
-            news: News | None
+            result: SettleResult | None
             try:
-                news = settling.written(await settling.awrite())
+                result = settling.written(await settling.awrite())
             except Exception as error:  # noqa: BLE001 - the response is sent anyway
-                news = settling.failed(error)
-            if news is None:
+                result = settling.failed(error)
+            if result is None:
                 await asyncio.sleep(SETTLE_PAUSE)
             else:
-                await self.atell(news)
+                await self.anotify_settled(result)
                 return
 
-    def _settling(self, leave: Leave, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+    def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
         """Return the settlement to write; `None`: none, the record stays as it is."""
-        ticket = self._asleep() if leave is Leave.SUSPENDED else self.ticket
-        settlement = self._settlement(leave, ticket, outcome, ttl, time.monotonic())
+        ticket = self._suspending_ticket() if state is SettledState.SUSPENDED else self.ticket
+        settlement = self._settlement(state, ticket, outcome, ttl, time.monotonic())
         if settlement is None:
-            self.left = leave
+            self.left_as = state
             return None
         kind = GuardedSettling if ticket.guarantee is Guarantee.ATOMIC else Settling
-        return kind(self, leave, ticket, settlement, self._why)
+        return kind(self, state, ticket, settlement, self._why)
 
     def settle_guarded(self, settlement: Settlement) -> bool:
         """Settle, under the row's lock, a record that a rollback has restored."""
@@ -463,63 +463,63 @@ class Operation:
                 self._guard.set_rollback()
             ends.close()
 
-    def _asleep(self) -> Ticket:
+    def _suspending_ticket(self) -> Ticket:
         """Return the ticket under which our execution suspends the record."""
         assert self.execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
-        return self.execution.asleep(self.record, self.ticket)
+        return self.execution.suspending_ticket(self.record, self.ticket)
 
     def _settlement(
-        self, leave: Leave, ticket: Ticket, outcome: Outcome | None, ttl: float | None, now: float
+        self, state: SettledState, ticket: Ticket, outcome: Outcome | None, ttl: float | None, now: float
     ) -> Settlement | None:
         assert self.run is not None, "settle() follows an open() that said Execute"
-        if leave is Leave.SUSPENDED and self.record is not None:
+        if state is SettledState.SUSPENDED and self.record is not None:
             return rules.handover(self.record, ticket)
         if ttl is None and now - self._opened_at >= ticket.ttl:
             ttl = ticket.ttl  # the work took longer than its response was to be kept
-        return rules.settlement(leave, ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
+        return rules.settlement(state, ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl)
 
-    def tell(self, news: News) -> None:
+    def notify_settled(self, result: SettleResult) -> None:
         """Report the outcome of a settle, but not a loss that the heartbeat has already reported."""
-        self.left = news.leave
-        if (event := _event_of(news, self.lost)) is not None:
-            self._tell(event, news.error)
+        self.left_as = result.state
+        if (event := _event_of(result, self.lost)) is not None:
+            self._notify(event, result.error)
 
-    async def atell(self, news: News) -> None:
-        """See tell()."""
-        self.left = news.leave
-        if (event := _event_of(news, self.lost)) is not None:
-            await self._atell(event, news.error)
+    async def anotify_settled(self, result: SettleResult) -> None:
+        """See notify_settled()."""
+        self.left_as = result.state
+        if (event := _event_of(result, self.lost)) is not None:
+            await self._anotify(event, result.error)
 
-    def _tell(self, event: str, error: BaseException | None = None) -> None:
-        self._observer(event, self, error)
+    def _notify(self, event: str, error: BaseException | None = None) -> None:
+        self._sink(event, self, error)
 
-    async def _atell(self, event: str, error: BaseException | None = None) -> None:
-        tell = getattr(self._observer, "asend", None)
-        if tell is None:
-            self._tell(event, error)
+    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
+        asend = getattr(self._sink, "asend", None)
+        if asend is None:
+            self._notify(event, error)
         else:
-            await tell(event, self, error)
+            await asend(event, self, error)
 
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Unreadable: "unreadable"}
 _EVENT_OF = {
-    Leave.COMPLETED: "completed",
-    Leave.FREE: "released",
-    Leave.BOUND: "released",
-    Leave.SUSPENDED: "suspended",
+    SettledState.COMPLETED: "completed",
+    SettledState.FREE: "released",
+    SettledState.BOUND: "released",
+    SettledState.SUSPENDED: "suspended",
     None: "lost",
 }
 
 
-def _abandoned(run: Execute) -> Leave:
-    """Return how to leave a record whose work has not begun. One of a crashed owner must be taken over again."""
+def _abandoned(run: Execute) -> SettledState:
+    """Return how to state a record whose work has not begun. One of a crashed owner must be taken over again."""
     if run.resumed:
-        return Leave.SUSPENDED
-    return Leave.HELD if run.takeover else Leave.BOUND
+        return SettledState.SUSPENDED
+    return SettledState.HELD if run.takeover else SettledState.BOUND
 
 
-def _event_of(news: News, lost: Exception | None) -> str | None:
+def _event_of(result: SettleResult, lost: Exception | None) -> str | None:
     """Return the event of a settle, or `None`."""
-    if news.deferred:
+    if result.deferred:
         return "deferred"
-    return _EVENT_OF[news.leave] if news.leave is not None or lost is None else None
+    return _EVENT_OF[result.state] if result.state is not None or lost is None else None

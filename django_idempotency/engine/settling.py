@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from ..core import rules
 from ..core.records import MISSING, Record, Settlement, Ticket
-from ..core.rules import Leave
+from ..core.rules import SettledState
 from ..errors import LostRace
-from .durable import apassed_on, passed_on
+from .durable import ahand_over, hand_over
 from .heartbeat import Leased
 
 #: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished response
@@ -22,10 +22,10 @@ from .heartbeat import Leased
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 
 
-class News(NamedTuple):
+class SettleResult(NamedTuple):
     """The outcome of a settle: how it left the record (`None`: we did not settle it), or that it is retried later."""
 
-    leave: Leave | None
+    state: SettledState | None
     error: Exception | None = None
     deferred: bool = False
 
@@ -52,7 +52,7 @@ class Settler(Leased, Protocol):
     def defer(self, settling: Settling) -> bool:
         """Queue it for retries in the background. `False`: there is no room for it."""
 
-    def tell(self, news: News) -> None:
+    def notify_settled(self, result: SettleResult) -> None:
         """Report its outcome."""
 
 
@@ -65,10 +65,10 @@ class Settling:
     error: Exception | None = None
 
     def __init__(
-        self, operation: Settler, leave: Leave, ticket: Ticket, settlement: Settlement, why: Exception | None
+        self, operation: Settler, state: SettledState, ticket: Ticket, settlement: Settlement, why: Exception | None
     ) -> None:
         self.operation = operation
-        self.leave = leave
+        self.state = state
         self._ticket = ticket
         self._settlement = settlement
         #: The error of its event.
@@ -102,31 +102,31 @@ class Settling:
         return rules.owned(await self.operation.store.aclaim(self._ticket), self._ticket)
 
     def _write(self) -> bool:
-        if self.leave is Leave.SUSPENDED:
-            return passed_on(self.operation.store, self._ticket, self._settlement)
+        if self.state is SettledState.SUSPENDED:
+            return hand_over(self.operation.store, self._ticket, self._settlement)
         return self.operation.store.settle(self._ticket, self._settlement)
 
     async def _awrite(self) -> bool:
         """See _write()."""
-        if self.leave is Leave.SUSPENDED:
-            return await apassed_on(self.operation.store, self._ticket, self._settlement)
+        if self.state is SettledState.SUSPENDED:
+            return await ahand_over(self.operation.store, self._ticket, self._settlement)
         return await self.operation.store.asettle(self._ticket, self._settlement)
 
-    def written(self, settled: bool) -> News:
+    def written(self, settled: bool) -> SettleResult:
         """Return the outcome of a try that the store has responded to."""
-        return News(self.leave if settled else None, self._why)
+        return SettleResult(self.state if settled else None, self._why)
 
-    def failed(self, error: Exception) -> News | None:
+    def failed(self, error: Exception) -> SettleResult | None:
         """Return the outcome of a try that failed; `None`: pause, and retry. Either way the response is kept."""
         now = time.monotonic()
         if now - self._began + SETTLE_PAUSE <= SETTLE_PATIENCE:
             return None
         self.error = None if isinstance(error, LostRace) else error
-        return News(None, self.error, deferred=self._deferred(now))
+        return SettleResult(None, self.error, deferred=self._deferred(now))
 
-    def given_up(self) -> News:
+    def given_up(self) -> SettleResult:
         """Return the outcome of a settle that is given up."""
-        return News(None, self.error)
+        return SettleResult(None, self.error)
 
     def _deferred(self, now: float) -> bool:
         """Continue in the background if the lease protects the record until then. Return whether it does."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..concurrency.forking import begins_anew
+from ..concurrency.forking import reset_in_children
 
 #: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -21,20 +21,20 @@ def pauses(wait: float) -> Iterator[tuple[float, float]]:
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
-class Waiters:
+class WaitSlots:
     """The number of threads in this process that wait for other work."""
 
     def __init__(self) -> None:
-        self.begin_anew()
-        begins_anew(self)
+        self.reset_after_fork()
+        reset_in_children(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the count: after a fork the parent's threads do not exist."""
         self.count = 0
         self._lock = threading.Lock()
 
     @contextmanager
-    def one_more(self, *, least: int = 0) -> Iterator[bool]:
+    def acquire(self, *, least: int = 0) -> Iterator[bool]:
         """Return whether one more thread may wait. Waiting threads must not starve the work that they wait for."""
         with self._lock:
             admitted = self.count < max(least, threading.active_count() // 4)
@@ -46,4 +46,4 @@ class Waiters:
                 self.count -= admitted
 
 
-waiting = Waiters()
+wait_slots = WaitSlots()

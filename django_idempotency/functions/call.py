@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..concurrency.cancellation import to_the_end
+from ..concurrency.cancellation import run_to_completion
 from ..core import rules
-from ..core.kinds import METHOD, Kind, kind_of
-from ..core.records import Guarantee, Outcome, shortened
-from ..core.rules import Busy, Ending, Execute, Mismatch, Replay, Verdict
+from ..core.records import CALL_METHOD, Guarantee, Outcome, OutcomeKind, kind_of, shortened
+from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict, WorkResult
 from ..engine.operation import Operation
 from ..errors import (
     CalledItself,
@@ -35,11 +34,11 @@ from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions
 from ..serialization.results import Unreadable, Unstorable, dump_error, load_error
-from .current import CURRENT, CurrentOperation, Found, Hold, Run, Takeover, living
+from .current import CURRENT, CurrentOperation, HoldForReview, RunAgain, Takeover, UseResult, living
 from .deadlines import remaining
 from .executions import EXECUTION, suspends
 from .keys import digest_of
-from .terms import Terms
+from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
@@ -50,10 +49,10 @@ UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class End:
+class CallEnd:
     """How a call ends: what is stored, and what the caller gets."""
 
-    ending: Ending
+    work_result: WorkResult
     outcome: Outcome | None = None
     ttl: float | None = None
     returned: Any = None
@@ -66,12 +65,12 @@ class End:
         return self.returned
 
 
-class Call:
+class FunctionCall:
     """A call that has a key. `ended`, `failed` and `decided` determine how it ends, and `settle` stores that."""
 
     observer = Observer()  # without a request
 
-    def __init__(self, terms: Terms, payload: Any, key: str) -> None:
+    def __init__(self, terms: FunctionTerms, payload: Any, key: str) -> None:
         self.terms = terms
         self.policy = policy = terms.resolved()
         self.payload = payload
@@ -88,7 +87,7 @@ class Call:
             scope=terms.scope_under(policy),
             key=key,
             digest=digest,
-            method=METHOD,
+            method=CALL_METHOD,
             path=terms.name,
             lease=until_then,
         )
@@ -177,7 +176,7 @@ class Call:
 
     # ------------------------------------------------------------------------------------------------------ endings
 
-    def ended(self, result: Any) -> End:
+    def ended(self, result: Any) -> CallEnd:
         """Return the end of a call that returned. A result that cannot be stored is still returned, and never recomputed.
 
         Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is over.
@@ -193,27 +192,27 @@ class Call:
         joins = self.policy.guarantee is Guarantee.ATOMIC
         given_up = joins and self.operation.needs_rollback()
         try:
-            outcome = self._outcome(Kind.RESULT, self.terms.results.dump(result))
+            outcome = self._outcome(OutcomeKind.RESULT, self.terms.results.dump(result))
         except Exception as error:  # noqa: BLE001 - a serializer's, too: the work is done
-            outcome = self._unstored(Kind.RESULT, error)
+            outcome = self._unstored(OutcomeKind.RESULT, error)
         # Not marked by the work: a statement of the serializer failed.
         if joins and not given_up and self.operation.needs_rollback():
-            return End(ending=Ending.FAILED, raised=StoreUnavailable())
-        return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
+            return CallEnd(work_result=WorkResult.FAILED, raised=StoreUnavailable())
+        return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 
-    def failed(self, error: BaseException) -> End:
+    def failed(self, error: BaseException) -> CallEnd:
         """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
         kept = self.terms.keep_exceptions
         if suspends(self.execution, error):
-            return End(ending=Ending.FAILED if self.operation.execution is None else Ending.SUSPENDED)
+            return CallEnd(work_result=WorkResult.FAILED if self.operation.execution is None else WorkResult.SUSPENDED)
         if not is_answer(error, kept):
-            return End(ending=Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
+            return CallEnd(work_result=WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
         self.operation.set_rollback()
         try:
-            outcome = self._outcome(Kind.ERROR, dump_error(error, kept))
+            outcome = self._outcome(OutcomeKind.ERROR, dump_error(error, kept))
         except Exception as unstorable:  # noqa: BLE001 - as above
-            outcome = self._unstored(Kind.ERROR, unstorable)
-        return End(ending=Ending.KEPT, outcome=outcome, ttl=self.current.seconds)
+            outcome = self._unstored(OutcomeKind.ERROR, unstorable)
+        return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=self.current.seconds)
 
     def leaving(self, error: BaseException) -> BaseException:
         """Return the exception that the caller gets for the one that has left the function."""
@@ -226,44 +225,47 @@ class Call:
             return refusal
         return translate_django_error(error)
 
-    def decided(self, decision: Any) -> End | None:
+    def decided(self, decision: Any) -> CallEnd | None:
         """Return the end of a call that `on_takeover` has decided; `None`: it runs."""
         match decision:
-            case Run():
+            case RunAgain():
                 self.current = CurrentOperation(self.operation, self._outer)
                 return None
-            case Found(result=result):
+            case UseResult(result=result):
                 return self.ended(result)
-            case Hold():
+            case HoldForReview():
                 key = shortened(self.operation.ticket.key)
                 logger.error("Held: %s under %s waits for a person to release its record.", self.terms.name, key)
-                return End(
-                    ending=Ending.KEPT, outcome=Kind.HELD.outcome(), ttl=HELD_FOR, raised=self.naming(HeldForPerson())
+                return CallEnd(
+                    work_result=WorkResult.KEPT,
+                    outcome=OutcomeKind.HELD.outcome(),
+                    ttl=HELD_FOR,
+                    raised=self.naming(HeldForPerson()),
                 )
         raise ConfigurationError(
             f"on_takeover of {self.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
         )
 
-    def undecided(self, error: BaseException) -> End:
+    def undecided(self, error: BaseException) -> CallEnd:
         """Return the end of an undecided takeover: the record stays as it is, so that the next call asks again."""
         end = self.failed(error)
-        return end if end.ending is Ending.KEPT else End(ending=Ending.CUT)
+        return end if end.work_result is WorkResult.KEPT else CallEnd(work_result=WorkResult.CUT)
 
-    def settle(self, end: End) -> None:
+    def settle(self, end: CallEnd) -> None:
         """Settle in the store. Raises what `Operation.settle` raises."""
-        self.operation.settle(end.ending, end.outcome, end.ttl)
+        self.operation.settle(end.work_result, end.outcome, end.ttl)
 
-    async def asettle(self, end: End) -> None:
+    async def asettle(self, end: CallEnd) -> None:
         """See settle(). It completes before a cancellation takes effect."""
-        await to_the_end(self.operation.asettle(end.ending, end.outcome, end.ttl))
+        await run_to_completion(self.operation.asettle(end.work_result, end.outcome, end.ttl))
 
-    def _outcome(self, kind: Kind, body: bytes) -> Outcome:
+    def _outcome(self, kind: OutcomeKind, body: bytes) -> Outcome:
         limit = body_limit(self.policy, self.operation.store)
         if len(body) > limit:
             raise Unstorable(f"it takes {len(body)} bytes, but max_body is {limit}")
         return kind.outcome(body)
 
-    def _unstored(self, kind: Kind, error: Exception) -> Outcome:
+    def _unstored(self, kind: OutcomeKind, error: Exception) -> Outcome:
         with suppress(Exception):  # a log filter's: the work is done, and must not be repeated because of it
             # Neither its cause nor a serializer's own words: they may contain the data that was to be stored.
             logger.warning("The result of %s is not stored: %s.", self.terms.name, str(error).rstrip("."))
@@ -275,15 +277,15 @@ def _runs_later(kind: type) -> bool:
     return issubclass(kind, UNRUN)
 
 
-def remembered(terms: Terms, outcome: Outcome) -> Any:
+def remembered(terms: FunctionTerms, outcome: Outcome) -> Any:
     """Return the result in an outcome, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
     kind = kind_of(outcome)
-    if kind is Kind.HELD:
+    if kind is OutcomeKind.HELD:
         raise HeldForPerson
     if not isinstance(outcome.body, bytes):
         raise ResponseNotStored
     try:
-        if kind is not Kind.ERROR:
+        if kind is not OutcomeKind.ERROR:
             return terms.results.load(outcome.body)
         error = load_error(outcome.body, terms.keep_exceptions)
     except Unreadable as unreadable:

@@ -9,11 +9,11 @@ from typing import Any
 from ..core.records import Record
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
-from ..runtime.handle import Handle, SwitchedOff
+from ..runtime.handle import OperationHandle, SwitchedOff
 from .deadlines import remaining
 
 
-class CurrentOperation(Handle):
+class CurrentOperation(OperationHandle):
     """The call that runs under a key. `current_operation()` returns the innermost one."""
 
     #: Has its work ended? A task that it has started still sees it.
@@ -22,7 +22,7 @@ class CurrentOperation(Handle):
     _token: Token[CurrentOperation | None]
 
     def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
-        # What Handle does, without super(): every call makes one, and super() takes three times as long (measured).
+        # What OperationHandle does, without super(): every call makes one, and super() takes three times as long (measured).
         self._operation = operation
         self.seconds = None
         self._outer = outer
@@ -98,23 +98,23 @@ def _ended(token: Token[CurrentOperation | None], error: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunAgain:
     """Run the call again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class UseResult:
     """The earlier owner did the work: this is its result."""
 
     result: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldForReview:
     """The call does not run until a person has released it."""
 
 
-Decision = Run | Found | Hold
+Decision = RunAgain | UseResult | HoldForReview
 
 
 class Takeover(CurrentOperation):
@@ -134,12 +134,12 @@ class Takeover(CurrentOperation):
 
     def run(self) -> Decision:
         """Run the call again: its external effects carry a derived key, or did not happen."""
-        return Run()
+        return RunAgain()
 
     def found(self, result: Any) -> Decision:
         """Store and return this result, which the provider knows; the call does not run."""
-        return Found(result)
+        return UseResult(result)
 
     def hold(self) -> Decision:
         """Keep the call from running until a person has released the record: this call and retries raise `HeldForPerson`."""
-        return Hold()
+        return HoldForReview()

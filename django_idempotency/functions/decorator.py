@@ -18,10 +18,10 @@ from ..selectors import Selector
 from ..serialization.results import results_for
 from .arguments import Arguments
 from .handle import Handle
-from .keys import explicit
+from .keys import validate_key
 from .naming import name_of
 from .running import arun, run
-from .terms import OnReplay, OnTakeover, Terms, kept, policy_of
+from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes, policy_of
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -136,7 +136,7 @@ def idempotent_function(
                 "method_decorator() would decorate again on each call. Put @idempotent_function on the method itself."
             )
         return guarded(
-            Terms(
+            FunctionTerms(
                 function=undecorated,
                 policy=policy_of(
                     required=required,
@@ -155,7 +155,7 @@ def idempotent_function(
                 validate=selector(validate),
                 algorithm=hash_function,
                 results=results_for(undecorated, serializer),
-                keep_exceptions=kept(keep_exceptions),
+                keep_exceptions=exception_classes(keep_exceptions),
                 on_replay=on_replay,
                 on_takeover=on_takeover,
                 name=name_of(undecorated, key_prefix),
@@ -165,15 +165,15 @@ def idempotent_function(
     return decorate if function is None else decorate(function)
 
 
-def guarded(terms: Terms) -> Any:
+def guarded(terms: FunctionTerms) -> Any:
     """Return the guarded function: a plain function, as Celery and django.tasks require."""
     function: Any = _keyed(terms, None)
     function.idempotency = Handle(terms)
-    function.with_key = lambda key: _keyed(terms, explicit(key))
+    function.with_key = lambda key: _keyed(terms, validate_key(key))
     return function
 
 
-def _keyed(terms: Terms, key: str | None) -> Callable[..., Any]:
+def _keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
     if terms.is_async:
 
         @functools.wraps(terms.function)

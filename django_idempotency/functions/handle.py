@@ -10,17 +10,16 @@ from asgiref.sync import sync_to_async
 
 from ..core import rules
 from ..core.hashing import record_id
-from ..core.kinds import Kind, kind_of
-from ..core.records import Record, Status, shortened
-from ..engine.durable import let_go
+from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
+from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..runtime.registry import store_of, stores
 from ..stores.base import Intervention
 from .call import remembered
 from .executions import EXECUTION
-from .keys import explicit, key_of
+from .keys import key_of, validate_key
 from .running import arun, run
-from .terms import Terms
+from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
@@ -40,13 +39,13 @@ class Known:
     """
 
     record: Record
-    terms: Terms
+    terms: FunctionTerms
 
     @property
     def state(self) -> str:
         """Return what a call with this key would meet."""
         if self.record.status is Status.COMPLETED:
-            return "held" if kind_of(self.record.outcome) is Kind.HELD else "completed"
+            return "held" if kind_of(self.record.outcome) is OutcomeKind.HELD else "completed"
         if self.record.status is Status.FREE:
             return "free"
         return "running" if rules.leased(self.record) else "lapsed"
@@ -73,7 +72,7 @@ class Known:
 class Handle:
     """The calls of one guarded function. Methods take the function's arguments, without `self` or `cls`."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: FunctionTerms) -> None:
         self._terms = terms
 
     @property
@@ -104,7 +103,7 @@ class Handle:
 
     def lookup_key(self, key: str) -> Known | None:
         """Return the record of a key, or `None`. See lookup()."""
-        record = store_of(self._terms.resolved()).get(record_id(self.scope, explicit(key)))
+        record = store_of(self._terms.resolved()).get(record_id(self.scope, validate_key(key)))
         return None if record is None or rules.expired(record) else Known(record, self._terms)
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
@@ -117,8 +116,8 @@ class Handle:
     def forget_key(self, key: str) -> bool:
         """Forget a key. See forget(). Inside `execution()`, also a call that this execution has suspended."""
         store = stores.outermost(store_of(self._terms.resolved()))
-        name, execution = record_id(self.scope, explicit(key)), EXECUTION.get()
-        if execution is not None and let_go(store, execution, name, audit=self._audit, forgetting=True):
+        name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
+        if execution is not None and release_suspended(store, execution, name, audit=self._audit, forgetting=True):
             return True
         ended = store.expire(name, audit=self._audit)
         if ended is Intervention.BUSY:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missing
 from ..core.hashing import request_digest
 from ..errors import IdempotencyError, KeyMalformed, KeyMissing, UnhashablePayload
-from .terms import Terms
+from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
@@ -19,7 +19,7 @@ MAX_KEY = 255
 UNBOUND = request_digest(b"call")
 
 
-def key_of(terms: Terms, payload: Any) -> str | None:
+def key_of(terms: FunctionTerms, payload: Any) -> str | None:
     """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
 
     Raises `UnhashablePayload` for values that cannot be hashed, and what the selector raises.
@@ -34,7 +34,7 @@ def key_of(terms: Terms, payload: Any) -> str | None:
         raise UnhashablePayload(f"{terms.name}: {error}") from error
 
 
-def go_without_key(terms: Terms) -> None:
+def go_without_key(terms: FunctionTerms) -> None:
     """Report a call without a key, which runs unguarded. Raises `KeyMissing` if a key is required."""
     if terms.resolved().required:
         raise KeyMissing(
@@ -43,7 +43,7 @@ def go_without_key(terms: Terms) -> None:
     logger.warning("%s runs unguarded: what identifies this call is missing, or part of it.", terms.name)
 
 
-def unjudged(terms: Terms, payload: Any) -> str:
+def best_effort_key(terms: FunctionTerms, payload: Any) -> str:
     """Return the key of a payload while idempotency is off; a new one if it has none."""
     key = None
     with suppress(IdempotencyError):
@@ -51,7 +51,7 @@ def unjudged(terms: Terms, payload: Any) -> str:
     return key or uuid4().hex
 
 
-def explicit(key: Any) -> str:
+def validate_key(key: Any) -> str:
     """Return a key that was given as such. Raises `KeyMalformed`."""
     if not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
         raise KeyMalformed(
@@ -71,7 +71,7 @@ def derive_key(*parts: Any) -> str:
         raise UnhashablePayload(str(error)) from error
 
 
-def digest_of(terms: Terms, payload: Any) -> bytes:
+def digest_of(terms: FunctionTerms, payload: Any) -> bytes:
     """Return the digest of what `validate` selects, which must not change for a key. Raises `UnhashablePayload`."""
     if terms.validate is None:
         return UNBOUND

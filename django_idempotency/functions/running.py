@@ -8,21 +8,21 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..concurrency.cancellation import to_the_end
+from ..concurrency.cancellation import run_to_completion
 from ..core.records import Guarantee
 from ..core.rules import Execute
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
-from .call import Call, End
+from .call import CallEnd, FunctionCall
 from .current import SwitchedOffOperation, Unguarded
-from .keys import go_without_key, key_of, unjudged
-from .terms import Terms
+from .keys import best_effort_key, go_without_key, key_of
+from .terms import FunctionTerms
 
 
 def begin(
-    terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
-) -> Call | SwitchedOffOperation | None:
+    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
+) -> FunctionCall | SwitchedOffOperation | None:
     """Return the call, or the current operation of one that runs unguarded, or `None`.
 
     What it raises, it raises before anything has run.
@@ -30,24 +30,26 @@ def begin(
     payload = terms.payload(args, kwargs)
     if not switch.enabled():
         switch.warn_once()
-        return SwitchedOffOperation(terms.scope, key or unjudged(terms, payload))
+        return SwitchedOffOperation(terms.scope, key or best_effort_key(terms, payload))
     if key is None and (key := key_of(terms, payload)) is None:
         go_without_key(terms)
         return None
-    return Call(terms, payload, key)
+    return FunctionCall(terms, payload, key)
 
 
 # --------------------------------------------------------------------------------------------------------------- sync
 
 
-def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None) -> tuple[Any, bool]:
+def run(
+    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
+) -> tuple[Any, bool]:
     """Run a call, or replay the first one. Return the result, and whether it is a replay.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
     raises, and what `Operation.settle` raises.
     """
     call = begin(terms, args, kwargs, key)
-    if not isinstance(call, Call):
+    if not isinstance(call, FunctionCall):
         with call or Unguarded():
             return terms.function(*args, **kwargs), False
     try:
@@ -57,7 +59,7 @@ def run(terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
         raise
 
 
-def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
+def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     try:
         verdict = call.operation.open(call.patience, 1)  # a consumer may have no other thread
     except StoreUnavailable as error:
@@ -76,7 +78,7 @@ def _run(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[
     return end.result(), False
 
 
-def _decide(call: Call) -> End | None:
+def _decide(call: FunctionCall) -> CallEnd | None:
     """Ask `on_takeover` if this is a takeover. `None`: the function runs."""
     takeover = call.takeover()
     if takeover is None:
@@ -89,7 +91,7 @@ def _decide(call: Call) -> End | None:
         raise call.leaving(error)  # noqa: B904 - its cause is its own
 
 
-def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
+def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     try:
         with call.current:
             return call.ended(call.terms.function(*args, **kwargs))
@@ -102,11 +104,11 @@ def _work(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
 
 
 async def arun(
-    terms: Terms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
+    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
 ) -> tuple[Any, bool]:
     """See run(). A cancellation never frees a key early."""
     call = begin(terms, args, kwargs, key)
-    if not isinstance(call, Call):
+    if not isinstance(call, FunctionCall):
         with call or Unguarded():
             return await terms.function(*args, **kwargs), False
     if call.operation.ticket.guarantee is Guarantee.ATOMIC:
@@ -123,7 +125,7 @@ async def arun(
             return await sync_to_async(call.replayed)(verdict), True
         return call.replayed(verdict), True
     if call.hurries and call.is_late():
-        await to_the_end(call.operation.aabandon())
+        await run_to_completion(call.operation.aabandon())
         raise DeadlinePassed
     end = None if call.terms.on_takeover is None else await _adecide(call)
     if end is None:
@@ -132,7 +134,7 @@ async def arun(
     return end.result(), False
 
 
-async def _adecide(call: Call) -> End | None:
+async def _adecide(call: FunctionCall) -> CallEnd | None:
     """See _decide()."""
     takeover = call.takeover()
     if takeover is None:
@@ -146,7 +148,7 @@ async def _adecide(call: Call) -> End | None:
         raise
 
 
-async def _awork(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> End:
+async def _awork(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     """See _work()."""
     try:
         with call.current:

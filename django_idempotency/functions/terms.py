@@ -25,14 +25,14 @@ from .current import Decision, Takeover
 
 OnReplay = Callable[[Any, Record], Any]
 #: The terms of every living guarded function, for the checks.
-_DECLARED: WeakSet[Terms] = WeakSet()
+_DECLARED: WeakSet[FunctionTerms] = WeakSet()
 
 #: The hook of a coroutine function may be one, too.
 OnTakeover = Callable[[Takeover], Decision | Awaitable[Decision]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Terms:
+class FunctionTerms:
     """One function's terms. Raises `ImproperlyConfigured` for terms that can never work."""
 
     function: Callable[..., Any]
@@ -111,12 +111,12 @@ class Terms:
         return qualified(f"call:{self.name}")
 
 
-def declared() -> list[Terms]:
+def declared() -> list[FunctionTerms]:
     """Return the terms of every guarded function that has been imported, by name."""
     return sorted(_DECLARED, key=lambda terms: terms.name)
 
 
-def kept(exceptions: Any) -> tuple[type[Exception], ...]:
+def exception_classes(exceptions: Any) -> tuple[type[Exception], ...]:
     """Return `keep_exceptions` as a tuple; a single class is accepted. Raises `TypeError` for anything else."""
     classes = (
         tuple(exceptions) if isinstance(exceptions, Iterable) and not isinstance(exceptions, type) else (exceptions,)

@@ -22,7 +22,7 @@ from .. import conf
 from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import Guarantee, Outcome
-from ..core.rules import RAISED, Busy, Ending, Execute, Mismatch, Replay, Unreadable, Verdict
+from ..core.rules import RAISED, Busy, Execute, Mismatch, Replay, Unreadable, Verdict, WorkResult
 from ..engine.operation import Operation
 from ..errors import (
     InProgress,
@@ -301,7 +301,7 @@ class Exchange:
 
     @property
     def _status(self) -> HeaderStatus:
-        return HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left]
+        return HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
 
     def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
         """Decide whether to store a response below 500 whose body reports a failure that its status does not.
@@ -356,17 +356,17 @@ class Exchange:
             self._leave()
         return self._say(response)
 
-    def _conclude(self, response: HttpResponseBase) -> tuple[Ending, Outcome | None]:
+    def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         if self.raised is not None:
             raised = RAISED[response.status_code < 500, self._atomic_requests]
             if not raised.commit:
                 self.operation.set_rollback()
             if not raised.answers:
-                return Ending.FAILED, None
+                return WorkResult.FAILED, None
         if response.status_code >= 500:
             self.operation.set_rollback()  # even when the view keeps its 5xx: its writes are rolled back
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
-        return ended, capture(response, self.policy, self._max_body) if ended is Ending.KEPT else None
+        return ended, capture(response, self.policy, self._max_body) if ended is WorkResult.KEPT else None
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
         """End an exchange whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
@@ -432,7 +432,7 @@ class Exchange:
         """End an exchange that has no response to store."""
         self._leave()
         if not self.degraded:
-            self.operation.settle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
+            self.operation.settle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
         self._note()
         raise translate_django_error(error)
 
@@ -440,6 +440,6 @@ class Exchange:
         """See _fail()."""
         self._leave()
         if not self.degraded:
-            await self.operation.asettle(Ending.FAILED if isinstance(error, Exception) else Ending.CUT)
+            await self.operation.asettle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
         self._note()
         raise translate_django_error(error)

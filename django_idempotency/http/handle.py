@@ -10,12 +10,12 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.policy import Policy
-from ..core.rules import Ending
+from ..core.rules import WorkResult
 from ..core.scope_names import qualified
 from ..errors import KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
-from ..runtime.handle import Handle, SwitchedOff
+from ..runtime.handle import OperationHandle, SwitchedOff
 from .keys import carries_key, read_key
 from .status import HeaderStatus, note
 from .terms import resolve_policy
@@ -24,18 +24,18 @@ from .terms import resolve_policy
 _SCOPE = "unguarded"
 
 
-class RequestIdempotency(Handle):
+class RequestIdempotency(OperationHandle):
     """`request.idempotency` in a guarded view."""
 
-    _ending: Ending | None = None
+    _ending: WorkResult | None = None
 
     def keep(self) -> None:
         """Store this response, whatever its status. The writes of a 5xx are still rolled back."""
-        self._ending = Ending.KEPT
+        self._ending = WorkResult.KEPT
 
     def drop(self) -> None:
         """Do not store this response: the key is free again, even for a different body."""
-        self._ending = Ending.DROPPED
+        self._ending = WorkResult.DROPPED
 
 
 def switch_off(request: HttpRequest, policy: Policy) -> None:

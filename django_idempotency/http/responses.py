@@ -21,7 +21,7 @@ from django.utils.translation import get_language
 from ..core import rules
 from ..core.policy import Policy
 from ..core.records import MISSING, Missing, Outcome
-from ..core.rules import Ending
+from ..core.rules import WorkResult
 from ..errors import RecordUnreadable, ResponseNotStored
 from . import status
 from .bodies import is_json
@@ -54,16 +54,16 @@ _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|se
 REASON = ":reason"
 
 
-def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> Ending:
+def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> WorkResult:
     """Return the kind of a response. A redirect to a login page is a refusal, like 401."""
     keep = policy.keep
     if callable(keep):
         wanted = keep(response)
         if wanted is not None and response.status_code < 500:
-            return Ending.KEPT if wanted else Ending.DROPPED
+            return WorkResult.KEPT if wanted else WorkResult.DROPPED
         keep = None
-    ended = rules.ending(response.status_code, keep)
-    return Ending.DROPPED if ended is Ending.KEPT and _asks_to_log_in(request, response) else ended
+    ended = rules.classify_status(response.status_code, keep)
+    return WorkResult.DROPPED if ended is WorkResult.KEPT and _asks_to_log_in(request, response) else ended
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:

@@ -11,7 +11,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..concurrency.cancellation import to_the_end
+from ..concurrency.cancellation import run_to_completion
 from ..concurrency.threads import in_thread
 from ..core.policy import Policy
 from ..core.records import Guarantee
@@ -112,8 +112,8 @@ async def arun_guarded(
         exchange.fail(closed)
         raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return problem_response(await to_the_end(exchange.afail(error)), request)
+        return problem_response(await run_to_completion(exchange.afail(error)), request)
     try:
-        return await to_the_end(exchange.asettle(response))
+        return await run_to_completion(exchange.asettle(response))
     except Problem as problem:
         return problem_response(problem, request)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.rules import Leave
+from ..core.rules import SettledState
 from ..errors import Problem
 
 T = TypeVar("T")
@@ -43,11 +43,11 @@ class HeaderStatus(Enum):
 
 
 #: How the record of a request that ran here was left. `None`: we did not settle it.
-OF_RECORD: dict[Leave | None, HeaderStatus] = {
-    Leave.COMPLETED: HeaderStatus.CREATED,
-    Leave.FREE: HeaderStatus.RELEASED,
-    Leave.BOUND: HeaderStatus.FAILED,
-    Leave.HELD: HeaderStatus.FAILED,
+OF_RECORD: dict[SettledState | None, HeaderStatus] = {
+    SettledState.COMPLETED: HeaderStatus.CREATED,
+    SettledState.FREE: HeaderStatus.RELEASED,
+    SettledState.BOUND: HeaderStatus.FAILED,
+    SettledState.HELD: HeaderStatus.FAILED,
     None: HeaderStatus.LOST,
 }
 

@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 from .. import conf
 from ..core.policy import SAFE_METHODS
 from ..errors import KeyMalformed
-from ..instrumentation.observer import atell_unguarded, tell_unguarded
+from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from .keys import carries_key, read_key
 from .status import HeaderStatus, note, noted, stamp
 
@@ -62,13 +62,13 @@ def is_left_unguarded(request: HttpRequest) -> bool:
 def say_unguarded(request: HttpRequest) -> None:
     """Report a request that is left unguarded, once; do nothing for any other."""
     if (reason := _taken(request)) is not None:
-        tell_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
+        notify_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
 
 
 async def asay_unguarded(request: HttpRequest) -> None:
     """See say_unguarded()."""
     if (reason := _taken(request)) is not None:
-        await atell_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
+        await anotify_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
 
 
 def pass_by(request: HttpRequest, response: HttpResponseBase) -> None:

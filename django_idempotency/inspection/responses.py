@@ -7,8 +7,7 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from email.message import Message
 
-from ..core.kinds import kind_of
-from ..core.records import MISSING, Outcome
+from ..core.records import MISSING, Outcome, kind_of
 from ..serialization.typed_json import VERSION
 from . import redaction
 

@@ -8,8 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
-from ..core.kinds import Kind, kind_of
-from ..core.records import MISSING, Guarantee, Outcome, Record
+from ..core.records import MISSING, Guarantee, Outcome, OutcomeKind, Record, kind_of
 
 
 class DisplayStatus(Enum):
@@ -81,7 +80,7 @@ def _replay(outcome: Outcome | None) -> Promise:
         return _(
             "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."
         )
-    if kind_of(outcome) is Kind.HELD:
+    if kind_of(outcome) is OutcomeKind.HELD:
         return _("raises HeldForPerson. Check with the provider, then release the record: the next call runs the work.")
     if outcome.body is MISSING:
         return _("gets 409 response-not-stored with the original status. The work is not run again.")

@@ -17,7 +17,7 @@ from ..engine.operation import Operation
 logger = logging.getLogger("django_idempotency")
 
 #: event → its signal, level and sentence. A warning needs attention; an error may cost money.
-_TOLD = {
+_REPORTS = {
     "claimed": (signals.claimed, logging.DEBUG, "Claimed: the work runs."),
     "replayed": (signals.replayed, logging.DEBUG, "Replayed: the stored response was returned."),
     "resumed": (signals.resumed, logging.DEBUG, "Resumed: a durable execution continues."),
@@ -53,7 +53,7 @@ class Observer:
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. A receiver or a log filter that fails changes nothing."""
-        signal, level, sentence = _TOLD[event]
+        signal, level, sentence = _REPORTS[event]
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error)
         if signal.receivers:
@@ -62,7 +62,7 @@ class Observer:
 
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
-        signal, level, sentence = _TOLD[event]
+        signal, level, sentence = _REPORTS[event]
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error)
         if signal.receivers:
@@ -90,22 +90,22 @@ def log(level: int, sentence: str, event: str, operation: Operation, error: Base
     _write(level, sentence, extra)
 
 
-def tell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
     """Report a request that asked to be guarded and is not, by a signal and a log record."""
     signal = _log_unguarded(request, reason, why, level, key)
     if signal.receivers:
         signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
 
-async def atell_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
-    """See tell_unguarded()."""
+async def anotify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+    """See notify_unguarded()."""
     signal = _log_unguarded(request, reason, why, level, key)
     if signal.receivers:
         await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
 
 def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> Signal:
-    signal, _, sentence = _TOLD["unguarded"]
+    signal, _, sentence = _REPORTS["unguarded"]
     if logger.isEnabledFor(level):
         method, path = str(request.method), escape_uri_path(request.path)
         extra = {"event": "unguarded", "key": shortened(key or ""), "method": method, "path": path, "reason": reason}

@@ -16,7 +16,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..concurrency.cancellation import to_the_end
+from ..concurrency.cancellation import run_to_completion
 from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
@@ -157,7 +157,7 @@ class OperationCall:
             raise
         except BaseException as error:
             if self.exchange is not None:
-                return self._answer(await to_the_end(self.exchange.afail(_met(error))))
+                return self._answer(await run_to_completion(self.exchange.afail(_met(error))))
             raise
         finally:
             delattr(self.request, CALL)
@@ -166,7 +166,7 @@ class OperationCall:
             await asay_unguarded(self.request)
             return stamp(self.request, response)
         try:
-            return await to_the_end(self.exchange.asettle(response))
+            return await run_to_completion(self.exchange.asettle(response))
         except Problem as problem:
             return self._answer(problem)
 

@@ -14,7 +14,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..concurrency.cancellation import to_the_end
+from ..concurrency.cancellation import run_to_completion
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
@@ -81,7 +81,7 @@ async def _finished(view: Any, guard: _AsyncGuardedHandler, run: Run) -> HttpRes
         raise
     except BaseException as error:
         if guard.exchange is not None:
-            raise DispatchFinished(await _answer(view, await to_the_end(guard.exchange.afail(error)))) from error
+            raise DispatchFinished(await _answer(view, await run_to_completion(guard.exchange.afail(error)))) from error
         raise
     return response
 
@@ -153,7 +153,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         exchange.fail(closed)
         raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return await _answer(view, await to_the_end(exchange.afail(error)))
+        return await _answer(view, await run_to_completion(exchange.afail(error)))
     return await _settled(view, exchange, response)
 
 
@@ -195,7 +195,7 @@ async def _leave(request: HttpRequest, *, exempt: bool) -> None:
 
 async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
     try:
-        return await to_the_end(exchange.asettle(response))
+        return await run_to_completion(exchange.asettle(response))
     except Problem as problem:
         return await _answer(view, problem)
 

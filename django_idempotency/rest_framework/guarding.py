@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 
 from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
-from ..core.rules import Leave
+from ..core.rules import SettledState
 from ..errors import ConfigurationError, OperationUnknown, Problem
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
@@ -58,7 +58,7 @@ def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: Abstr
         if entry.exchange is None:
             raise
         if entry.ended:
-            if entry.exchange.operation.left is Leave.COMPLETED:  # and its COMMIT is the project's
+            if entry.exchange.operation.left_as is SettledState.COMPLETED:  # and its COMMIT is the project's
                 note(request, HeaderStatus.UNKNOWN)
             raise
         committed = functools.partial(_committed, entry, response)

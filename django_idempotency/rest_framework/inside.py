@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from django.db import connections, transaction
 
-from ..core.rules import Leave
+from ..core.rules import SettledState
 from ..errors import Problem
 from ..http.responses import render
 from .problems import DispatchFinished
@@ -101,7 +101,7 @@ class Inside:
             raise DispatchFinished(self._entry.answer(problem)) from problem
         alias = self._exchange.atomic_alias
         assert alias is not None, "see is_inside()"
-        if needs_rollback and operation.left is not Leave.COMPLETED and connections[alias].in_atomic_block:
+        if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
             transaction.set_rollback(True, using=alias)  # the whole of it, as DRF has asked for
         return response
 

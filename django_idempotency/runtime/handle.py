@@ -14,7 +14,7 @@ from .derivation import derive
 _NO_OPERATION = UUID(int=0)
 
 
-class Handle:
+class OperationHandle:
     """One operation, as the work that runs under it sees it."""
 
     def __init__(self, operation: Operation) -> None:  # CurrentOperation repeats this for speed
@@ -55,7 +55,7 @@ class Handle:
         self.seconds = seconds(Policy(ttl=value).ttl)  # raises ValueError for an invalid duration
 
 
-class SwitchedOff(Handle):
+class SwitchedOff(OperationHandle):
     """The same while idempotency is off: always a first attempt, never stored. Setting `ttl` has no effect."""
 
     def __init__(self, scope: str, key: str) -> None:

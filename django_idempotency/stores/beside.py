@@ -9,7 +9,7 @@ from django.core import mail
 from django.core.signals import request_finished, request_started
 from django.db import connections
 
-from ..concurrency.forking import begins_anew
+from ..concurrency.forking import reset_in_children
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -26,9 +26,9 @@ class _Kept(threading.local):
     """The second connections of this thread, by alias, with their facts. They end as Django's own do (CONN_MAX_AGE)."""
 
     def __init__(self) -> None:
-        self.begin_anew()
+        self.reset_after_fork()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         self.connections: dict[str, tuple[BaseDatabaseWrapper, tuple[Any, ...]]] = {}
 
     def close_old(self, **_: Any) -> None:
@@ -41,7 +41,7 @@ class _Kept(threading.local):
 
 
 _KEPT = _Kept()
-begins_anew(_KEPT)
+reset_in_children(_KEPT)
 request_started.connect(_KEPT.close_old, weak=False)
 request_finished.connect(_KEPT.close_old, weak=False)
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_idempotency.core.records import Outcome, Ticket
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from tests.factories import UserFactory, grant
@@ -30,11 +30,11 @@ def completed(body: Any = b"{}", headers: Any = JSON, **fields: Any) -> Ticket:
     ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
     operation = Call(ticket=ticket).operation
     operation.open()
-    operation.settle(Ending.KEPT, Outcome(status=201, headers=headers, body=body))
+    operation.settle(WorkResult.KEPT, Outcome(status=201, headers=headers, body=body))
     return ticket
 
 
-def released(ended: Ending = Ending.FAILED, **fields: Any) -> Ticket:
+def released(ended: WorkResult = WorkResult.FAILED, **fields: Any) -> Ticket:
     ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
     Call(ticket=ticket).run(ended)
     return ticket

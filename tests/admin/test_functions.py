@@ -7,8 +7,8 @@ from django.utils.html import escape
 
 from django_idempotency import idempotent_function
 from django_idempotency.core.hashing import record_id
-from django_idempotency.core.kinds import Kind
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.records import OutcomeKind
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.functions import Handle
 from tests.stores.helpers import Call, atomic_ticket
 
@@ -34,7 +34,7 @@ def held() -> Call:
     scope = charge.idempotency.scope
     call = Call(atomic_ticket(id=record_id(scope, key), scope=scope, key=key, method="CALL", path="shop.charge"))
     call.open()
-    call.operation.settle(Ending.KEPT, Kind.HELD.outcome())
+    call.operation.settle(WorkResult.KEPT, OutcomeKind.HELD.outcome())
     return call
 
 

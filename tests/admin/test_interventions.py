@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from django_idempotency.core.records import Guarantee, Status
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Intervention
 from django_idempotency.stores.orm import ORMStore
@@ -157,7 +157,7 @@ class TestInterventions:
         assert row(ticket).owner != owner
 
     def test_release_keeps_a_dropped_fingerprint_open(self) -> None:
-        ticket = released(Ending.DROPPED)
+        ticket = released(WorkResult.DROPPED)
         assert ORMStore().release(ticket.id, audit=nothing) is Intervention.ALREADY
         assert bytes(row(ticket).digest) == b""
 

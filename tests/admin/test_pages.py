@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_idempotency.core.records import MISSING, Status
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.testing.tickets import make_ticket
@@ -49,7 +49,7 @@ class TestRecordPage:
             (completed(), "gets the response below again"),
             (completed(MISSING), "gets 409 response-not-stored"),
             (released(), "runs the work as attempt 2; a different body"),
-            (released(Ending.DROPPED), "runs the work as attempt 2; its body may differ"),
+            (released(WorkResult.DROPPED), "runs the work as attempt 2; its body may differ"),
             (running(lease=60), "gets 409 in-progress"),
             (running(), "if that has died, runs as attempt 2"),
             (completed(ttl=-60), "as if this record had never existed"),

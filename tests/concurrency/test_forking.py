@@ -26,9 +26,9 @@ from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore
 
 warnings.simplefilter("ignore", DeprecationWarning)  # "fork in a process with threads": that is what is tried here
-store, front, waiters = MemoryStore(), LocalCache(), waiting.waiting
+store, front, wait_slots = MemoryStore(), LocalCache(), waiting.wait_slots
 sheltered, layered = CircuitBreaker(front), LayeredStore(front=front, authority=store)
-sheltered._failing, waiters.count = True, 3
+sheltered._failing, wait_slots.count = True, 3
 holding, done = threading.Event(), threading.Event()
 
 def hold():
@@ -56,9 +56,9 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
         ("front._lock", "front.peek(UUID(int=1))"),
         ("sheltered._lock", "sheltered.peek(UUID(int=1))"),
         ("layered._lock", "layered._lock.__enter__()"),
-        ("waiters._lock", "waiters.one_more().__enter__()"),
+        ("wait_slots._lock", "wait_slots.acquire().__enter__()"),
         ("switch._changing", "switch.warn_once()"),
-        ("new_lock()", "assert waiters.count == 0"),  # who waits in the parent takes no place here
+        ("new_lock()", "assert wait_slots.count == 0"),  # who waits in the parent takes no place here
     ],
 )
 def test_a_lock_that_another_thread_holds(lock: str, act: str) -> None:

@@ -22,7 +22,7 @@ from django_idempotency.core.records import (
     Status,
     Ticket,
 )
-from django_idempotency.core.rules import Execute, Leave, born, operation_begun_by
+from django_idempotency.core.rules import Execute, SettledState, born, operation_begun_by
 from django_idempotency.core.rules import settlement as rules_settlement
 from django_idempotency.stores import packing
 from django_idempotency.stores.memory import settled
@@ -192,7 +192,7 @@ def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float
     """A takeover is fenced by whom it was taken from, and starts the retention anew."""
     outcome = Outcome(status=204)
     run = Execute(attempt=6, takeover=True, new_life=True)
-    assert rules_settlement(Leave.COMPLETED, TICKET, run, fence=fence, outcome=outcome, ttl=ttl) == Settlement(
+    assert rules_settlement(SettledState.COMPLETED, TICKET, run, fence=fence, outcome=outcome, ttl=ttl) == Settlement(
         status=Status.COMPLETED,
         fence=TICKET.owner if fence is None else KNOWN.owner,
         attempt=6,

@@ -180,7 +180,7 @@ def test_read(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: r
 
 
 #: The meetings that a copy of the record can answer: nothing but time, or an operator, can change what is read of them.
-QUOTABLE = {
+ANSWERABLE_FROM_COPY = {
     *("running", "running for a microsecond more", "running, another request"),
     *("running beyond its expiry", "the same, another request"),
     *("completed", "completed, another request", "ours, already settled"),
@@ -190,7 +190,7 @@ QUOTABLE = {
 @pytest.mark.parametrize(("name", "met"), [row[:2] for row in MEETINGS])
 def test_quotable(name: str, met: Record) -> None:
     """Live work and remembered answers. Never ours, never what may run, never another key's."""
-    assert rules.quotable(met, TICKET) is (name in QUOTABLE)
+    assert rules.answerable_from_copy(met, TICKET) is (name in ANSWERABLE_FROM_COPY)
 
 
 @pytest.mark.parametrize(

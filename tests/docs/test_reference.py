@@ -29,11 +29,11 @@ DJANGOS = {
 def test_every_event() -> None:
     """Signal and level, event by event; what the log says is quoted in the runbook as it is said."""
     shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
-    assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observer._TOLD.items()}
+    assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observer._REPORTS.items()}
     assert set(shown) == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
     assert set(EVENTS) <= set(shown)
-    assert observer._TOLD["lost"][2] in text("how-to/unknown-outcome.md")
-    assert observer._TOLD["taken_over"][2] in text("tutorial/first-charge.md")
+    assert observer._REPORTS["lost"][2] in text("how-to/unknown-outcome.md")
+    assert observer._REPORTS["taken_over"][2] in text("tutorial/first-charge.md")
 
 
 def test_every_permission() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Conclusion, Ending, Leave, Raised
+from django_idempotency.core.rules import Conclusion, Raised, SettledState, WorkResult
 
 from .pages import checked, code, text
 
@@ -22,8 +22,8 @@ def test_how_a_call_ends() -> None:
     """CONCLUSIONS, row by row."""
     marked = {"no": False, "yes": True}
     shown = {
-        (Ending(code(ended)), marked[needs_rollback]): Conclusion(
-            leave=Leave(code(record)), commit=writes.startswith("committed")
+        (WorkResult(code(ended)), marked[needs_rollback]): Conclusion(
+            state=SettledState(code(record)), commit=writes.startswith("committed")
         )
         for ended, needs_rollback, record, writes in checked("reference/http.md", "CONCLUSIONS")
     }
@@ -42,7 +42,7 @@ def test_how_a_call_ends_that_raised() -> None:
 
 def test_what_becomes_of_the_record() -> None:
     """Every way to leave it is explained."""
-    assert [Leave(code(row[0])) for row in checked("reference/http.md", "Leave")] == list(Leave)
+    assert [SettledState(code(row[0])) for row in checked("reference/http.md", "SettledState")] == list(SettledState)
 
 
 def test_dropped_statuses() -> None:

@@ -15,7 +15,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
 from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
 from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.engine.notifying import Notifier
@@ -90,7 +90,7 @@ class World:
         """Do the work of a key, and settle it."""
         operation, listener = self.operation(**given)
         assert isinstance(operation.open(), Execute)
-        operation.settle(Ending.KEPT, OUTCOME)
+        operation.settle(WorkResult.KEPT, OUTCOME)
         return operation, listener
 
 
@@ -120,7 +120,7 @@ def test_async_work_is_settled_likewise(world: World) -> None:
     world.store.away = True
     operation, listener = world.operation()
     async_to_sync(operation.aopen)()
-    async_to_sync(operation.asettle)(Ending.KEPT, OUTCOME)
+    async_to_sync(operation.asettle)(WorkResult.KEPT, OUTCOME)
     world.store.away = False
     world.run(to=1)
     assert listener.events == ["claimed", "deferred", "completed"]
@@ -164,7 +164,7 @@ def test_the_lease_is_kept_meanwhile(world: World) -> None:
     operation.open()
     world.run(to=9)
     world.store.refuses.add(operation.ticket.key)
-    operation.settle(Ending.KEPT, OUTCOME)
+    operation.settle(WorkResult.KEPT, OUTCOME)
     world.run(to=35)
     assert isinstance(world.operation()[0].open(), Busy)
     world.store.refuses.clear()
@@ -182,7 +182,7 @@ def test_overtaken_meanwhile(world: World) -> None:
     world.store.away = False
     world.run(to=32, beats=False)
     assert listener.events == ["claimed", "deferred", "lost"]
-    other.settle(Ending.DROPPED)
+    other.settle(WorkResult.DROPPED)
     assert others.events == ["taken_over", "released"]
 
 
@@ -210,7 +210,7 @@ def test_what_is_lost_is_not_tried(world: World) -> None:
     operation.open()
     world.store.away = True
     world.seconds += 31
-    operation.settle(Ending.KEPT, OUTCOME)
+    operation.settle(WorkResult.KEPT, OUTCOME)
     assert listener.events == ["claimed", "lost"]
 
 
@@ -234,7 +234,7 @@ def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
     def settled(key: str) -> list[str]:
         operation, listener = world.operation(key=key)
         operation.open()
-        operation.settle(Ending.KEPT, Outcome(status=201, body=body))
+        operation.settle(WorkResult.KEPT, Outcome(status=201, body=body))
         return listener.events
 
     for number in range(count):
@@ -260,7 +260,7 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     operation.open()
     with monkeypatch.context() as patch:
         patch.setattr(store, "settle", unavailable)
-        operation.settle(Ending.KEPT, OUTCOME)
+        operation.settle(WorkResult.KEPT, OUTCOME)
     until(lambda: listener.events[-1] == "completed", "it is settled")
     until(lambda: queue._thread is None, "the thread has ended")
 
@@ -287,7 +287,7 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
         for ticket in tickets:
             operation = Operation(store, ticket, hang, renews=False)
             operation.open()
-            operation.settle(Ending.KEPT, OUTCOME)
+            operation.settle(WorkResult.KEPT, OUTCOME)
     try:
         until(lambda: not queue._waiting, "all are settled")
         assert called.wait(10)
@@ -319,7 +319,7 @@ def test_a_thread_that_cannot_start(world: World, monkeypatch: pytest.MonkeyPatc
     assert listener.events == ["claimed", "lost"]
 
 
-def test_a_fork_begins_anew(world: World) -> None:
+def test_a_fork_resets_it(world: World) -> None:
     """What waits is the parent's, which has the thread."""
     world.store.away = True
     world.worked()
@@ -335,7 +335,7 @@ SCRIPT = """
 import sys
 from django_idempotency.engine import deferring
 from django_idempotency.core.records import Guarantee, Outcome
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
@@ -352,7 +352,7 @@ class Away(MemoryStore):
 deferring.PAUSE = 0.05
 operation = Operation(Away(), make_ticket(guarantee=Guarantee.LEASE, lease=30.0), lambda event, *_: print(event, flush=True))
 operation.open()
-operation.settle(Ending.KEPT, Outcome(status=201))
+operation.settle(WorkResult.KEPT, Outcome(status=201))
 """
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute
+from django_idempotency.core.rules import Busy, Execute, WorkResult
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import LeaseLost, StoreUnavailable
@@ -76,7 +76,7 @@ def test_a_slow_owner_is_not_overtaken(world: World) -> None:
     assert isinstance(slow.open(), Execute)
     world.run(until=300)
     assert isinstance(world.operation().open(), Busy)
-    slow.settle(Ending.KEPT, Outcome(status=201, body=b"late"))
+    slow.settle(WorkResult.KEPT, Outcome(status=201, body=b"late"))
     assert world.events == ["claimed", "busy", "completed"]
     assert slow.lost is None
 
@@ -89,7 +89,7 @@ def test_a_silent_owner_is_overtaken(world: World) -> None:
     assert isinstance(world.operation().open(), Execute)
     world.heartbeat.beat(world.seconds)
     assert isinstance(late.lost, LeaseLost)
-    late.settle(Ending.KEPT, Outcome(status=201))
+    late.settle(WorkResult.KEPT, Outcome(status=201))
     assert world.events == ["claimed", "taken_over", "lost"]
 
 
@@ -97,7 +97,7 @@ def test_what_is_settled_is_forgotten(world: World) -> None:
     """A settled operation is not renewed, and not told anything."""
     done = world.operation()
     done.open()
-    done.settle(Ending.KEPT, Outcome(status=201))
+    done.settle(WorkResult.KEPT, Outcome(status=201))
     world.run(until=100)
     assert world.events == ["claimed", "completed"]
 
@@ -167,7 +167,7 @@ def test_atomic_needs_none(world: World) -> None:
     guarded = world.operation(guarantee=Guarantee.ATOMIC)
     guarded.open()
     assert not world.heartbeat._watched
-    guarded.settle(Ending.FAILED)
+    guarded.settle(WorkResult.FAILED)
 
 
 @pytest.mark.django_db
@@ -422,7 +422,7 @@ def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.Monk
         if len(slept) < 4:
             operation = world.operation(key=f"key-{len(slept)}")
             operation.open()
-            operation.settle(Ending.KEPT, Outcome(status=201))
+            operation.settle(WorkResult.KEPT, Outcome(status=201))
         else:
             world.seconds += seconds
 
@@ -461,7 +461,7 @@ def test_the_thread_on_a_real_database() -> None:
             break
         renewed.wait(0.05)
     assert renewed.is_set()
-    slow.settle(Ending.KEPT, Outcome(status=201))
+    slow.settle(WorkResult.KEPT, Outcome(status=201))
     assert slow.lost is None
 
 
@@ -473,7 +473,7 @@ def test_a_beat_that_hangs(world: World) -> None:
     assert not operation.is_lost()
     world.seconds += 1
     assert operation.is_lost()
-    operation.settle(Ending.KEPT, Outcome(status=201))
+    operation.settle(WorkResult.KEPT, Outcome(status=201))
     assert not operation.is_lost()  # nobody took it
 
 
@@ -539,7 +539,7 @@ def test_an_async_claim_in_a_callers_transaction_has_none(world: World) -> None:
     assert not world.heartbeat._watched
 
 
-def test_a_fork_begins_anew(world: World) -> None:
+def test_a_fork_resets_it(world: World) -> None:
     """A child neither has the thread nor owns what its parent runs."""
     operation = world.operation()
     operation.open()

@@ -137,7 +137,7 @@ def test_no_thread_can_be_started(receiver: Hanging, operation: Operation, monke
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # "fork in a process with threads": that is what is tried
-def test_a_fork_begins_anew(receiver: Hanging, operation: Operation) -> None:
+def test_a_fork_resets_it(receiver: Hanging, operation: Operation) -> None:
     """The parent sends what waits; the child sends its own events, in a thread of its own."""
     notifier = Notifier()
     notify(notifier, operation, receiver, 1, 2)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.durable import Execution
 from django_idempotency.engine.operation import EVENTS, ROUNDS, Operation
@@ -106,16 +106,16 @@ APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
 @pytest.mark.parametrize(
     ("ended", "needs_rollback", "trace", "status", "bound", "event"),
     [
-        (Ending.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
-        (Ending.KEPT, True, APART, Status.COMPLETED, True, "completed"),
-        (Ending.DROPPED, False, KEPT_AT_ONCE, Status.FREE, False, "released"),
-        (Ending.DROPPED, True, APART, Status.FREE, False, "released"),
-        (Ending.FAILED, False, APART, Status.FREE, True, "released"),  # released after the rollback
-        (Ending.FAILED, True, APART, Status.FREE, True, "released"),
+        (WorkResult.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
+        (WorkResult.KEPT, True, APART, Status.COMPLETED, True, "completed"),
+        (WorkResult.DROPPED, False, KEPT_AT_ONCE, Status.FREE, False, "released"),
+        (WorkResult.DROPPED, True, APART, Status.FREE, False, "released"),
+        (WorkResult.FAILED, False, APART, Status.FREE, True, "released"),  # released after the rollback
+        (WorkResult.FAILED, True, APART, Status.FREE, True, "released"),
     ],
 )
 def test_settle(  # noqa: PLR0917 - the columns of the table
-    ended: Ending, needs_rollback: bool, trace: list[str], status: Status, bound: bool, event: str
+    ended: WorkResult, needs_rollback: bool, trace: list[str], status: Status, bound: bool, event: str
 ) -> None:
     """Each ending settles inside the work's transaction, or after its rollback."""
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
@@ -130,7 +130,7 @@ def test_settle(  # noqa: PLR0917 - the columns of the table
 def test_cut() -> None:
     """After a cancellation nothing is written: the work may still be running. Its lease ends by itself."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
-    call.settle(Ending.CUT)
+    call.settle(WorkResult.CUT)
     assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
 
 
@@ -138,7 +138,7 @@ def test_overtaken() -> None:
     """Who does not own the record any more changes nothing and is told."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[False]))
     with pytest.raises(OwnershipLost):
-        call.settle(Ending.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME)
     assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
 
 
@@ -147,15 +147,15 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
     """The work did not give its writes up: when we lose them, its answer is not remembered either."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
     with pytest.raises(raised):
-        call.settle(Ending.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME)
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
 
 @pytest.mark.parametrize("needs_rollback", [False, True])
-@pytest.mark.parametrize("ended", [Ending.KEPT, Ending.DROPPED])
+@pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
 @pytest.mark.parametrize("transaction_id", [None, "7421"])
-def test_a_lost_transaction(ended: Ending, needs_rollback: bool, transaction_id: str | None) -> None:
+def test_a_lost_transaction(ended: WorkResult, needs_rollback: bool, transaction_id: str | None) -> None:
     """However the work answers, it is rolled back and released. A settle that compares the transaction's id spares the question."""
     store = FakeStore(
         claims=[OURS], locks=[OURS, OURS], settles=[False, True] if transaction_id and not needs_rollback else []
@@ -180,7 +180,7 @@ def test_a_failure_in_a_lost_transaction() -> None:
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
     assert isinstance(call._guard, FakeGuard)
     call._guard.gone = True
-    call.settle(Ending.FAILED)
+    call.settle(WorkResult.FAILED)
     assert (store.trace, listener.events) == (APART, ["released"])
 
 
@@ -189,7 +189,7 @@ def test_a_commit_that_fails() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="deferred"):
-        call.settle(Ending.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME)
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
@@ -199,7 +199,7 @@ def test_an_unknown_outcome() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
     call, listener = opened(store)
     with pytest.raises(OutcomeUnknown):
-        call.settle(Ending.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME)
     assert (store.trace.count("settle"), listener.events) == (1, ["lost"])
     assert isinstance(listener.errors[-1], OutcomeUnknown)
 
@@ -209,7 +209,7 @@ def test_on_commit_fails() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS], on_commit=ValueError("mail"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="mail"):
-        call.settle(Ending.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME)
     assert (store.trace, listener.events) == (KEPT_AT_ONCE, ["completed"])
 
 
@@ -225,7 +225,7 @@ def test_on_commit_fails() -> None:
 def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
     """The answer stands although the release failed; the loss is told once."""
     call, listener = opened(FakeStore(claims=[OURS], locks=locks, settles=settles))
-    call.settle(Ending.FAILED)
+    call.settle(WorkResult.FAILED)
     assert listener.events == ["lost"]
 
 
@@ -235,14 +235,14 @@ def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("ended", "hold", "settled", "events"),
     [
-        (Ending.KEPT, False, [Status.COMPLETED], ["completed"]),
-        (Ending.DROPPED, True, [Status.FREE], ["released"]),
-        (Ending.FAILED, False, [Status.FREE], ["released"]),
-        (Ending.FAILED, True, [], []),  # on_failure="hold"
-        (Ending.CUT, False, [], []),
+        (WorkResult.KEPT, False, [Status.COMPLETED], ["completed"]),
+        (WorkResult.DROPPED, True, [Status.FREE], ["released"]),
+        (WorkResult.FAILED, False, [Status.FREE], ["released"]),
+        (WorkResult.FAILED, True, [], []),  # on_failure="hold"
+        (WorkResult.CUT, False, [], []),
     ],
 )
-def test_lease(ended: Ending, hold: bool, settled: list[Status], events: list[str]) -> None:
+def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: list[str]) -> None:
     """Without a transaction a call is claim and settle, sync and async alike."""
     store = FakeStore(claims=[record_of(LEASED)])
     call, listener = opened(store, lease=True, hold_failures=hold)
@@ -288,10 +288,10 @@ def test_the_settle_of_a_lease_in_vain(
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
     """Settle with a store that answers so; return the events and how often it was asked, async as sync."""
     call, listener = opened(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
-    call.settle(Ending.KEPT, OUTCOME)
+    call.settle(WorkResult.KEPT, OUTCOME)
     call, twins = operation(twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
     asyncio.run(call.aopen())
-    asyncio.run(call.asettle(Ending.KEPT, OUTCOME))
+    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME))
     assert (["claimed", *listener.events], store.trace.count("settle")) == (twins.events, twin.trace.count("settle"))
     return listener.events, store.trace.count("settle")
 
@@ -308,7 +308,7 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     theirs = record_of(replace(LEASED, owner=uuid4()))
     for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
-        monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+        monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
         assert isinstance(opening(call), Busy)
 
@@ -317,7 +317,7 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
 def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one finds the record ours, and cannot say whether it was taken: then it was. A first attempt was not."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     theirs, ours = record_of(replace(LEASED, owner=uuid4())), record_of(LEASED, attempt=attempt)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
@@ -331,7 +331,7 @@ EXECUTION = Execution("order-17", (KeyboardInterrupt,))
 def asleep(attempt: int = 1) -> Record:
     """Return a record that our execution has suspended."""
     record = record_of(LEASED, attempt=attempt)
-    return replace(record, owner=EXECUTION.asleep(record, LEASED).owner)
+    return replace(record, owner=EXECUTION.suspending_ticket(record, LEASED).owner)
 
 
 def executing(store: FakeStore) -> tuple[Operation, Listener]:
@@ -343,7 +343,7 @@ def executing(store: FakeStore) -> tuple[Operation, Listener]:
 def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next claim finds the record ours as the attempt that was suspended: it goes on, and nobody crashed."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
     theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
@@ -356,7 +356,7 @@ def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours as a later attempt: then it was taken over."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
     claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
     call, listener = executing(FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()]))
@@ -377,7 +377,7 @@ def test_waking_what_another_has_woken(settled: Any) -> None:
 def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found asleep is woken by another, and forgotten: whoever waited for it runs anew, and resumes nothing."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = executing(FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False]))
         assert opening(call) == Execute(attempt=1)
@@ -396,7 +396,7 @@ def test_what_others_have_left_is_not_woken() -> None:
 
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is followed by the pause all the same."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
     waits: list[float] = []
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
 from django_idempotency.engine import operation as engine
 from django_idempotency.engine import settling
 from django_idempotency.engine.deferring import Deferring
@@ -156,14 +156,14 @@ class FakeTime:
 def settle(store: DeadStore, listener: Listener) -> None:
     call = Operation(store, LEASED, listener)
     call.open()
-    call.settle(Ending.KEPT, OUTCOME)
+    call.settle(WorkResult.KEPT, OUTCOME)
 
 
 def asettle(store: DeadStore, listener: Listener) -> None:
     async def run() -> None:
         call = Operation(store, LEASED, listener)
         await call.aopen()
-        await call.asettle(Ending.KEPT, OUTCOME)
+        await call.asettle(WorkResult.KEPT, OUTCOME)
 
     asyncio.run(run())
 
@@ -171,7 +171,7 @@ def asettle(store: DeadStore, listener: Listener) -> None:
 def release(store: DeadStore, listener: Listener) -> None:
     call = Operation(store, ATOMIC, listener)
     assert isinstance(call.open(), Execute)
-    call.settle(Ending.FAILED)
+    call.settle(WorkResult.FAILED)
 
 
 @pytest.mark.parametrize("act", [settle, asettle, release])

@@ -16,7 +16,7 @@ from django.utils import translation
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.core.records import MISSING, Outcome
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.errors import RecordUnreadable, ResponseNotStored
 from django_idempotency.http.responses import UNSAFE_HEADERS, capture, ending_of, rebuild
 from django_idempotency.stores.base import BaseStore
@@ -30,7 +30,7 @@ def captured(response: HttpResponseBase, **fields: Any) -> Outcome:
     return capture(response, policy, BaseStore.max_body if policy.max_body is None else policy.max_body)
 
 
-def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any) -> Ending:
+def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any) -> WorkResult:
     request: HttpRequest = RequestFactory().post(path)
     return ending_of(request, response, resolve(Policy(**fields)))
 
@@ -44,7 +44,7 @@ def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any
 def test_an_answer_is_kept(status: int) -> None:
     """Success, redirects, and refusals that the same request would meet again."""
     response = HttpResponse(status=status, headers={"Location": "/charges/1/"})
-    assert ended(response) is Ending.KEPT
+    assert ended(response) is WorkResult.KEPT
     rebuilt = rebuild(captured(response))
     assert (rebuilt.status_code, rebuilt["Location"]) == (status, "/charges/1/")
 
@@ -52,17 +52,17 @@ def test_an_answer_is_kept(status: int) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 408, 409, 415, 425, 429])
 def test_a_refusal_is_dropped(status: int) -> None:
     """The client may correct or repeat it under the same key; unless the policy says otherwise."""
-    assert ended(HttpResponse(status=status)) is Ending.DROPPED
-    assert ended(HttpResponse(status=status), keep={status}) is Ending.KEPT
-    assert ended(HttpResponse(status=status), keep=lambda response: True) is Ending.KEPT
-    assert ended(HttpResponse(status=status), keep=lambda response: None) is Ending.DROPPED
+    assert ended(HttpResponse(status=status)) is WorkResult.DROPPED
+    assert ended(HttpResponse(status=status), keep={status}) is WorkResult.KEPT
+    assert ended(HttpResponse(status=status), keep=lambda response: True) is WorkResult.KEPT
+    assert ended(HttpResponse(status=status), keep=lambda response: None) is WorkResult.DROPPED
 
 
 def test_a_keep_function_decides_both_ways_below_500() -> None:
     """A failure is never kept by it."""
-    assert ended(HttpResponse(status=201), keep=lambda response: False) is Ending.DROPPED
+    assert ended(HttpResponse(status=201), keep=lambda response: False) is WorkResult.DROPPED
     for status in (500, 503):
-        assert ended(HttpResponse(status=status), keep=lambda response: True) is Ending.FAILED
+        assert ended(HttpResponse(status=status), keep=lambda response: True) is WorkResult.FAILED
 
 
 LOGIN = "/accounts/login/"
@@ -71,32 +71,33 @@ LOGIN = "/accounts/login/"
 @pytest.mark.parametrize(
     ("location", "ending"),
     [
-        (LOGIN, Ending.DROPPED),
-        (f"{LOGIN}?next=/charges/%3Fa%3D1", Ending.DROPPED),
-        (redirect_to_login("/charges/?a=1", "/staff/login/").url, Ending.DROPPED),
-        (redirect_to_login("/charges/?a=1", "https://sso.example.com/").url, Ending.DROPPED),
-        ("/receipt/1/?back=/charges/%3Fa%3D1", Ending.KEPT),  # a done payment that links back to its form
-        (redirect_to_login("http://testserver/charges/?a=1", "https://sso.example.com/").url, Ending.DROPPED),
-        ("/charges/1/", Ending.KEPT),
-        ("/charges/1/?next=/charges/2/", Ending.KEPT),
-        (f"{LOGIN}help/", Ending.KEPT),
-        ("/search/?q=http://[1", Ending.KEPT),
-        ("", Ending.KEPT),
+        (LOGIN, WorkResult.DROPPED),
+        (f"{LOGIN}?next=/charges/%3Fa%3D1", WorkResult.DROPPED),
+        (redirect_to_login("/charges/?a=1", "/staff/login/").url, WorkResult.DROPPED),
+        (redirect_to_login("/charges/?a=1", "https://sso.example.com/").url, WorkResult.DROPPED),
+        ("/receipt/1/?back=/charges/%3Fa%3D1", WorkResult.KEPT),  # a done payment that links back to its form
+        (redirect_to_login("http://testserver/charges/?a=1", "https://sso.example.com/").url, WorkResult.DROPPED),
+        ("/charges/1/", WorkResult.KEPT),
+        ("/charges/1/?next=/charges/2/", WorkResult.KEPT),
+        (f"{LOGIN}help/", WorkResult.KEPT),
+        ("/search/?q=http://[1", WorkResult.KEPT),
+        ("", WorkResult.KEPT),
     ],
 )
-def test_a_redirect_to_a_login_page_is_a_refusal(location: str, ending: Ending) -> None:
+def test_a_redirect_to_a_login_page_is_a_refusal(location: str, ending: WorkResult) -> None:
     """Known by LOGIN_URL, or since it says to come back to this very address, as Django's access decorators do."""
     with override_settings(LOGIN_URL=LOGIN):
         assert ended(HttpResponse(status=302, headers={"Location": location})) is ending
         assert (
-            ended(HttpResponse(status=302, headers={"Location": location}), keep=lambda response: True) is Ending.KEPT
+            ended(HttpResponse(status=302, headers={"Location": location}), keep=lambda response: True)
+            is WorkResult.KEPT
         )
 
 
 def test_a_login_page_that_is_no_route_breaks_no_redirect() -> None:
     """LOGIN_URL may name a route that this URLconf does not have."""
     with override_settings(LOGIN_URL="no-such-route"):
-        assert ended(HttpResponseRedirect("/charges/1/")) is Ending.KEPT
+        assert ended(HttpResponseRedirect("/charges/1/")) is WorkResult.KEPT
 
 
 # ------------------------------------------------------------------------------------------------------------ bodies

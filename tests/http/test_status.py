@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django_idempotency import errors
 from django_idempotency.conf import resolve
 from django_idempotency.core.policy import Policy
-from django_idempotency.core.rules import Leave
+from django_idempotency.core.rules import SettledState
 from django_idempotency.errors import Problem
 from django_idempotency.http.problems import problem_response
 from django_idempotency.http.responses import capture
@@ -29,8 +29,8 @@ SAID: dict[type[Problem], str | None] = {
 
 def test_every_end_of_a_record_has_a_status() -> None:
     """But for a durable execution's sleep, which no request knows."""
-    assert set(OF_RECORD) == {*Leave, None} - {Leave.SUSPENDED}
-    assert OF_RECORD[Leave.COMPLETED] is HeaderStatus.CREATED
+    assert set(OF_RECORD) == {*SettledState, None} - {SettledState.SUSPENDED}
+    assert OF_RECORD[SettledState.COMPLETED] is HeaderStatus.CREATED
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)

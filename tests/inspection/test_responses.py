@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from django_idempotency.core.kinds import Kind
-from django_idempotency.core.records import MISSING, Outcome
+from django_idempotency.core.records import MISSING, Outcome, OutcomeKind
 from django_idempotency.inspection import responses
 
-RESULT = Kind.RESULT.headers[0][1]
+RESULT = OutcomeKind.RESULT.headers[0][1]
 BODIES = [
     # content type, body → kind, what is shown, what must not be
     ("application/json", b'{"token": "abc", "n": [1, 2.50]}', "json", "2.50", "abc"),

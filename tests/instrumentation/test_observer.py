@@ -340,10 +340,10 @@ LEVELS = {
 
 def test_every_event_has_a_signal_and_a_level() -> None:
     """The engine's events and the two of the entry points are all there is."""
-    from django_idempotency.instrumentation.observer import _TOLD
+    from django_idempotency.instrumentation.observer import _REPORTS
 
-    assert {event: level for event, (_, level, _) in _TOLD.items()} == LEVELS
-    assert all(signal is getattr(signals, event) for event, (signal, _, _) in _TOLD.items())
+    assert {event: level for event, (_, level, _) in _REPORTS.items()} == LEVELS
+    assert all(signal is getattr(signals, event) for event, (signal, _, _) in _REPORTS.items())
     assert set(LEVELS) == set(ALL)
     assert {name for name in vars(signals) if isinstance(getattr(signals, name), Signal)} == set(ALL)
 

@@ -187,7 +187,7 @@ class TestEveryStore:
         assert (left := store.get(ticket.id)) is None or left.outcome is None
         record = store.get(claim(store).id)
         assert record is not None
-        asleep = Execution("order-17").asleep(record, record.ticket(owner=record.owner))
+        asleep = Execution("order-17").suspending_ticket(record, record.ticket(owner=record.owner))
         assert store.settle(asleep, rules.handover(record, asleep))
         with pytest.raises(CommandError, match="Refused"):
             run("--erase")
@@ -200,7 +200,7 @@ class TestEveryStore:
         owner = claim(store)
         record = store.get(owner.id)
         assert record is not None
-        asleep = Execution("order-17").asleep(record, owner)
+        asleep = Execution("order-17").suspending_ticket(record, owner)
         assert store.settle(asleep, rules.handover(record, asleep))
         assert "It is suspended by the durable execution order-17." in run("--execution", "order-17")
         assert "It is not suspended by the durable execution order-18." in run("--execution", "order-18")

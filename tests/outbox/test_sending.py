@@ -15,7 +15,7 @@ from django.test import TestCase
 
 from django_idempotency import outbox
 from django_idempotency.core.records import Outcome
-from django_idempotency.core.rules import Ending
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.outbox.models import Message
 from django_idempotency.stores.orm import ORMStore
@@ -146,5 +146,5 @@ class TestTransactions:
         operation.open()
         Effect.objects.create(label="charge")
         outbox.send("payment.created", {"amount": 1})
-        operation.settle(*((Ending.FAILED,) if fails else (Ending.KEPT, Outcome(status=201))))
+        operation.settle(*((WorkResult.FAILED,) if fails else (WorkResult.KEPT, Outcome(status=201))))
         assert (Effect.objects.count(), len(waiting())) == ((0, 0) if fails else (1, 1))

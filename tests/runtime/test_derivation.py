@@ -11,7 +11,7 @@ from django.db.models import F
 
 from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.records import Guarantee, Ticket
-from django_idempotency.core.rules import Ending, Execute
+from django_idempotency.core.rules import Execute, WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import OperationUnknown, SecretUnknown
 from django_idempotency.models import IdempotencyRecord
@@ -25,7 +25,7 @@ from ..stores.helpers import OUTCOME, committed
 pytestmark = committed
 
 #: What an attempt may end with, and be followed by another; `None`: its process dies.
-FOLLOWED = (Ending.FAILED, Ending.DROPPED, None)
+FOLLOWED = (WorkResult.FAILED, WorkResult.DROPPED, None)
 
 
 @pytest.fixture(params=Guarantee)
@@ -34,7 +34,7 @@ def guarantee(request: pytest.FixtureRequest) -> Guarantee:
 
 
 def run(
-    guarantee: Guarantee, ended: Ending | None, body: bytes = b"one", *, now: datetime = NOW
+    guarantee: Guarantee, ended: WorkResult | None, body: bytes = b"one", *, now: datetime = NOW
 ) -> tuple[Execute, str]:
     """Run the key once more. Return what it was, and the key that it derived."""
     named = secret_id(configured.SECRET_KEY)
@@ -66,18 +66,18 @@ def test_every_attempt(guarantee: Guarantee) -> None:
 
 def test_a_corrected_request(guarantee: Guarantee) -> None:
     """After a refusal another body derives another key, at each of its attempts; the first body its own one again."""
-    _, refused = run(guarantee, Ending.DROPPED, b"amount: -1")
-    corrected = [run(guarantee, ended, b"amount: 1")[1] for ended in (None, Ending.FAILED, Ending.DROPPED)]
+    _, refused = run(guarantee, WorkResult.DROPPED, b"amount: -1")
+    corrected = [run(guarantee, ended, b"amount: 1")[1] for ended in (None, WorkResult.FAILED, WorkResult.DROPPED)]
     assert len(set(corrected)) == 1
     assert refused not in corrected
-    assert run(guarantee, Ending.KEPT, b"amount: -1")[1] == refused
+    assert run(guarantee, WorkResult.KEPT, b"amount: -1")[1] == refused
 
 
-@pytest.mark.parametrize("ended", [*FOLLOWED, Ending.KEPT])
-def test_a_new_life(guarantee: Guarantee, ended: Ending | None) -> None:
+@pytest.mark.parametrize("ended", [*FOLLOWED, WorkResult.KEPT])
+def test_a_new_life(guarantee: Guarantee, ended: WorkResult | None) -> None:
     """What comes after the retention is another operation, and so is what comes after that."""
     derived = set()
-    for each in (ended, Ending.KEPT, Ending.FAILED):
+    for each in (ended, WorkResult.KEPT, WorkResult.FAILED):
         verdict, key = run(guarantee, each)
         assert verdict.attempt == 1
         derived.add(key)
@@ -87,9 +87,9 @@ def test_a_new_life(guarantee: Guarantee, ended: Ending | None) -> None:
 
 def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
     """It is one operation from its first moment, also while the store still has the expired record only."""
-    _, before = run(guarantee, Ending.KEPT)
+    _, before = run(guarantee, WorkResult.KEPT)
     pass_by(days=2)
-    runs = [run(guarantee, ended) for ended in (None, None, Ending.FAILED, None, Ending.KEPT)]
+    runs = [run(guarantee, ended) for ended in (None, None, WorkResult.FAILED, None, WorkResult.KEPT)]
     assert len({derived for _, derived in runs}) == 1
     assert runs[0][1] != before
     if guarantee is Guarantee.ATOMIC:  # nothing was written of the first two
@@ -99,24 +99,24 @@ def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
 @pytest.mark.parametrize(("verb", "same"), [("release", True), ("expire", False)])
 def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
     """*Release* lets the operation run again, *Expire* ends it."""
-    _, before = run(guarantee, Ending.KEPT)
+    _, before = run(guarantee, WorkResult.KEPT)
     getattr(ORMStore(), verb)(make_ticket().id, audit=lambda _: None)
-    assert (run(guarantee, Ending.KEPT)[1] == before) is same
+    assert (run(guarantee, WorkResult.KEPT)[1] == before) is same
 
 
 def test_a_purge(guarantee: Guarantee) -> None:
     """What comes after the retention is another operation, also where its record is not there any more."""
-    _, before = run(guarantee, Ending.FAILED)
+    _, before = run(guarantee, WorkResult.FAILED)
     pass_by(days=2)
     assert ORMStore().purge(limit=10).count == 1
-    assert run(guarantee, Ending.KEPT, now=NOW + timedelta(days=2))[1] != before
+    assert run(guarantee, WorkResult.KEPT, now=NOW + timedelta(days=2))[1] != before
 
 
 def test_a_lost_record(guarantee: Guarantee) -> None:
     """A store that has forgotten a claim, as after a crash, derives the same key: the provider knows it."""
     _, before = run(guarantee, None)
     IdempotencyRecord.objects.all().delete()
-    assert run(guarantee, Ending.KEPT, now=NOW + timedelta(seconds=1))[1] == before
+    assert run(guarantee, WorkResult.KEPT, now=NOW + timedelta(seconds=1))[1] == before
 
 
 def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
@@ -124,12 +124,12 @@ def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
     _, before = run(guarantee, None)
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "rotated"
-    assert run(guarantee, Ending.FAILED)[1] == before
+    assert run(guarantee, WorkResult.FAILED)[1] == before
     settings.SECRET_KEY_FALLBACKS = []
     with pytest.raises(SecretUnknown):
-        run(guarantee, Ending.FAILED)
+        run(guarantee, WorkResult.FAILED)
     pass_by(days=2)
-    assert run(guarantee, Ending.KEPT)[1] != before
+    assert run(guarantee, WorkResult.KEPT)[1] != before
 
 
 def test_without_an_operation() -> None:

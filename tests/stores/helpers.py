@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, connections
 
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
-from django_idempotency.core.rules import Ending, Execute, Verdict
+from django_idempotency.core.rules import Execute, Verdict, WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import BaseStore
@@ -61,10 +61,10 @@ class Call:
         """Do what must happen once."""
         Effect.objects.create(label="work", idempotency_key=self.ticket.key, attempt=self.operation.attempt)
 
-    def settle(self, ended: Ending = Ending.KEPT, **given: Any) -> None:
+    def settle(self, ended: WorkResult = WorkResult.KEPT, **given: Any) -> None:
         self.operation.settle(ended, OUTCOME, **given)
 
-    def run(self, ended: Ending = Ending.KEPT) -> Verdict:
+    def run(self, ended: WorkResult = WorkResult.KEPT) -> Verdict:
         """Carry the request out, if it may run."""
         verdict = self.open()
         if isinstance(verdict, Execute):

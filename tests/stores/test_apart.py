@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections
 
 from django_idempotency.core.records import Guarantee, Status, Ticket
-from django_idempotency.core.rules import Ending, Execute, Replay
+from django_idempotency.core.rules import Execute, Replay, WorkResult
 from django_idempotency.engine.heartbeat import Heartbeat, heartbeat
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
@@ -151,7 +151,7 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
         operation = Operation(ORMStore(), LEASED, listener)
         assert isinstance(await operation.aopen(), Execute)
         await sync_to_async(look_at)("tenant_b")
-        await operation.asettle(Ending.KEPT, OUTCOME)
+        await operation.asettle(WorkResult.KEPT, OUTCOME)
 
     async_to_sync(call)()
     assert listener.events == ["claimed", "completed"]

@@ -12,7 +12,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 
 from django_idempotency.core.records import Settlement, Status, Ticket
-from django_idempotency.core.rules import Ending, Execute, Replay
+from django_idempotency.core.rules import Execute, Replay, WorkResult
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.errors import OutcomeUnknown, StoreUnavailable, TransactionLost
 from django_idempotency.stores.orm import ORMStore
@@ -78,10 +78,10 @@ def test_killed_in_the_work(noticed: bool) -> None:
     if noticed:
         with pytest.raises(DatabaseError):
             call.work()
-        call.settle(Ending.FAILED)
+        call.settle(WorkResult.FAILED)
     else:  # between the view's last statement and ours: its 201 must not outlive its writes
         with pytest.raises(StoreUnavailable):
-            call.settle(Ending.KEPT)
+            call.settle(WorkResult.KEPT)
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
     assert call.listener.events == ["claimed", "released"]
     assert Call().run() == Execute(attempt=2)
@@ -99,7 +99,7 @@ def test_killed_in_the_work_and_swallowed() -> None:
         call.work()
     assert call.operation._guard.needs_rollback()
     with pytest.raises(StoreUnavailable):
-        call.settle(Ending.KEPT)
+        call.settle(WorkResult.KEPT)
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
     assert call.listener.events == ["claimed", "released"]
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from django_idempotency.core.records import Status
-from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
 from django_idempotency.errors import LostRace, OwnershipLost, TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -44,7 +44,7 @@ def test_a_failure_ends_only_its_own_part() -> None:
     """A call that fails inside takes back what it wrote, and nothing of its caller."""
     with transaction.atomic():
         Call(atomic_ticket(key="before")).run()
-        Call().run(Ending.FAILED)
+        Call().run(WorkResult.FAILED)
         assert effects() == 1
         assert Call().run() == Execute(attempt=2)
     assert effects() == 2

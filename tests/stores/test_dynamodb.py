@@ -25,7 +25,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Leave
+from django_idempotency.core.rules import SettledState
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
 from django_idempotency.stores.base import BaseStore, Intervention
 from django_idempotency.stores.dynamodb import DynamoDBStore, items
@@ -102,7 +102,9 @@ def store(dynamodb: str) -> Iterator[DynamoDBStore]:
 def complete(store: DynamoDBStore, ticket: Ticket, outcome: Outcome = ANSWER, **given: Any) -> bool:
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
-    settlement = rules.settlement(Leave.COMPLETED, ticket, run, fence=None, outcome=outcome, ttl=given.get("ttl"))
+    settlement = rules.settlement(
+        SettledState.COMPLETED, ticket, run, fence=None, outcome=outcome, ttl=given.get("ttl")
+    )
     assert settlement is not None
     return store.settle(ticket, settlement)
 
@@ -485,7 +487,7 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
     settlement = rules.settlement(
-        rules.Leave.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
+        rules.SettledState.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
     )
     assert settlement is not None
     assert store.settle(ticket, settlement)
@@ -547,7 +549,9 @@ def test_no_pause_is_long(status: int) -> None:
 def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
     """Return a call of every verb that a request or the heartbeat needs."""
     ticket = make_ticket()
-    settlement = rules.settlement(Leave.BOUND, ticket, rules.Execute(attempt=1), fence=None, outcome=None, ttl=None)
+    settlement = rules.settlement(
+        SettledState.BOUND, ticket, rules.Execute(attempt=1), fence=None, outcome=None, ttl=None
+    )
     assert settlement is not None
     return [
         lambda: store.claim(ticket),

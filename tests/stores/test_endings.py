@@ -10,7 +10,7 @@ import pytest
 from django.db import Error, IntegrityError, OperationalError, connection, transaction
 
 from django_idempotency.core.records import Status
-from django_idempotency.core.rules import Ending, Execute, Replay
+from django_idempotency.core.rules import Execute, Replay, WorkResult
 from django_idempotency.errors import StoreUnavailable
 from testproject.payments.models import Charge, Effect
 
@@ -56,12 +56,14 @@ class Endings:
     @pytest.mark.parametrize(
         ("ended", "status", "commits", "event"),
         [
-            (Ending.KEPT, COMPLETED, True, "completed"),
-            (Ending.DROPPED, FREE, True, "released"),  # a returned 403 that counted a failed PIN must count
-            (Ending.FAILED, FREE, False, "released"),
+            (WorkResult.KEPT, COMPLETED, True, "completed"),
+            (WorkResult.DROPPED, FREE, True, "released"),  # a returned 403 that counted a failed PIN must count
+            (WorkResult.FAILED, FREE, False, "released"),
         ],
     )
-    def test_row(self, ended: Ending, status: Status, commits: bool, event: str, happened: Callable[[], None]) -> None:
+    def test_row(
+        self, ended: WorkResult, status: Status, commits: bool, event: str, happened: Callable[[], None]
+    ) -> None:
         """What is remembered and what is committed do not depend on each other."""
         call = Call()
         call.open()
@@ -77,12 +79,12 @@ class Endings:
         call = Call()
         call.open()
         call.work()
-        call.settle(Ending.CUT)
+        call.settle(WorkResult.CUT)
         assert (row(call.ticket).status, effects(), call.listener.events) == (Status.RUNNING, 0, ["claimed"])
 
     def test_the_next_run(self) -> None:
         """Whatever was rolled back runs again, as the next attempt; whatever was kept does not."""
-        Call().run(Ending.FAILED)
+        Call().run(WorkResult.FAILED)
         assert Call().run() == Execute(attempt=2)
         assert Call().run() == Replay(outcome=OUTCOME, attempt=2)
         assert effects() == 1
@@ -127,7 +129,7 @@ class TestAutocommit(Endings):
     def test_on_commit_runs_once(self) -> None:
         """A callback runs after the commit that holds its writes, and not after a rollback."""
         seen: list[int] = []
-        for ended in (Ending.FAILED, Ending.KEPT):
+        for ended in (WorkResult.FAILED, WorkResult.KEPT):
             call = Call()
             call.open()
             call.work()

@@ -13,7 +13,7 @@ import pytest
 from django.db import connections, transaction
 
 from django_idempotency.core.records import Guarantee, Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Leave, Mismatch, Replay
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, SettledState, WorkResult
 from django_idempotency.errors import OwnershipLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Guard
@@ -43,7 +43,7 @@ def test_nothing_is_seen_before_commit() -> None:
     call = Call()
     call.open()
     call.work()
-    assert call.operation._settle_joined(Leave.COMPLETED, OUTCOME, None) is True
+    assert call.operation._settle_joined(SettledState.COMPLETED, OUTCOME, None) is True
     assert elsewhere(lambda: (effects(), row(call.ticket).status)) == (0, Status.RUNNING)
     call.settle()
     assert elsewhere(lambda: (effects(), row(call.ticket).status)) == (1, Status.COMPLETED)
@@ -112,7 +112,7 @@ def test_a_failed_takeover_counts() -> None:
     """After a takeover that failed the next run is a third attempt, and the body still binds."""
     ORMStore().claim(atomic_ticket())
     call = Call()
-    assert call.run(Ending.FAILED) == Execute(attempt=2, takeover=True)
+    assert call.run(WorkResult.FAILED) == Execute(attempt=2, takeover=True)
     assert (row(call.ticket).status, effects(), call.listener.events) == (Status.FREE, 0, ["taken_over", "released"])
     assert Call(atomic_ticket(body=b"other")).run() == Mismatch()
     assert Call().run() == Execute(attempt=3)
@@ -120,7 +120,7 @@ def test_a_failed_takeover_counts() -> None:
 
 def test_a_refusal_frees_the_key() -> None:
     """After a dropped answer a corrected body runs under the same key."""
-    assert Call().run(Ending.DROPPED) == Execute(attempt=1)
+    assert Call().run(WorkResult.DROPPED) == Execute(attempt=1)
     corrected = Call(atomic_ticket(body=b"corrected"))
     assert corrected.run() == Execute(attempt=2)
     assert Call().run() == Mismatch()  # and from then on it is the one that binds
@@ -133,7 +133,7 @@ def test_a_new_life() -> None:
     old.run()
     elapse(timedelta(days=2))
     new = Call(atomic_ticket(body=b"other"))
-    assert new.run(Ending.FAILED) == Execute(attempt=1, new_life=True)
+    assert new.run(WorkResult.FAILED) == Execute(attempt=1, new_life=True)
     record = row(new.ticket)
     assert (record.attempt, record.method, record.secret_id) == (1, new.ticket.method, new.ticket.secret_id)
     assert (record.response_status, record.response_headers, record.response_body) == (None, "", None)
@@ -155,7 +155,7 @@ def test_a_key_inside_its_own_work() -> None:
 
 def test_another_key_inside_the_work() -> None:
     """Another key in the view joins its transaction: they are kept, or forgotten, together."""
-    for ended, remembered in ((Ending.FAILED, 0), (Ending.KEPT, 2)):
+    for ended, remembered in ((WorkResult.FAILED, 0), (WorkResult.KEPT, 2)):
         outer, inner = Call(), Call(atomic_ticket(key="inner"))
         outer.open()
         assert isinstance(inner.run(), Execute)
@@ -246,7 +246,7 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
     call.work()
     call.operation.set_rollback()
     given_up = OUTCOME._replace(status=422)
-    call.operation.settle(*((Ending.FAILED, None) if how == "failed" else (Ending.KEPT, given_up)))
+    call.operation.settle(*((WorkResult.FAILED, None) if how == "failed" else (WorkResult.KEPT, given_up)))
     assert call.listener.events == ["taken_over", "lost"]
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
     assert effects() == 1

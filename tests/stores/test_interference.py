@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Replay
+from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
@@ -67,7 +67,7 @@ def test_a_context_that_outlives_the_guard() -> None:
     inside = copy_context()
     again = Call(ticket=replace(call.ticket, owner=uuid4()))
     assert isinstance(inside.run(again.run), Busy)
-    call.settle(Ending.FAILED)
+    call.settle(WorkResult.FAILED)
     assert inside.run(again.run) == Execute(attempt=2)
     assert row(call.ticket).status == Status.COMPLETED
     assert_nothing_held()

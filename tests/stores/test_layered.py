@@ -22,7 +22,7 @@ from django_idempotency import conf
 from django_idempotency.concurrency.threads import in_thread
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
@@ -217,7 +217,7 @@ class TestTrips:
 
     def test_a_failure(self, layers: Layers) -> None:
         """The marker goes with the claim, so the next attempt may begin at once."""
-        layers.call().run(Ending.FAILED)
+        layers.call().run(WorkResult.FAILED)
         assert layers.asked()[0] == ["peek", "put", "drop"]
         assert layers.call().run() == Execute(attempt=2)
 
@@ -236,7 +236,7 @@ class TestTrips:
             for _ in range(times):
                 operation = Operation(layers.store, make_ticket(), Listener())
                 if isinstance(await operation.aopen(), Execute):
-                    await operation.asettle(Ending.KEPT, OUTCOME)
+                    await operation.asettle(WorkResult.KEPT, OUTCOME)
 
         async_to_sync(run)(1)
         assert layers.asked() == (["peek", "put", "put"], ["claim", "settle"])
@@ -315,12 +315,12 @@ class TestCommit:
         layers.asked()
         late = Operation(layers.store, first, Listener())
         late.run = Execute(attempt=1)
-        late.settle(Ending.KEPT, OUTCOME)
+        late.settle(WorkResult.KEPT, OUTCOME)
         assert layers.asked()[0] == []
 
     def test_an_atomic_takeover(self, layers: Layers) -> None:
         """Its retention begins at the settle, and so does its copy's."""
-        layers.call(ttl=100).run(Ending.FAILED)
+        layers.call(ttl=100).run(WorkResult.FAILED)
         layers.age(60)
         call = layers.call(ttl=100)
         assert call.run() == Execute(attempt=2)
@@ -585,7 +585,7 @@ def test_many_threads() -> None:
         operation = Operation(store, make_ticket(key=f"key-{number % 5}"), Listener())
         verdict = operation.open()
         if isinstance(verdict, Execute):
-            operation.settle(Ending.KEPT, OUTCOME)
+            operation.settle(WorkResult.KEPT, OUTCOME)
         return type(verdict).__name__
 
     with ThreadPoolExecutor(16) as pool:
@@ -700,7 +700,7 @@ class TestBehindRedis:
                 verdict = await operation.aopen(wait=5)
                 if isinstance(verdict, Execute):
                     await asyncio.sleep(0.1)
-                    await operation.asettle(Ending.KEPT, OUTCOME)
+                    await operation.asettle(WorkResult.KEPT, OUTCOME)
                 return type(verdict).__name__
 
             return sorted(await asyncio.gather(*(call() for _ in range(8))))

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, connections
 
 from django_idempotency.core.records import Status, Ticket
-from django_idempotency.core.rules import Ending, Execute, Mismatch, Replay
+from django_idempotency.core.rules import Execute, Mismatch, Replay, WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -73,7 +73,7 @@ def lapsed(ticket: Ticket) -> None:
 
 def released(ticket: Ticket) -> None:
     """Its first run failed."""
-    Call(ticket).run(Ending.FAILED)
+    Call(ticket).run(WorkResult.FAILED)
 
 
 def expired(ticket: Ticket) -> None:
@@ -112,7 +112,7 @@ def test_failures_in_a_row(crowd: Crowd) -> None:
             most[0] = max(most[0], running[0])
             call.work()
             running[0] -= 1
-            call.settle(Ending.FAILED)
+            call.settle(WorkResult.FAILED)
         return verdict
 
     verdicts = crowd.act([run] * CLAIMERS)

@@ -29,7 +29,7 @@ from redis.connection import Connection
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
-from django_idempotency.engine.durable import Execution, awoken, passed_on, woken
+from django_idempotency.engine.durable import Execution, aresume, hand_over, resume
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
 from django_idempotency.stores import packing, signing
 from django_idempotency.stores.base import BaseStore
@@ -375,13 +375,13 @@ def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchr
     safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=2)
     owner, waking = make_ticket(), make_ticket()
     record = store.claim(owner)
-    asleep = Execution("order-17").asleep(record, owner)
+    asleep = Execution("order-17").suspending_ticket(record, owner)
     with pytest.raises(StoreUnavailable, match="replicas"):
-        passed_on(safe, asleep, rules.handover(record, asleep))
+        hand_over(safe, asleep, rules.handover(record, asleep))
     seen = store.claim(waking)
     assert seen.owner == asleep.owner  # written all the same
     with pytest.raises(StoreUnavailable, match="replicas"):
-        async_to_sync(awoken)(safe, waking, seen) if asynchronous else woken(safe, waking, seen)
+        async_to_sync(aresume)(safe, waking, seen) if asynchronous else resume(safe, waking, seen)
 
 
 # --------------------------------------------------------------------------------------------------------- as a front
@@ -612,7 +612,12 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as later:
         later.setattr(packing, "VERSION", packing.VERSION + 1)
         settled = rules.settlement(
-            rules.Leave.COMPLETED, ticket, rules.Execute(attempt=1), fence=record, outcome=Outcome(status=201), ttl=None
+            rules.SettledState.COMPLETED,
+            ticket,
+            rules.Execute(attempt=1),
+            fence=record,
+            outcome=Outcome(status=201),
+            ttl=None,
         )
         assert settled is not None
         assert store.settle(ticket, settled)

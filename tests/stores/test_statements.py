@@ -12,7 +12,7 @@ from django.db import Error, connection, transaction
 from django.db.models.sql.compiler import SQLCompiler, SQLInsertCompiler, SQLUpdateCompiler
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core.rules import Busy, Ending, Execute, Mismatch, Replay
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -142,7 +142,7 @@ def test_a_failed_call_atomic() -> None:
     call = Call()
     call.open()
     with sent() as statements:
-        call.settle(Ending.FAILED)
+        call.settle(WorkResult.FAILED)
     assert statements == ["ROLLBACK", *RELEASED[connection.vendor]]
 
 
@@ -155,7 +155,7 @@ def test_no_compiling_on_the_hot_path(monkeypatch: pytest.MonkeyPatch) -> None:
     for compiler in (SQLCompiler, SQLInsertCompiler, SQLUpdateCompiler):
         monkeypatch.setattr(compiler, "as_sql", compiled)
     for make in (make_ticket, atomic_ticket):
-        for ended in (Ending.FAILED, Ending.KEPT):
+        for ended in (WorkResult.FAILED, WorkResult.KEPT):
             call = Call(make(key=str(make)))
             assert isinstance(call.open(), Execute)
             call.settle(ended)
@@ -164,7 +164,7 @@ def test_no_compiling_on_the_hot_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_open_record_is_updated_in_place() -> None:
     """Settling touches no indexed column, so PostgreSQL can update in place (HOT)."""
-    for ended in (Ending.KEPT, Ending.DROPPED):
+    for ended in (WorkResult.KEPT, WorkResult.DROPPED):
         call = Call(make_ticket(key=str(ended)))
         call.open()
         with sent() as statements:

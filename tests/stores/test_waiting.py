@@ -13,7 +13,7 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.core.records import Guarantee, Status
-from django_idempotency.core.rules import Busy, Ending, Execute, Replay, Verdict
+from django_idempotency.core.rules import Busy, Execute, Replay, Verdict, WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def room_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test has few threads, of which a quarter may wait."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.waiting.count", -100)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -100)
 
 
 @contextmanager
-def first_at_work(ending: Ending = Ending.KEPT, **given: Any) -> Iterator[threading.Event]:
+def first_at_work(ending: WorkResult = WorkResult.KEPT, **given: Any) -> Iterator[threading.Event]:
     """Let another thread hold the record, until the event is set."""
     holds, leave = threading.Event(), threading.Event()
 
@@ -58,7 +58,7 @@ def wait_for(seconds: float, **given: Any) -> Verdict:
     operation = Operation(ORMStore(), atomic_ticket(**{"lease": 1, **given}), lambda *_: None)
     verdict = operation.open(wait=seconds)
     if isinstance(verdict, Execute):
-        operation.settle(Ending.KEPT, OUTCOME)
+        operation.settle(WorkResult.KEPT, OUTCOME)
     return verdict
 
 
@@ -92,7 +92,7 @@ def test_the_end_of_the_wait(seconds: float) -> None:
 
 def test_a_first_that_fails() -> None:
     """Whoever waited runs, as the next attempt, and no takeover: between rollback and release the lease protects it."""
-    with first_at_work(Ending.FAILED, lease=20) as leave:
+    with first_at_work(WorkResult.FAILED, lease=20) as leave:
         threading.Timer(0.3, leave.set).start()
         assert wait_for(10, lease=20) == Execute(attempt=2)
 
@@ -116,7 +116,7 @@ def test_who_waits_does_not_keep_the_first_from_its_release() -> None:
     waiter.start()
     assert waiting.wait(10)
     time.sleep(0.2)  # it waits
-    call.settle(Ending.FAILED)
+    call.settle(WorkResult.FAILED)
     waiter.join(20)
     assert call.listener.events == ["claimed", "released"]
     assert IdempotencyRecord.objects.get().status == Status.FREE

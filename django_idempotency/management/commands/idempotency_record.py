@@ -16,7 +16,7 @@ from ...core import rules
 from ...core.hashing import record_id
 from ...core.records import Record, shortened
 from ...core.scope_names import spellings
-from ...engine.durable import Execution, let_go
+from ...engine.durable import Execution, release_suspended
 from ...errors import IdempotencyError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
 from ...http.keys import ANONYMOUS
 from ...inspection import redaction
@@ -129,7 +129,7 @@ class Command(BaseCommand):
         for line in shown:
             self.stdout.write(line)
         if execution:
-            sleeps = "is" if Execution(execution).suspended(record) else "is not"
+            sleeps = "is" if Execution(execution).has_suspended(record) else "is not"
             self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(execution)}.")
 
     def unknown(self, store: BaseStore) -> str:
@@ -158,7 +158,7 @@ class Command(BaseCommand):
         before: list[Record] = []
         verb = VERBS[name]
         try:
-            ended = self.let_go(store, name, execution, before.append) or getattr(store, name)(
+            ended = self.release_suspended(store, name, execution, before.append) or getattr(store, name)(
                 self.id, audit=before.append
             )
         except (StoreUnavailable, OutcomeUnknown) as error:
@@ -188,11 +188,13 @@ class Command(BaseCommand):
             case Intervention.GONE:
                 raise CommandError(self.unknown(store))
 
-    def let_go(self, store: BaseStore, name: str, execution: str | None, audit: Audit) -> Intervention | None:
+    def release_suspended(
+        self, store: BaseStore, name: str, execution: str | None, audit: Audit
+    ) -> Intervention | None:
         """Free a record that an execution has suspended; `None` if it has not."""
         if not execution:
             return None
-        done = let_go(store, Execution(execution), self.id, audit=audit, forgetting=name != "release")
+        done = release_suspended(store, Execution(execution), self.id, audit=audit, forgetting=name != "release")
         return Intervention.DONE if done and name != "erase" else None
 
     def then(self, store: BaseStore) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...concurrency.forking import begins_anew
+from ...concurrency.forking import reset_in_children
 from ...errors import LostRace, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class DynamoDBClient:
         self.location = (region_name, endpoint_url, session, client)
         self._built: Any = None
         self._lock = threading.Lock()
-        begins_anew(self)
+        reset_in_children(self)
 
     # ----------------------------------------------------------------------------------------------------- requests
 
@@ -122,7 +122,7 @@ class DynamoDBClient:
         """Return a client for slow requests, such as creating a table."""
         return self._build(10.0) if self._given is None else self._given
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Rebuild on the next use: the connections are the parent process's."""
         self._built = None
         self._lock = threading.Lock()

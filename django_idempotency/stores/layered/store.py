@@ -87,7 +87,7 @@ class LayeredStore(WrappedStore):
 
     def claim(self, ticket: Ticket) -> Record:
         known = self.front.peek(ticket.id)
-        if known is not None and rules.quotable(known, ticket):
+        if known is not None and rules.answerable_from_copy(known, ticket):
             return known
         asked = self._clock()
         record = self.store.claim(ticket)
@@ -98,7 +98,7 @@ class LayeredStore(WrappedStore):
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
         known = await self.front.apeek(ticket.id)
-        if known is not None and rules.quotable(known, ticket):
+        if known is not None and rules.answerable_from_copy(known, ticket):
             return known
         asked = self._clock()
         record = await self.store.aclaim(ticket)
@@ -108,7 +108,7 @@ class LayeredStore(WrappedStore):
 
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
         """Return what the front may keep of the authority's record, and note what the settle will need."""
-        if rules.quotable(record, ticket):  # by another's marker only its owner knows when it ends
+        if rules.answerable_from_copy(record, ticket):  # by another's marker only its owner knows when it ends
             # In a caller's open transaction the record may come from an old snapshot.
             fit = record.status is Status.COMPLETED and not record.joined
             return _Copy(record, asked, self._seconds) if fit else None

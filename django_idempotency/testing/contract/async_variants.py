@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 
 from ...core import rules
 from ...core.records import Ticket
-from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
+from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
@@ -25,7 +25,7 @@ class AsyncVariants(Contract):
         ticket = make_ticket()
         record = async_to_sync(store.aclaim)(ticket)
         assert (record.owner, record.attempt) == (ticket.owner, 1)
-        settlement = self.settlement(ticket, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0])
+        settlement = self.settlement(ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
         assert async_to_sync(store.asettle)(ticket, replace(settlement, fence=uuid4())) is False
         assert async_to_sync(store.asettle)(ticket, settlement) is True
         assert self.stored(store, ticket).outcome == self.outcomes[0]
@@ -42,15 +42,15 @@ class AsyncVariants(Contract):
             assert await verdict(second) == Execute(attempt=2, takeover=True)
             assert isinstance(await verdict(third), Busy)
             assert await verdict(make_ticket(body=b"other")) == Mismatch()
-            late = self.settlement(first, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0])
+            late = self.settlement(first, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
             assert await store.asettle(first, late) is False
-            released = self.settlement(second, Leave.BOUND, Execute(attempt=2))
+            released = self.settlement(second, SettledState.BOUND, Execute(attempt=2))
             assert await store.asettle(second, released) is True
             assert await verdict(third) == Execute(attempt=3)
             for number, outcome in enumerate(self.outcomes):
                 ticket = make_ticket(key=f"{number}")
                 assert await verdict(ticket) == Execute(attempt=1)
-                settlement = self.settlement(ticket, Leave.COMPLETED, Execute(attempt=1), outcome)
+                settlement = self.settlement(ticket, SettledState.COMPLETED, Execute(attempt=1), outcome)
                 assert await store.asettle(ticket, settlement) is True
                 assert await verdict(make_ticket(key=f"{number}")) == Replay(outcome=outcome, attempt=1)
 

@@ -12,7 +12,7 @@ import pytest
 
 from ...core import rules
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
-from ...core.rules import Leave
+from ...core.rules import SettledState
 from ...stores.base import BaseStore
 
 #: Answers that must come back as they were, and be taken neither for none nor for each other.
@@ -99,7 +99,7 @@ class Contract:
         return run
 
     def leave(
-        self, store: BaseStore, ticket: Ticket, leave: Leave, outcome: Outcome | None = None, **given: Any
+        self, store: BaseStore, ticket: Ticket, leave: SettledState, outcome: Outcome | None = None, **given: Any
     ) -> bool:
         """Settle a record that the ticket owns, or can own."""
         record = store.claim(ticket)
@@ -111,7 +111,7 @@ class Contract:
         self,
         store: BaseStore,
         ticket: Ticket,
-        leave: Leave,
+        leave: SettledState,
         run: rules.Execute,
         outcome: Outcome | None = None,
         **given: Any,
@@ -121,7 +121,7 @@ class Contract:
     def settlement(
         self,
         ticket: Ticket,
-        leave: Leave,
+        leave: SettledState,
         run: rules.Execute,
         outcome: Outcome | None = None,
         *,
@@ -133,7 +133,7 @@ class Contract:
         return settlement
 
     def complete(self, store: BaseStore, ticket: Ticket, **given: Any) -> bool:
-        return self.leave(store, ticket, Leave.COMPLETED, self.outcomes[0], **given)
+        return self.leave(store, ticket, SettledState.COMPLETED, self.outcomes[0], **given)
 
     def stored(self, store: BaseStore, ticket: Ticket) -> Record:
         """Read a bound record as another request would, without a chance to take it."""

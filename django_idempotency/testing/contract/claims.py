@@ -7,21 +7,21 @@ from dataclasses import replace
 from ...core import rules
 from ...core.hashing import next_operation
 from ...core.records import Guarantee, Record, Status
-from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
+from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
 
 #: How each record of `MEETINGS` came to be, 1,000 s ago: its lease and its retention, in seconds, and how it was left.
-STATES: dict[str, tuple[float, float, Leave | None]] = {
-    "released, bound": (2000, 5000, Leave.BOUND),
-    "released, unbound": (2000, 5000, Leave.FREE),
+STATES: dict[str, tuple[float, float, SettledState | None]] = {
+    "released, bound": (2000, 5000, SettledState.BOUND),
+    "released, unbound": (2000, 5000, SettledState.FREE),
     "running": (2000, 5000, None),
     "lapsed": (500, 5000, None),
-    "completed": (500, 5000, Leave.COMPLETED),
+    "completed": (500, 5000, SettledState.COMPLETED),
     "running beyond its expiry": (2000, 500, None),
-    "completed, expired": (2000, 500, Leave.COMPLETED),
-    "released, expired": (2000, 500, Leave.BOUND),
+    "completed, expired": (2000, 500, SettledState.COMPLETED),
+    "released, expired": (2000, 500, SettledState.BOUND),
     "lapsed, expired": (500, 500, None),
 }
 
@@ -199,7 +199,7 @@ class Claims(Contract):
             assert record.operation == operation
             assert abs((seconds(record, "created_at") or 0) + (attempt - 1) * (first.lease + 1)) < 10
             if attempt == 3:
-                self.leave(store, ticket, Leave.BOUND)
+                self.leave(store, ticket, SettledState.BOUND)
 
     def test_a_lapsed_lease_and_another_request(self, store: BaseStore) -> None:
         """Only the same request continues what an owner left."""

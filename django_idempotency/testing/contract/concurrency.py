@@ -11,7 +11,7 @@ import pytest
 
 from ...core import rules
 from ...core.records import Guarantee, Status, Ticket
-from ...core.rules import Execute, Leave, Replay
+from ...core.rules import Execute, Replay, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
@@ -47,7 +47,7 @@ class Concurrency(Contract):
             ((owner, run),) = runners(tickets, verdicts)
             assert run == Execute(attempt=1)
             assert self.stored(store, owner).owner == owner.owner
-            assert self.settle(store, owner, Leave.COMPLETED, run, self.outcomes[0]) is True
+            assert self.settle(store, owner, SettledState.COMPLETED, run, self.outcomes[0]) is True
             verdicts = crowd(store, claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)))
             assert set(verdicts) == {Replay(outcome=self.outcomes[0], attempt=1)}
 
@@ -62,8 +62,8 @@ class Concurrency(Contract):
         """All find a lapsed lease, a released key, an expired answer: one runs, as the attempt that it is."""
         terms = {
             "lapsed": (None, Execute(attempt=2, takeover=True)),
-            "released": (Leave.BOUND, Execute(attempt=2)),
-            "expired": (Leave.COMPLETED, Execute(attempt=1)),
+            "released": (SettledState.BOUND, Execute(attempt=2)),
+            "expired": (SettledState.COMPLETED, Execute(attempt=1)),
         }
         for key, (leave, _) in terms.items():
             ticket = make_ticket(key=key, lease=5, ttl=50 if key == "expired" else 5000)
@@ -81,7 +81,7 @@ class Concurrency(Contract):
 
     def test_a_settle_races_a_takeover(self, store: BaseStore, crowd: Crowd) -> None:
         """A late owner settles or releases as its lease is taken: one of both has it, and the record says which."""
-        for number, leave in enumerate((Leave.COMPLETED, Leave.BOUND) * 8):
+        for number, leave in enumerate((SettledState.COMPLETED, SettledState.BOUND) * 8):
             takers = 1 if number % 4 < 2 else 7  # among many, the settle is seldom the first to begin
             place = number % (takers + 1)
             late = make_ticket(key=f"{number}", lease=5)
@@ -93,7 +93,7 @@ class Concurrency(Contract):
             verdicts = crowd(store, acts)
             won = verdicts.pop(place)
             record = self.stored(store, late)
-            if won and leave is Leave.COMPLETED:
+            if won and leave is SettledState.COMPLETED:
                 assert (record.status, record.owner, record.attempt) == (Status.COMPLETED, late.owner, 1)
                 assert set(names(verdicts)) <= {"Replay", "Busy"}
             else:  # taken over, or released and claimed at once

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 
 from ...core import rules
 from ...core.records import Ticket
-from ...core.rules import Execute, Leave
+from ...core.rules import Execute, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
@@ -67,7 +67,9 @@ class Costs(Contract):
         return dict(costs)
 
     def _steps(self, key: str) -> Iterable[Step]:
-        def terms(ticket: Ticket, leave: Leave, attempt: int = 1, *, born_of: Ticket | None = None) -> tuple[Any, ...]:
+        def terms(
+            ticket: Ticket, leave: SettledState, attempt: int = 1, *, born_of: Ticket | None = None
+        ) -> tuple[Any, ...]:
             settlement = self.settlement(ticket, leave, Execute(attempt=attempt), self.outcomes[0])
             return ticket, replace(settlement, operation=rules.operation_begun_by(born_of or ticket))
 
@@ -77,20 +79,20 @@ class Costs(Contract):
         yield "busy", "claim", (make_ticket(key=key),)
         yield "mismatch", "claim", (make_ticket(key=key, body=b"other"),)
         yield "renew", "renew", ([first],)
-        yield "settle", "settle", terms(first, Leave.COMPLETED)
+        yield "settle", "settle", terms(first, SettledState.COMPLETED)
         yield "replay", "claim", (make_ticket(key=key),)
         yield "get", "get", (first.id,)
 
         crashed, released, last = (make_ticket(key=f"{key}-2", lease=lease) for lease in (0, 30, 30))
         yield "", "claim", (crashed,)
         yield "takeover", "claim", (released,)
-        yield "late settle", "settle", terms(crashed, Leave.COMPLETED)
-        yield "release", "settle", terms(released, Leave.BOUND, 2, born_of=crashed)
+        yield "late settle", "settle", terms(crashed, SettledState.COMPLETED)
+        yield "release", "settle", terms(released, SettledState.BOUND, 2, born_of=crashed)
         yield "next attempt", "claim", (last,)
 
         old, new = (make_ticket(key=f"{key}-3", ttl=ttl) for ttl in (0, 60))
         yield "", "claim", (old,)
-        yield "", "settle", terms(old, Leave.BOUND)
+        yield "", "settle", terms(old, SettledState.BOUND)
         yield "new life", "claim", (new,)
         yield "renew many", "renew", ([last, new],)
 

@@ -8,7 +8,7 @@ import pytest
 
 from ...core import rules
 from ...core.records import Record, Status
-from ...core.rules import Leave
+from ...core.rules import SettledState
 from ...stores.base import BaseStore, Intervention
 from ...stores.wrapper import innermost
 from ..tickets import make_ticket
@@ -22,7 +22,7 @@ class Endings(Contract):
         """Every answer comes back as it was, and is never taken for none."""
         for number, outcome in enumerate(self.outcomes):
             ticket = make_ticket(key=f"key-{number}")
-            assert self.leave(store, ticket, Leave.COMPLETED, outcome) is True
+            assert self.leave(store, ticket, SettledState.COMPLETED, outcome) is True
             record = store.claim(make_ticket(key=f"key-{number}"))
             assert (record.status, record.outcome, record.attempt) == (Status.COMPLETED, outcome, 1)
             assert record.completed_at is not None
@@ -60,7 +60,7 @@ class Endings(Contract):
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
         expired, run = self.stored(store, old), rules.Execute(attempt=1, new_life=True)
-        assert self.settle(store, new, Leave.BOUND, run, fence=expired) is True
+        assert self.settle(store, new, SettledState.BOUND, run, fence=expired) is True
         assert self.stored(store, new).operation == rules.operation_of(expired, run)
         later = make_ticket()
         self.complete(store, later)
@@ -70,9 +70,9 @@ class Endings(Contract):
         """An owner whose first settle was answered by nobody settles again: it was completed when it was."""
         ticket = make_ticket()
         run = self.claim(store, ticket)
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         self.elapse(store, 100)
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         record = self.stored(store, ticket)
         assert record.completed_at is not None
         assert abs((record.read_at - record.completed_at).total_seconds() - 100) < 1
@@ -85,11 +85,11 @@ class Endings(Contract):
         run = self.claim(store, first)
         self.elapse(store, first.lease + 1)
         assert store.claim(second).owner == second.owner
-        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             assert self.settle(store, first, leave, run, self.outcomes[0]) is False
         assert (self.stored(store, second).owner, self.stored(store, second).status) == (second.owner, Status.RUNNING)
         assert self.complete(store, second) is True
-        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             assert self.settle(store, first, leave, run, self.outcomes[1]) is False
         assert self.stored(store, second).outcome == self.outcomes[0]
 
@@ -98,7 +98,7 @@ class Endings(Contract):
         ticket = make_ticket()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert self.stored(store, ticket).status is Status.COMPLETED
 
     def test_late_for_a_life(self, store: BaseStore) -> None:
@@ -107,7 +107,7 @@ class Endings(Contract):
         run = self.claim(store, first)
         self.elapse(store, 11)
         assert self.claim(store, second).attempt == run.attempt == 1
-        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             assert self.settle(store, first, leave, run, self.outcomes[0]) is False
         assert self.stored(store, second).owner == second.owner
 
@@ -116,7 +116,7 @@ class Endings(Contract):
     def test_released(self, store: BaseStore) -> None:
         """A released key is free at once, for the same request, as the next attempt, and holds no answer."""
         first, second = make_ticket(), make_ticket()
-        self.leave(store, first, Leave.BOUND)
+        self.leave(store, first, SettledState.BOUND)
         record = self.stored(store, first)
         assert (record.status, record.attempt, record.outcome, record.completed_at) == (Status.FREE, 1, None, None)
         record = store.claim(second)
@@ -124,13 +124,13 @@ class Endings(Contract):
 
     def test_released_and_bound(self, store: BaseStore) -> None:
         """After a failure another request under the key is refused, not run."""
-        self.leave(store, make_ticket(), Leave.BOUND)
+        self.leave(store, make_ticket(), SettledState.BOUND)
         record = store.claim(make_ticket(body=b"other"))
         assert (record.status, record.digest) == (Status.FREE, make_ticket().digest)
 
     def test_released_and_unbound(self, store: BaseStore) -> None:
         """After a refusal a corrected request takes the key, and binds it again."""
-        self.leave(store, make_ticket(), Leave.FREE)
+        self.leave(store, make_ticket(), SettledState.FREE)
         corrected = make_ticket(body=b"corrected")
         record = store.claim(corrected)
         assert (record.owner, record.attempt, record.digest) == (corrected.owner, 2, corrected.digest)
@@ -143,12 +143,12 @@ class Endings(Contract):
         assert store.release(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
         assert store.release(ticket.id, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert audited == []
         assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
         assert store.release(ticket.id, audit=audited.append) is Intervention.ALREADY
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
         assert (self.stored(store, ticket).status, self.stored(store, ticket).outcome) == (Status.FREE, None)
         assert store.claim(make_ticket()).attempt == 2
         assert len(audited) == 1
@@ -160,7 +160,7 @@ class Endings(Contract):
         self.elapse(store, ticket.lease + 1)
         assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
         assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
         freed = self.stored(store, ticket)
         assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
         assert freed.operation == rules.operation_begun_by(ticket)
@@ -186,7 +186,7 @@ class Endings(Contract):
         if not renewed:
             pytest.skip(f"{type(inner).__name__} looks in another way.")
         assert (found, audited) == (Intervention.BUSY, [])
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
 
     def test_expired_by_hand(self, store: BaseStore) -> None:
         """Not under a live lease; then the key begins anew, for any request."""
@@ -194,7 +194,7 @@ class Endings(Contract):
         assert store.expire(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
         assert store.expire(ticket.id, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
         assert len(audited) == 1
         other = make_ticket(body=b"other")
@@ -209,13 +209,13 @@ class Endings(Contract):
         assert store.erase(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
         assert store.erase(ticket.id, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert audited == []
         assert store.erase(ticket.id, audit=audited.append) is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
         left = store.get(ticket.id)  # a server that deletes by itself may take a moment
         assert left is None or (rules.expired(left), left.outcome, left.digest) == (True, None, b"")
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
         other = make_ticket(body=b"other")
         record = store.claim(other)
         assert (record.owner, record.attempt, record.outcome) == (other.owner, 1, None)
@@ -230,7 +230,7 @@ class Endings(Contract):
                 continue  # the server was faster
             assert store.erase(ticket.id, audit=lambda _: None) is Intervention.DONE
             assert store.renew([ticket]) == set()
-            assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is False
+            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
             assert store.claim(make_ticket(key=key, body=b"other")).attempt == 1
 
     def test_expired_after_a_crash(self, store: BaseStore) -> None:
@@ -240,13 +240,13 @@ class Endings(Contract):
         self.elapse(store, ticket.lease + 1)
         assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
         assert store.renew([ticket]) == set()
-        assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0], ttl=1000) is False
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000) is False
         assert rules.read(store.claim(other := make_ticket(body=b"other")), other) == rules.Execute(attempt=1)
 
     def test_what_is_not_there(self, store: BaseStore) -> None:
         """Nobody has claimed it: there is nothing to settle, to look at, or to change by hand."""
         ticket = make_ticket()
-        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             assert self.settle(store, ticket, leave, rules.Execute(attempt=1), self.outcomes[0]) is False
         assert store.get(ticket.id) is None
         assert store.get(uuid4()) is None

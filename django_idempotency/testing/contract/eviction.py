@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from ...core.records import Guarantee
-from ...core.rules import Busy, Execute, Leave, Replay
+from ...core.rules import Busy, Execute, Replay, SettledState
 from ...stores.base import BaseStore, Intervention
 from ..tickets import make_ticket
 from .base import Contract
@@ -20,7 +20,7 @@ class Eviction(Contract):
     def test_vanished_before_the_settle(self, store: BaseStore) -> None:
         """There is nothing to settle, whichever way; the key is as new."""
         self.need("vanish")
-        for leave in (Leave.COMPLETED, Leave.FREE, Leave.BOUND):
+        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             ticket = make_ticket(key=leave.value)
             run = self.claim(store, ticket)
             self.vanish(store, ticket)
@@ -43,7 +43,7 @@ class Eviction(Contract):
     def test_vanished_before_the_takeover(self, store: BaseStore) -> None:
         """A lapsed record, a released one, an answer: whoever comes next is the first."""
         self.need("vanish")
-        for number, leave in enumerate((None, Leave.BOUND, Leave.COMPLETED)):
+        for number, leave in enumerate((None, SettledState.BOUND, SettledState.COMPLETED)):
             ticket = make_ticket(key=f"{number}")
             store.claim(ticket)
             if leave is not None:
@@ -88,7 +88,7 @@ class Eviction(Contract):
                     seen[type(verdict).__name__] += 1
                     if isinstance(verdict, Execute):
                         store.renew([mine])
-                        self.settle(store, mine, Leave.COMPLETED, verdict, self.outcomes[0])
+                        self.settle(store, mine, SettledState.COMPLETED, verdict, self.outcomes[0])
             finally:
                 ended.wait(60)
             return seen

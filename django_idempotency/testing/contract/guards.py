@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ...core.records import Guarantee, Status, Ticket
-from ...core.rules import Execute, Leave
+from ...core.rules import Execute, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
@@ -43,7 +43,7 @@ class Guards(Contract):
         with store.guard(ticket) as guard:
             assert guard.record is not None
             assert (guard.joins, guard.record.owner) == (True, ticket.owner)
-            assert self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0]) is True
+            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert guard.committed is True
         assert self.stored(store, ticket).outcome == self.outcomes[0]
 
@@ -52,7 +52,7 @@ class Guards(Contract):
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
         with store.guard(ticket) as guard:
-            self.settle(store, ticket, Leave.COMPLETED, run, self.outcomes[0])
+            self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
             guard.set_rollback()
             assert guard.needs_rollback() is True
         assert guard.committed is False
@@ -67,11 +67,11 @@ class Guards(Contract):
         assert takeover == Execute(attempt=2, takeover=True)
         with store.guard(second, takeover=True) as guard:
             assert guard.record is not None
-            settlement = self.settlement(second, Leave.COMPLETED, takeover, self.outcomes[0], fence=guard.record)
+            settlement = self.settlement(second, SettledState.COMPLETED, takeover, self.outcomes[0], fence=guard.record)
             assert store.settle(second, settlement) is True
         record = self.stored(store, second)
         assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
-        assert self.settle(store, first, Leave.COMPLETED, run, self.outcomes[1]) is False
+        assert self.settle(store, first, SettledState.COMPLETED, run, self.outcomes[1]) is False
 
     def test_the_same_key_under_its_own_guard(self, store: BaseStore) -> None:
         """A row lock does not stop its own transaction, so the store does. Another key is no matter."""
@@ -83,7 +83,7 @@ class Guards(Contract):
             run = self.claim(store, other)
             with store.guard(other) as inner:
                 assert inner.record is not None
-                assert self.settle(store, other, Leave.COMPLETED, run, self.outcomes[0]) is True
+                assert self.settle(store, other, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert self.stored(store, other).outcome == self.outcomes[0]
 
     def _atomic(self, store: BaseStore, **fields: Any) -> Ticket:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.records import Status
-from ...core.rules import Leave
+from ...core.rules import SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
@@ -35,7 +35,7 @@ class Maintenance(Contract):
         overtaken, completed, released, unknown, ours = (make_ticket(key=str(number)) for number in range(5))
         store.claim(overtaken)
         self.complete(store, completed)
-        self.leave(store, released, Leave.BOUND)
+        self.leave(store, released, SettledState.BOUND)
         self.elapse(store, overtaken.lease + 1)
         thief = make_ticket(key=overtaken.key)
         store.claim(thief)
@@ -113,7 +113,7 @@ class Maintenance(Contract):
             "young": make_ticket(key="young", ttl=100, lease=1),
         }
         self.complete(store, gone["completed"])
-        self.leave(store, gone["released"], Leave.FREE)
+        self.leave(store, gone["released"], SettledState.FREE)
         for ticket in (gone["lapsed"], *kept.values()):
             store.claim(ticket)
         self.elapse(store, 60)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import rules
 from ...core.records import Guarantee
-from ...core.rules import Busy, Execute, Leave, Replay
+from ...core.rules import Busy, Execute, Replay, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
@@ -40,8 +40,8 @@ class Nesting(Contract):
             assert isinstance(verdict, Busy)
             assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]  # the owner's lease, not ours
             with store.guard(inner):
-                assert self.settle(store, inner, Leave.COMPLETED, nested, self.outcomes[1]) is True
-        assert self.settle(store, outer, Leave.COMPLETED, run, self.outcomes[0]) is True
+                assert self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1]) is True
+        assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
         for ticket, outcome, terms in ((outer, self.outcomes[0], policy), (inner, self.outcomes[1], other_policy)):
             later = make_ticket(key=ticket.key, ttl=5)
             record = store.claim(later)
@@ -61,7 +61,7 @@ class Nesting(Contract):
         records = [store.claim(ticket) for ticket in crossed]
         assert [record.owner for record in records] == [crossed[0].owner, long.owner]
         assert [record.guarantee for record in records] == [Guarantee.LEASE, Guarantee.ATOMIC]
-        assert self.settle(store, crossed[0], Leave.COMPLETED, Execute(attempt=2), self.outcomes[0]) is True
+        assert self.settle(store, crossed[0], SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]) is True
         assert self.complete(store, long) is True
         self.elapse(store, 3600)  # beyond the retention of the first owner, not of the second
         replays = [make_ticket(key=key) for key in ("short", "long")]

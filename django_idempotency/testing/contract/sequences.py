@@ -13,7 +13,7 @@ from asgiref.sync import async_to_sync
 
 from ...core import rules
 from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
-from ...core.rules import Execute, Leave
+from ...core.rules import Execute, SettledState
 from ...stores.base import BaseStore
 from ...stores.memory import MemoryStore
 from ..tickets import NOW, make_ticket
@@ -148,7 +148,9 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
         | st.binary(min_size=1, max_size=4).map(lambda part: part * 700),
     )
     some_key, some_lease, some_ttl = st.sampled_from(KEYS), st.sampled_from(LEASES), st.sampled_from(TTLS)
-    some_leave = st.sampled_from([Leave.COMPLETED, Leave.COMPLETED, Leave.FREE, Leave.BOUND])
+    some_leave = st.sampled_from(
+        [SettledState.COMPLETED, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND]
+    )
     latest = st.integers(0, 3)  # counted from the last, which mostly owns its key
 
     class Lockstep(RuleBasedStateMachine):
@@ -191,15 +193,15 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
 
         @precondition(lambda self: self.runs)
         @rule(leave=some_leave, outcome=outcomes, ttl=st.none() | some_ttl, twin=st.booleans())
-        def settle(self, leave: Leave, outcome: Outcome, ttl: float | None, twin: bool) -> None:
+        def settle(self, leave: SettledState, outcome: Outcome, ttl: float | None, twin: bool) -> None:
             self._settle(self.runs[-1], leave, outcome, ttl, twin=twin)
 
         @precondition(lambda self: len(self.runs) > 1)
         @rule(nth=latest, leave=some_leave, twin=st.booleans())
-        def settle_late(self, nth: int, leave: Leave, twin: bool) -> None:
+        def settle_late(self, nth: int, leave: SettledState, twin: bool) -> None:
             self._settle(_from_the_end(self.runs[:-1], nth), leave, contract.outcomes[0], None, twin=twin)
 
-        def _settle(self, run: Run, leave: Leave, outcome: Outcome, ttl: float | None, *, twin: bool) -> None:
+        def _settle(self, run: Run, leave: SettledState, outcome: Outcome, ttl: float | None, *, twin: bool) -> None:
             terms = [
                 (run.ticket, contract.settlement(run.ticket, leave, run.run, outcome, ttl=ttl, fence=fence))
                 for fence in run.found

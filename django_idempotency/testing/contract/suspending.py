@@ -9,8 +9,8 @@ from uuid import UUID
 
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
-from ...core.rules import Busy, Execute, Leave, Mismatch, Replay
-from ...engine.durable import Execution, let_go, woken
+from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
+from ...engine.durable import Execution, release_suspended, resume
 from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
@@ -37,8 +37,8 @@ class Suspending(Contract):
         assert abs((seconds(record, "lease_until") or 0) - 500) < 1
         assert abs((seconds(record, "expires_at") or 0) - 600) < 1
         assert store.renew([owner]) == set()
-        assert self.settle(store, owner, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0]) is False
-        assert self.settle(store, owner, Leave.BOUND, Execute(attempt=1)) is False
+        assert self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]) is False
+        assert self.settle(store, owner, SettledState.BOUND, Execute(attempt=1)) is False
         self.elapse(store, 400)
         store.purge(limit=10)
         for other, verdict in ((make_ticket(), Busy(retry_after=100)), (make_ticket(body=b"other"), Mismatch())):
@@ -48,22 +48,22 @@ class Suspending(Contract):
         """Its execution knows it again; no other execution does, and nobody another record or attempt by it."""
         asleep = self.sleep(store, self.running(store))
         record = self.stored(store, asleep)
-        assert EXECUTION.suspended(record)
+        assert EXECUTION.has_suspended(record)
         for other in (
             self.stored(store, self.running(store, key="other")),
             replace(record, attempt=2),
             replace(record, id=make_ticket(key="other").id),
             replace(record, status=Status.COMPLETED),
         ):
-            assert not EXECUTION.suspended(other)
-        assert not Execution("order-18", (KeyboardInterrupt,)).suspended(record)
+            assert not EXECUTION.has_suspended(other)
+        assert not Execution("order-18", (KeyboardInterrupt,)).has_suspended(record)
 
     def test_woken(self, store: BaseStore) -> None:
         """It goes on as the same attempt, with a lease and a retention as at its first claim, and is completed."""
         self.sleep(store, self.running(store))
         self.elapse(store, 400)
         owner = make_ticket(lease=30, ttl=1000)
-        found = woken(store, owner, store.claim(owner))
+        found = resume(store, owner, store.claim(owner))
         assert rules.read(found, owner, resuming=1) == Execute(attempt=1, resumed=True)
         record = self.stored(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 1)
@@ -71,7 +71,7 @@ class Suspending(Contract):
         assert abs((seconds(record, "lease_until") or 0) - 30) < 1
         assert abs((seconds(record, "expires_at") or 0) - 1000) < 1
         assert store.renew([owner]) == {owner.owner}
-        assert self.settle(store, owner, Leave.COMPLETED, Execute(attempt=1), self.outcomes[0]) is True
+        assert self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]) is True
         self.elapse(store, 600)
         again = make_ticket()
         assert rules.read(store.claim(again), again) == Replay(outcome=self.outcomes[0], attempt=1)
@@ -81,11 +81,11 @@ class Suspending(Contract):
         asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
         seen = store.claim(earlier)
-        woken(store, earlier, seen)
+        resume(store, earlier, seen)
         assert self.sleep(store, earlier).owner == asleep.owner
-        assert woken(store, later, seen).owner == later.owner
-        assert woken(store, earlier, seen) == seen
-        assert self.settle(store, earlier, Leave.BOUND, Execute(attempt=1)) is False
+        assert resume(store, later, seen).owner == later.owner
+        assert resume(store, earlier, seen) == seen
+        assert self.settle(store, earlier, SettledState.BOUND, Execute(attempt=1)) is False
         assert store.renew([earlier, asleep, later]) == {later.owner}
 
     def test_an_answer_that_was_lost(self, store: BaseStore) -> None:
@@ -94,7 +94,7 @@ class Suspending(Contract):
         owner = make_ticket()
         seen = store.claim(owner)
         assert store.settle(owner, rules.handover(seen, owner)) is True  # of which nobody hears
-        assert woken(store, owner, seen).owner == owner.owner
+        assert resume(store, owner, seen).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, crowd: Crowd) -> None:
         """All wake it at one moment: one has it."""
@@ -118,12 +118,12 @@ class Suspending(Contract):
         """It is taken over after a short lease, not after the long one; and sleeps again as another attempt."""
         asleep = self.sleep(store, self.running(store))
         dead = make_ticket(lease=30)
-        woken(store, dead, store.claim(dead))
+        resume(store, dead, store.claim(dead))
         self.elapse(store, 31)
         taker = make_ticket(lease=30)
         assert self.claim(store, taker) == TAKEN_OVER
         assert self.sleep(store, taker).owner != asleep.owner
-        assert EXECUTION.suspended(self.stored(store, taker))
+        assert EXECUTION.has_suspended(self.stored(store, taker))
 
     def test_overtaken_before(self, store: BaseStore) -> None:
         """An owner whose lease has lapsed meanwhile lets nothing sleep that is another's."""
@@ -132,7 +132,7 @@ class Suspending(Contract):
         self.elapse(store, 31)
         thief = make_ticket()
         self.claim(store, thief)
-        assert store.settle(EXECUTION.asleep(before, owner), self.handover(before, owner)) is False
+        assert store.settle(EXECUTION.suspending_ticket(before, owner), self.handover(before, owner)) is False
         assert self.stored(store, owner).owner == thief.owner
 
     def test_let_go(self, store: BaseStore) -> None:
@@ -140,7 +140,7 @@ class Suspending(Contract):
         other = Execution("order-18", (KeyboardInterrupt,))
         for forgetting, run in ((False, Execute(attempt=2)), (True, Execute(attempt=1))):
             audited: list[Record] = []
-            let = partial(let_go, store, audit=audited.append, forgetting=forgetting)
+            let = partial(release_suspended, store, audit=audited.append, forgetting=forgetting)
             owner = self.running(store, key=f"{forgetting}")
             assert let(EXECUTION, owner.id) is False
             self.sleep(store, owner)
@@ -151,7 +151,7 @@ class Suspending(Contract):
             assert let(EXECUTION, owner.id) is True
             assert [(record.status, record.attempt) for record in audited] == [(Status.RUNNING, 1)]
             assert let(EXECUTION, owner.id) is False
-            assert woken(store, make_ticket(key=owner.key), seen) == seen
+            assert resume(store, make_ticket(key=owner.key), seen) == seen
             assert self.claim(store, make_ticket(key=owner.key)) == run
 
     def test_let_go_of_what_wakes(self, store: BaseStore) -> None:
@@ -162,11 +162,11 @@ class Suspending(Contract):
 
         def looked(record_id: UUID) -> Record | None:
             record = look(record_id)
-            woken(store, awake, self.stored(store, owner))
+            resume(store, awake, self.stored(store, owner))
             return record
 
         with patch.object(store, "get", looked):
-            assert let_go(store, EXECUTION, owner.id, audit=lambda _: None, forgetting=False) is False
+            assert release_suspended(store, EXECUTION, owner.id, audit=lambda _: None, forgetting=False) is False
         assert store.renew([awake]) == {awake.owner}
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
@@ -176,19 +176,19 @@ class Suspending(Contract):
 
     def sleep(self, store: BaseStore, owner: Ticket) -> Ticket:
         record = self.stored(store, owner)
-        asleep = EXECUTION.asleep(record, owner)
+        asleep = EXECUTION.suspending_ticket(record, owner)
         assert store.settle(asleep, self.handover(record, owner)) is True
         return asleep
 
     def handover(self, record: Record, owner: Ticket) -> Settlement:
-        return rules.handover(record, EXECUTION.asleep(record, owner))
+        return rules.handover(record, EXECUTION.suspending_ticket(record, owner))
 
 
 def wakes(ticket: Ticket, seen: Record, store: BaseStore) -> bool:
     """Wake a record; who lost a race asks once more, as the engine does."""
     for _ in range(2):
         try:
-            return woken(store, ticket, seen).owner == ticket.owner
+            return resume(store, ticket, seen).owner == ticket.owner
         except LostRace:
             continue
     return False

@@ -23,7 +23,7 @@ from django_idempotency import idempotent_function, outbox
 from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.tenants import check_tenants
 from django_idempotency.core.records import Guarantee, Outcome
-from django_idempotency.core.rules import Ending, Execute
+from django_idempotency.core.rules import Execute, WorkResult
 from django_idempotency.engine.heartbeat import heartbeat
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError
@@ -211,7 +211,7 @@ def opened(name: str) -> tuple[Operation, Listener]:
 
 def settled(name: str, operation: Operation) -> None:
     with schema_context(name):
-        operation.settle(Ending.KEPT, Outcome(status=201, body=name.encode()))
+        operation.settle(WorkResult.KEPT, Outcome(status=201, body=name.encode()))
 
 
 def row(name: str, operation: Operation) -> Any:
