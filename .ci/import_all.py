@@ -12,7 +12,7 @@ from django.conf import settings
 
 import django_idempotency
 
-#: What the extras bring. Only a module that is a door to one may ask for it.
+#: What the extras bring. Only a module that is an entry point to one may ask for it.
 EXTRAS = {"boto3", "botocore", "graphql", "hypothesis", "ninja", "ninja_extra", "pytest", "redis", "rest_framework"}
 
 assert "django_idempotency.models" not in sys.modules

@@ -83,9 +83,9 @@ def own_database() -> Iterator[None]:
 
 
 def measured(effort: Effort) -> Iterator[Section | None]:
-    from . import doors, local, outbox, purging, store  # they load models
+    from . import entry_points, local, outbox, purging, store  # they load models
 
-    yield from doors.sections(effort)
+    yield from entry_points.sections(effort)
     yield store.verbs(effort)
     yield local.fronts(effort)
     yield store.growth(effort)

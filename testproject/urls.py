@@ -1,4 +1,4 @@
-"""Every route of the testproject: the same charge behind each door."""
+"""Every route of the testproject: the same charge behind each entry point."""
 
 from django.contrib import admin
 from django.contrib.staticfiles.views import serve

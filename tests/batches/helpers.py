@@ -14,10 +14,10 @@ from django_idempotency.batches import BatchReport
 Process = Any
 
 
-def guarded(work: Any, door: str, **terms: Any) -> Any:
+def guarded(work: Any, mode: str, **terms: Any) -> Any:
     """Guard a function of a record, sync or async."""
     terms = {"key_prefix": "handle", **terms}
-    if door == "sync":
+    if mode == "sync":
 
         @idempotent_function(**terms)
         def handle(record: Any) -> Any:
@@ -33,9 +33,9 @@ def guarded(work: Any, door: str, **terms: Any) -> Any:
     return ahandle
 
 
-def process(records: Any, handler: Any, door: str, **options: Any) -> BatchReport:
-    """Run a batch by either door."""
-    if door == "sync":
+def process(records: Any, handler: Any, mode: str, **options: Any) -> BatchReport:
+    """Run a batch by either mode."""
+    if mode == "sync":
         return process_batch(records, handler, **options)
     return async_to_sync(aprocess_batch)(records, handler, **options)
 
@@ -52,4 +52,4 @@ def outcomes(report: BatchReport) -> dict[str, list[Any]]:
     return {name: [item.index for item in items] for name, items in found.items() if items}
 
 
-both_doors = pytest.mark.parametrize("door", ["sync", "async"])
+sync_and_async = pytest.mark.parametrize("mode", ["sync", "async"])

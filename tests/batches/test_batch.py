@@ -1,4 +1,4 @@
-"""A batch by either door: each record under its own key, and a report of every one."""
+"""A batch by either mode: each record under its own key, and a report of every one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from django_idempotency.functions import deadlines
 from django_idempotency.runtime.registry import stores
 from tests.functions.helpers import CardDeclined, NetworkDown, Runs
 
-from .helpers import both_doors, guarded, outcomes, process
+from .helpers import guarded, outcomes, process, sync_and_async
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -54,7 +54,7 @@ def answer(*ids: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ outcomes
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize(
     ("bodies", "expected"),
     [
@@ -66,9 +66,9 @@ def answer(*ids: str) -> dict[str, Any]:
         ([StopIteration(1), StopAsyncIteration(), 1], {"failed": [0, 1], "succeeded": [2]}),
     ],
 )
-def test_outcomes(door: str, bodies: list[Any], expected: dict[str, list[int]]) -> None:
+def test_outcomes(mode: str, bodies: list[Any], expected: dict[str, list[int]]) -> None:
     """Every record is in one of the five, in the order of the batch."""
-    report = process(messages(*bodies), guarded(act, door, key="record.messageId"), door)
+    report = process(messages(*bodies), guarded(act, mode, key="record.messageId"), mode)
     assert outcomes(report) == expected
     assert report.total == len(bodies)
     assert {name: count for name, count in report.counts.items() if count} == {n: len(i) for n, i in expected.items()}
@@ -77,21 +77,21 @@ def test_outcomes(door: str, bodies: list[Any], expected: dict[str, list[int]]) 
     ]
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize("result", [None, 0, "", [], False, {"id": 1}], ids=repr)
-def test_results(door: str, result: Any) -> None:
+def test_results(mode: str, result: Any) -> None:
     """Those of the first run and of the replay are equal, type and value; a falsy one is no failure."""
-    handler = guarded(work := Runs(lambda _: result), door)
+    handler = guarded(work := Runs(lambda _: result), mode)
     for outcome in ("succeeded", "replayed"):
-        report = process(messages(1), handler, door)
+        report = process(messages(1), handler, mode)
         (item,) = getattr(report, outcome)
         assert (item.result, type(item.result), item.error, item.id) == (result, type(result), None, "m0")
         assert item.record == messages(1)[0]
     assert work.count == 1
 
 
-@both_doors
-def test_a_second_run_replays_what_is_done(door: str) -> None:
+@sync_and_async
+def test_a_second_run_replays_what_is_done(mode: str) -> None:
     """And runs what failed."""
     broken = {"m1"}
 
@@ -100,10 +100,10 @@ def test_a_second_run_replays_what_is_done(door: str) -> None:
             raise NetworkDown
         return str(record["messageId"])
 
-    handler = guarded(work, door)
-    assert outcomes(process(messages(1, 2, 3), handler, door)) == {"succeeded": [0, 2], "failed": [1]}
+    handler = guarded(work, mode)
+    assert outcomes(process(messages(1, 2, 3), handler, mode)) == {"succeeded": [0, 2], "failed": [1]}
     broken.clear()
-    report = process(messages(1, 2, 3), handler, door)
+    report = process(messages(1, 2, 3), handler, mode)
     assert outcomes(report) == {"replayed": [0, 2], "succeeded": [1]}
     assert [item.result for item in report.replayed] == ["m0", "m2"]
 
@@ -117,53 +117,53 @@ def test_one_key_twice_in_a_batch() -> None:
     assert work.count == 1
 
 
-@both_doors
-def test_a_mismatch(door: str) -> None:
+@sync_and_async
+def test_a_mismatch(mode: str) -> None:
     """It has failed, and can be told from what may pass."""
-    handler = guarded(Runs(), door, key="record.id", validate="record.amount")
+    handler = guarded(Runs(), mode, key="record.id", validate="record.amount")
     batch = [{"id": 1, "amount": 5}, {"id": 1, "amount": 6}, {"id": 2, "amount": 5}]
-    report = process(batch, handler, door, concurrency=1) if door == "async" else process(batch, handler, door)
+    report = process(batch, handler, mode, concurrency=1) if mode == "async" else process(batch, handler, mode)
     assert outcomes(report) == {"succeeded": [0, 2], "failed": [1]}
     assert report.mismatched == report.failed
 
 
-@both_doors
-def test_a_kept_exception(door: str) -> None:
+@sync_and_async
+def test_a_kept_exception(mode: str) -> None:
     """It fails each time, and runs once."""
-    handler = guarded(work := Runs(lambda _: act({"body": CardDeclined("no", 51)})), door, keep_exceptions=CardDeclined)
+    handler = guarded(work := Runs(lambda _: act({"body": CardDeclined("no", 51)})), mode, keep_exceptions=CardDeclined)
     for _ in range(2):
-        (item,) = process([1], handler, door).failed
+        (item,) = process([1], handler, mode).failed
         assert isinstance(item.error, CardDeclined)
     assert work.count == 1
 
 
-@both_doors
-def test_a_result_that_was_not_stored(door: str) -> None:
+@sync_and_async
+def test_a_result_that_was_not_stored(mode: str) -> None:
     """The record is done: it counts as replayed, and says what it cannot say."""
-    handler = guarded(work := Runs(lambda _: threading.Lock()), door)
-    assert outcomes(process([1], handler, door)) == {"succeeded": [0]}
-    report = process([1], handler, door)
+    handler = guarded(work := Runs(lambda _: threading.Lock()), mode)
+    assert outcomes(process([1], handler, mode)) == {"succeeded": [0]}
+    report = process([1], handler, mode)
     assert outcomes(report) == {"replayed": [0]}
     assert isinstance(report.replayed[0].error, ResponseNotStored)
     assert work.count == 1
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize("terms", [{}, {"key": "record.nothing"}], ids=["guarded", "without a key"])
-def test_a_result_that_was_not_stored_of_a_call_inside(door: str, terms: Any) -> None:
+def test_a_result_that_was_not_stored_of_a_call_inside(mode: str, terms: Any) -> None:
     """That one says nothing of the record: it has failed."""
-    handler = guarded(Runs(lambda _: act({"body": ResponseNotStored()})), door, **terms)
+    handler = guarded(Runs(lambda _: act({"body": ResponseNotStored()})), mode, **terms)
     for _ in range(2):
-        assert outcomes(process([1], handler, door)) == {"failed": [0]}
+        assert outcomes(process([1], handler, mode)) == {"failed": [0]}
 
 
-@both_doors
-def test_a_record_without_a_key(door: str) -> None:
+@sync_and_async
+def test_a_record_without_a_key(mode: str) -> None:
     """It runs unguarded, as any call; with `required` it fails and the others go on."""
     batch = [{"id": None}, {"id": 1}]
-    assert outcomes(process(batch, guarded(Runs(), door, key="record.id"), door)) == {"succeeded": [0, 1]}
-    required = guarded(Runs(), door, key="record.id", required=True)
-    assert outcomes(process(batch, required, door)) == {"failed": [0], "replayed": [1]}
+    assert outcomes(process(batch, guarded(Runs(), mode, key="record.id"), mode)) == {"succeeded": [0, 1]}
+    required = guarded(Runs(), mode, key="record.id", required=True)
+    assert outcomes(process(batch, required, mode)) == {"failed": [0], "replayed": [1]}
 
 
 class Shop:
@@ -239,13 +239,13 @@ def test_a_failure_without_an_id(record: Any) -> None:
     assert report.batch_item_failures(handled=report.failed) == answer()
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize("option", ["item_id", "group_id"])
-def test_a_selector_that_fails(door: str, option: str) -> None:
+def test_a_selector_that_fails(mode: str, option: str) -> None:
     """That record has failed, without being run; the others go on, and the cause is not hidden."""
-    handler = guarded(work := Runs(), door)
+    handler = guarded(work := Runs(), mode)
     given = {option: lambda record: record["id"], **({"ordered": True} if option == "group_id" else {})}
-    report = process([{"id": 1}, {}, {"id": 2}], handler, door, **given)
+    report = process([{"id": 1}, {}, {"id": 2}], handler, mode, **given)
     assert outcomes(report) == {"succeeded": [0, 2], "failed": [1]}
     assert work.count == 2
     with pytest.raises(ConfigurationError) as caught:
@@ -253,11 +253,11 @@ def test_a_selector_that_fails(door: str, option: str) -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-@both_doors
-def test_a_group_that_is_none(door: str) -> None:
+@sync_and_async
+def test_a_group_that_is_none(mode: str) -> None:
     """A list cannot be told from another by a dict: that record has failed."""
-    handler = guarded(Runs(), door)
-    report = process([{"to": "a"}, {"to": ["a"]}], handler, door, ordered=True, group_id="to")
+    handler = guarded(Runs(), mode)
+    report = process([{"to": "a"}, {"to": ["a"]}], handler, mode, ordered=True, group_id="to")
     assert outcomes(report) == {"succeeded": [0], "failed": [1]}
     assert isinstance(report.failed[0].error, TypeError)
 
@@ -285,12 +285,12 @@ def test_nothing_of_a_record_in_a_repr() -> None:
     assert str(report) == "1 succeeded, 0 replayed, 0 busy, 0 failed, 0 not started"
 
 
-@both_doors
-def test_one_line_in_the_log(door: str, caplog: pytest.LogCaptureFixture) -> None:
+@sync_and_async
+def test_one_line_in_the_log(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     """At the end, with what it counts."""
-    handler = guarded(act, door, key="record.messageId")
+    handler = guarded(act, mode, key="record.messageId")
     with caplog.at_level(logging.INFO, "django_idempotency"):
-        process(messages(1, 2, NetworkDown()), handler, door)
+        process(messages(1, 2, NetworkDown()), handler, mode)
     (line,) = (record for record in caplog.records if record.getMessage().startswith("A batch"))
     assert line.levelno == logging.INFO
     assert "2 succeeded, 0 replayed, 0 busy, 1 failed, 0 not started" in line.getMessage()
@@ -308,27 +308,27 @@ def test_one_line_in_the_log(door: str, caplog: pytest.LogCaptureFixture) -> Non
 # ---------------------------------------------------------------------------------------------------------------- order
 
 
-@both_doors
-def test_ordered(door: str) -> None:
+@sync_and_async
+def test_ordered(mode: str) -> None:
     """Nothing is started behind the first that is not done: SQS FIFO gets all of those back."""
-    handler = guarded(work := Runs(act), door, key="record.messageId")
+    handler = guarded(work := Runs(act), mode, key="record.messageId")
     first = NetworkDown()
-    report = process(messages(1, first, 2, 3), handler, door, ordered=True)
+    report = process(messages(1, first, 2, 3), handler, mode, ordered=True)
     assert outcomes(report) == {"succeeded": [0], "failed": [1], "not_started": [2, 3]}
     assert report.batch_item_failures() == answer("m1", "m2", "m3")
     assert {item.error for item in report.not_started} == {first}
     assert work.count == 2
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize("error", [InProgress(), RequestMismatch(), NetworkDown()], ids=repr)
-def test_ordered_groups(door: str, error: Exception) -> None:
+def test_ordered_groups(mode: str, error: Exception) -> None:
     """A busy one holds its group back, too; other groups go on."""
-    handler = guarded(act, door, key="record.messageId")
+    handler = guarded(act, mode, key="record.messageId")
     batch = messages(1, error, 2, 3, 4)
     for record, group in zip(batch, "aabab", strict=True):
         record["attributes"] = {"MessageGroupId": group}
-    report = process(batch, handler, door, ordered=True, group_id="attributes.MessageGroupId")
+    report = process(batch, handler, mode, ordered=True, group_id="attributes.MessageGroupId")
     assert [item.index for item in report.succeeded] == [0, 2, 4]
     assert [item.index for item in report.not_started] == [3]
 
@@ -362,7 +362,7 @@ class Host:
         return seconds
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize(
     ("options", "started"),
     [
@@ -373,13 +373,13 @@ class Host:
         ({"margin": 600}, 0),
     ],
 )
-def test_deadline(door: str, options: Any, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadline(mode: str, options: Any, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started within the margin; the rest is reported, so that SQS redelivers it."""
     host = Host(monkeypatch)
-    options = {**options, **({"concurrency": 1} if door == "async" else {})}
-    handler = guarded(lambda record: host.work(3), door, key="record.messageId")
+    options = {**options, **({"concurrency": 1} if mode == "async" else {})}
+    handler = guarded(lambda record: host.work(3), mode, key="record.messageId")
     with deadline(10):
-        report = process(messages(*range(6)), handler, door, **options)
+        report = process(messages(*range(6)), handler, mode, **options)
     assert len(report.succeeded) == started
     assert report.batch_item_failures() == answer(*(f"m{number}" for number in range(started, 6)))
     assert {type(item.error) for item in report.not_started} == {DeadlinePassed}
@@ -418,8 +418,8 @@ def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------------------------------------------- what ends a batch
 
 
-@both_doors
-def test_without_a_store(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@sync_and_async
+def test_without_a_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fails by itself; after three in a row the rest need not wait for it."""
     gone = {2, 4, 5, 6}
     asked: list[int] = []
@@ -437,17 +437,17 @@ def test_without_a_store(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
     really = store.claim
     monkeypatch.setattr(store, "claim", claim)
     monkeypatch.setattr(store, "aclaim", aclaim)
-    options = {"concurrency": 1} if door == "async" else {}
-    report = process(range(9), guarded(Runs(), door), door, **options)
+    options = {"concurrency": 1} if mode == "async" else {}
+    report = process(range(9), guarded(Runs(), mode), mode, **options)
     assert outcomes(report) == {"succeeded": [0, 1, 3], "failed": [2, 4, 5, 6], "not_started": [7, 8]}
     assert isinstance(report.not_started[0].error, StoreUnavailable)
 
 
 @pytest.mark.parametrize(
-    ("door", "cut"),
+    ("mode", "cut"),
     [("sync", KeyboardInterrupt), ("sync", SystemExit), ("sync", GeneratorExit), ("async", GeneratorExit)],
 )
-def test_what_is_no_exception(door: str, cut: type[BaseException]) -> None:
+def test_what_is_no_exception(mode: str, cut: type[BaseException]) -> None:
     """It goes on upward; what is done is remembered."""
     ends: list[type[BaseException]] = [cut]
 
@@ -456,25 +456,25 @@ def test_what_is_no_exception(door: str, cut: type[BaseException]) -> None:
             raise ends.pop()
         return record
 
-    handler = guarded(work, door)
-    options = {"concurrency": 1} if door == "async" else {}
+    handler = guarded(work, mode)
+    options = {"concurrency": 1} if mode == "async" else {}
     with pytest.raises(cut):
-        process([1, 2, 3], handler, door, **options)
-    assert outcomes(process([1, 3], handler, door)) == {"replayed": [0], "succeeded": [1]}
+        process([1, 2, 3], handler, mode, **options)
+    assert outcomes(process([1, 3], handler, mode)) == {"replayed": [0], "succeeded": [1]}
 
 
-@both_doors
-def test_records_that_cannot_be_read(door: str) -> None:
+@sync_and_async
+def test_records_that_cannot_be_read(mode: str) -> None:
     """What the iterable raises goes on upward."""
 
     def rows() -> Any:
         yield 1
         raise UnicodeError
 
-    handler = guarded(Runs(), door)
+    handler = guarded(Runs(), mode)
     with pytest.raises(UnicodeError):
-        process(rows(), handler, door)
-    assert outcomes(process([1], handler, door)) == {"replayed": [0]}
+        process(rows(), handler, mode)
+    assert outcomes(process([1], handler, mode)) == {"replayed": [0]}
 
 
 # ------------------------------------------------------------------------------------------------------- what is wrong
@@ -516,7 +516,7 @@ class Tenants:
 
 
 @pytest.mark.parametrize(
-    ("door", "handler", "says"),
+    ("mode", "handler", "says"),
     [
         ("sync", handle, "@idempotent_function"),
         ("sync", None, "@idempotent_function"),
@@ -531,13 +531,13 @@ class Tenants:
         ("sync", Tenants().sell, "another decorator"),
     ],
 )
-def test_handlers_that_cannot_be_called(door: str, handler: Any, says: str) -> None:
+def test_handlers_that_cannot_be_called(mode: str, handler: Any, says: str) -> None:
     """Found before the first record, with what to type."""
     with pytest.raises(ImproperlyConfigured, match=says):
-        process([1], handler, door)
+        process([1], handler, mode)
 
 
-@both_doors
+@sync_and_async
 @pytest.mark.parametrize(
     ("records", "options", "error"),
     [
@@ -549,9 +549,9 @@ def test_handlers_that_cannot_be_called(door: str, handler: Any, says: str) -> N
         ([], {"margin": -1}, ValueError),
     ],
 )
-def test_options_that_make_no_sense(door: str, records: Any, options: Any, error: type[Exception]) -> None:
+def test_options_that_make_no_sense(mode: str, records: Any, options: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        process(records, sync_handler if door == "sync" else async_handler, door, **options)
+        process(records, sync_handler if mode == "sync" else async_handler, mode, **options)
 
 
 # ---------------------------------------------------------------------------------------------------- long, and watched
@@ -566,8 +566,8 @@ class Row:
 
 
 @pytest.mark.slow
-@both_doors
-def test_a_long_stream(door: str) -> None:
+@sync_and_async
+def test_a_long_stream(mode: str) -> None:
     """Read one by one; with `keep_successes=False` hardly more is held than is under way."""
     from weakref import WeakSet
 
@@ -580,9 +580,9 @@ def test_a_long_stream(door: str) -> None:
             yield Row(number, alive)
             most = max(most, len(alive))
 
-    handler = guarded(lambda row: row.number, door, key="record.number")
+    handler = guarded(lambda row: row.number, mode, key="record.number")
     for outcome in ("succeeded", "replayed"):
-        report: BatchReport = process(rows(), handler, door, keep_successes=False)
+        report: BatchReport = process(rows(), handler, mode, keep_successes=False)
         assert report.counts[outcome] == report.total == 1000
         assert outcomes(report) == {}
         assert most <= 50  # some are left to the garbage collector, more of them on Python 3.10

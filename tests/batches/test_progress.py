@@ -12,7 +12,7 @@ import pytest
 from django_idempotency.batches import progress
 from tests.functions.helpers import NetworkDown, Runs
 
-from .helpers import both_doors, guarded, process
+from .helpers import guarded, process, sync_and_async
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -36,17 +36,17 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return passing
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, stderr: Any, door: str, records: Any, **options: Any) -> str:
+def shown(monkeypatch: pytest.MonkeyPatch, stderr: Any, mode: str, records: Any, **options: Any) -> str:
     monkeypatch.setattr(sys, "stderr", stderr)
-    process(records, guarded(Runs(lambda record: record), door), door, **options)
+    process(records, guarded(Runs(lambda record: record), mode), mode, **options)
     return stderr.getvalue() if stderr is not None else ""
 
 
-@both_doors
-def test_a_terminal(door: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@sync_and_async
+def test_a_terminal(mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that is overwritten, and gone at the end."""
-    assert shown(monkeypatch, Terminal(), door, [1, 2]) == ("\r1 of 2 records\033[K\r2 of 2 records\033[K\r\033[K")
-    assert shown(monkeypatch, Terminal(), door, iter([1, 2])) == "\r1 records\033[K\r2 records\033[K\r\033[K"
+    assert shown(monkeypatch, Terminal(), mode, [1, 2]) == ("\r1 of 2 records\033[K\r2 of 2 records\033[K\r\033[K")
+    assert shown(monkeypatch, Terminal(), mode, iter([1, 2])) == "\r1 records\033[K\r2 records\033[K\r\033[K"
 
 
 class Closed(Terminal):
@@ -56,11 +56,11 @@ class Closed(Terminal):
         raise OSError(5, "Input/output error")
 
 
-@both_doors
-def test_a_terminal_that_is_closed(door: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@sync_and_async
+def test_a_terminal_that_is_closed(mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether anybody watches is nothing to the batch."""
     monkeypatch.setattr(sys, "stderr", Closed())
-    report = process([1, 2], guarded(Runs(lambda record: record), door), door)
+    report = process([1, 2], guarded(Runs(lambda record: record), mode), mode)
     assert report.counts["succeeded"] == 2
 
 
@@ -86,8 +86,8 @@ def test_where_nobody_watches(
     assert shown(monkeypatch, stderr(), "sync", range(7), progress=asked) == expected
 
 
-@both_doors
-def test_a_function(door: str) -> None:
+@sync_and_async
+def test_a_function(mode: str) -> None:
     """Told of each record, done or not; without a total where there is none."""
     told: list[tuple[int, int | None]] = []
 
@@ -95,23 +95,23 @@ def test_a_function(door: str) -> None:
         if record == 1:
             raise NetworkDown
 
-    handler = guarded(work, door)
-    process([1, 2], handler, door, progress=lambda done, total: told.append((done, total)))
-    process(iter([1]), handler, door, progress=lambda done, total: told.append((done, total)))
+    handler = guarded(work, mode)
+    process([1, 2], handler, mode, progress=lambda done, total: told.append((done, total)))
+    process(iter([1]), handler, mode, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2), (1, None)]
 
 
-@both_doors
-def test_a_function_that_raises(door: str) -> None:
+@sync_and_async
+def test_a_function_that_raises(mode: str) -> None:
     """It ends the batch; what is done is remembered."""
 
     def enough(done: int, total: int | None) -> None:
         raise NetworkDown
 
-    handler = guarded(Runs(), door)
+    handler = guarded(Runs(), mode)
     with pytest.raises(NetworkDown):
-        process([1], handler, door, progress=enough)
-    assert len(process([1], handler, door).replayed) == 1
+        process([1], handler, mode, progress=enough)
+    assert len(process([1], handler, mode).replayed) == 1
 
 
 def test_a_terminal_after_a_failure(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:

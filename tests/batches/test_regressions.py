@@ -9,26 +9,26 @@ import pytest
 
 from django_idempotency import aprocess_batch, idempotent_function
 
-from .helpers import both_doors, guarded, process
+from .helpers import guarded, process, sync_and_async
 
 pytestmark = pytest.mark.usefixtures("memory")
 
 
-@both_doors
-def test_a_record_without_an_id_holds_its_group_back(door: str) -> None:
+@sync_and_async
+def test_a_record_without_an_id_holds_its_group_back(mode: str) -> None:
     ran: list[Any] = []
-    handler = guarded(lambda record: ran.append(record["n"]), door, key="record.n")
+    handler = guarded(lambda record: ran.append(record["n"]), mode, key="record.n")
     records = [{"group": "a", "n": 1}, {"id": 2, "group": "a", "n": 2}]
-    process(records, handler, door, item_id=lambda record: record["id"], ordered=True, group_id="group")
+    process(records, handler, mode, item_id=lambda record: record["id"], ordered=True, group_id="group")
     assert ran == []
 
 
-@both_doors
-def test_a_group_of_several_parts(door: str) -> None:
+@sync_and_async
+def test_a_group_of_several_parts(mode: str) -> None:
     ran: list[Any] = []
-    handler = guarded(lambda record: ran.append(record["n"]), door, key="record.n")
+    handler = guarded(lambda record: ran.append(record["n"]), mode, key="record.n")
     records = [{"id": n, "shop": "x", "group": "a", "n": n} for n in (1, 2)]
-    process(records, handler, door, ordered=True, group_id="[shop, group]")
+    process(records, handler, mode, ordered=True, group_id="[shop, group]")
     assert ran == [1, 2]
 
 

@@ -9,7 +9,7 @@ from django_idempotency.checks.replays import check_replays
 
 from .conftest import Configure, hints
 
-pytestmark = pytest.mark.urls("tests.doors.test_asked_again")
+pytestmark = pytest.mark.urls("tests.entry_points.test_asked_again")
 
 
 def test_each_thing_that_cannot_be_followed() -> None:
@@ -25,7 +25,7 @@ def test_each_thing_that_cannot_be_followed() -> None:
 
 def test_a_project_that_answers_for_its_replays_is_silent(configure: Configure) -> None:
     """With AUTHORIZE_REPLAY it is asked about each."""
-    configure(AUTHORIZE_REPLAY="tests.doors.test_replay_rights.denied")
+    configure(AUTHORIZE_REPLAY="tests.entry_points.test_replay_rights.denied")
     assert check_replays() == []
 
 

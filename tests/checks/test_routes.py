@@ -207,7 +207,7 @@ def test_atomic_asked_of_an_async_class(check: Check) -> None:
     Awaited.as_view(),
 )
 def test_an_async_view_that_asks_for_less_is_silent(check: Check, view: Any) -> None:
-    """A door of its own, exempt, or nothing to guard."""
+    """An entry point of its own, exempt, or nothing to guard."""
     assert check(view) == {}
 
 
@@ -247,7 +247,7 @@ def test_a_decorated_viewset(check: Check) -> None:
     cache_page(60)(reads),
 )
 def test_a_route_of_drf_that_works_is_silent(check: Check, view: Any) -> None:
-    """Bare, with a door of its own, exempt, or with nothing to guard."""
+    """Bare, with an entry point of its own, exempt, or with nothing to guard."""
     assert check(view) == {}
 
 
@@ -347,7 +347,7 @@ def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None
     MixinBehindOwnDispatch.as_view(),
     PolicyPerRequest.as_view(),
     PolicyProperty.as_view(),
-    idempotent()(made("Lent", Create)).as_view(),
+    idempotent()(made("Adapted", Create)).as_view(),
 )
 def test_the_mixin_first_is_silent(check: Check, view: Any) -> None:
     """Before APIView, and behind a project's own mixin that calls super()."""

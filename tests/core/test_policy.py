@@ -148,7 +148,7 @@ def test_falsy_values_are_given() -> None:
 
 
 def test_callables_are_not_called() -> None:
-    """A policy holds functions; asking them is the doors' part."""
+    """A policy holds functions; asking them is the entry points' part."""
 
     def never(*_: Any) -> Any:
         raise AssertionError("called")

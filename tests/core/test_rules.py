@@ -126,7 +126,7 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     # A lease shorter than the way back from the store is no reason to take ourselves over.
     ("ours, lapsed", record(owner=TICKET.owner), False, Execute(attempt=3), Execute(attempt=3)),
     (
-        "ours, already settled",  # a door that asks twice does not run twice
+        "ours, already settled",  # an entry point that asks twice does not run twice
         record(owner=TICKET.owner, status=COMPLETED),
         False,
         Replay(outcome=OUTCOME, attempt=3),

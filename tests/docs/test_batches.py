@@ -24,7 +24,7 @@ def options(function: Any) -> dict[str, Any]:
 
 
 def test_every_option() -> None:
-    """With its default; the async door has one more."""
+    """With its default; the async entry point has one more."""
     rows = {code(option): default for option, default, _ in checked(PAGE, "batch options")}
     assert rows.keys() == options(process_batch).keys()
     assert {name: repr(default) for name, default in options(process_batch).items() if name != "item_id"} == {

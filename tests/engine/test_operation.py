@@ -435,7 +435,7 @@ def test_a_takeover_by_claim_is_told() -> None:
 
 
 def test_every_event_has_a_name() -> None:
-    """The list that doors, signals and docs go by."""
+    """The list that entry points, signals and docs go by."""
     assert (
         *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
         *("completed", "released", "suspended", "deferred", "lost"),

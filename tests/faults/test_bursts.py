@@ -17,15 +17,15 @@ from .servers import Server
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 MANY = 50
-#: One route for each door.
-DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/", "/middleware/api/charges/")
+#: One route for each entry point.
+PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/", "/middleware/api/charges/")
 
 
-@pytest.mark.parametrize("door", [pytest.param(DOORS[0], marks=pytest.mark.sqlite), *DOORS[1:]])
-def test_identical_requests_at_once_charge_once(fleet: Server, customer: Customer, door: str) -> None:
+@pytest.mark.parametrize("path", [pytest.param(PATHS[0], marks=pytest.mark.sqlite), *PATHS[1:]])
+def test_identical_requests_at_once_charge_once(fleet: Server, customer: Customer, path: str) -> None:
     """One row, one effect; every answer is the 201, first or replayed, or a 409 that says when to ask again."""
     key = new_key()
-    answers = customer.burst(fleet, door, [key] * MANY)
+    answers = customer.burst(fleet, path, [key] * MANY)
     firsts = [
         answer for answer in answers if answer.status_code == 201 and "Idempotency-Replayed" not in answer.headers
     ]
@@ -38,20 +38,20 @@ def test_identical_requests_at_once_charge_once(fleet: Server, customer: Custome
     assert (effects(key), charges(), records()) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_identical_requests_that_fail(fleet: Server, customer: Customer, door: str) -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_identical_requests_that_fail(fleet: Server, customer: Customer, path: str) -> None:
     """The card network is down: each run is a 500 that leaves nothing, its duplicates hear 409; the key ends free."""
     key = new_key()
-    for answer in customer.burst(fleet, door, [key] * 20, card="tok_down"):
+    for answer in customer.burst(fleet, path, [key] * 20, card="tok_down"):
         if answer.status_code != 500:
             assert_busy(answer)
     assert (effects(key), charges(), record(key).status) == (0, 0, Status.FREE.value)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_different_keys_all_run(fleet: Server, customer: Customer, door: str) -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_different_keys_all_run(fleet: Server, customer: Customer, path: str) -> None:
     """50 different keys are 50 charges, none refused."""
-    for answer in customer.burst(fleet, door, [new_key() for _ in range(MANY)]):
+    for answer in customer.burst(fleet, path, [new_key() for _ in range(MANY)]):
         assert_first(answer)
     assert charges() == MANY
 

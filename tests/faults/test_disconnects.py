@@ -17,7 +17,7 @@ from .servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: server, door. Beneath the middleware a keyed sync request is one hop to a thread; alone, the doors are a hop of Django's.
+#: server, entry point. Beneath the middleware a keyed sync request is one hop to a thread; alone, the entry points are a hop of Django's.
 SYNC = [
     ("asgi", "/open/middleware/"),
     ("asgi", "/open/decorator/"),
@@ -25,7 +25,7 @@ SYNC = [
     ("asgi_bare", "/open/decorator/"),
     ("asgi_bare", "/open/mixin/"),
 ]
-#: Sync views in `lease`, each door once.
+#: Sync views in `lease`, each entry point once.
 LEASED = [("asgi", "/lease/decorator/"), ("asgi_bare", "/lease/decorator/"), ("asgi_lease", "/open/middleware/")]
 ASYNC = [("asgi", "/async/decorator/"), ("asgi_bare", "/async/decorator/"), ("asgi_lease", "/async/middleware/")]
 #: Who is sent a crowd.
@@ -47,136 +47,136 @@ def server(request: pytest.FixtureRequest, at: str) -> Server:
     return found
 
 
-@pytest.mark.parametrize(("at", "door"), SYNC + LEASED + ASYNC)
-def test_it_works_at_all(server: Server, stranger: Customer, door: str) -> None:
+@pytest.mark.parametrize(("at", "path"), SYNC + LEASED + ASYNC)
+def test_it_works_at_all(server: Server, stranger: Customer, path: str) -> None:
     """The first answer, then the replay."""
     key = new_key()
-    first = stranger.post(server, door, key)
+    first = stranger.post(server, path, key)
     assert_first(first)
-    assert_replay(stranger.post(server, door, key), first)
+    assert_replay(stranger.post(server, path, key), first)
     assert effects(key) == 1
 
 
-@pytest.mark.parametrize(("at", "door"), SYNC)
+@pytest.mark.parametrize(("at", "path"), SYNC)
 @pytest.mark.parametrize("point", ["claimed", "guarded", "viewing", "settled", "committing", "committed"])
 def test_the_client_of_a_sync_view_hangs_up(
-    server: Server, stranger: Customer, faults: Faults, point: str, door: str
+    server: Server, stranger: Customer, faults: Faults, point: str, path: str
 ) -> None:
     """The thread goes on to COMMIT, with the key in its hands all the while; a retry gets the replay."""
     fault = faults(new_key(), point, "pause")
-    client = stranger.leave_soon(server, door, fault.key)
+    client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
     client.leave()
     time.sleep(MOMENT)
     if point == "committed":
-        assert_replay(stranger.post(server, door, fault.key))
+        assert_replay(stranger.post(server, path, fault.key))
     else:
-        assert_busy(stranger.post(server, door, fault.key))
+        assert_busy(stranger.post(server, path, fault.key))
     fault.go_on()
-    assert_replay(stranger.insist(server, door, fault.key)[0])
+    assert_replay(stranger.insist(server, path, fault.key)[0])
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
-@pytest.mark.parametrize(("at", "door"), [pytest.param(*LEASED[0], marks=pytest.mark.sqlite), *LEASED[1:]])
+@pytest.mark.parametrize(("at", "path"), [pytest.param(*LEASED[0], marks=pytest.mark.sqlite), *LEASED[1:]])
 def test_the_client_of_a_sync_view_in_lease_hangs_up(
-    server: Server, stranger: Customer, faults: Faults, door: str
+    server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
     """The thread goes on, and its lease is renewed as long: busy, also when the first lease is over; then the replay."""
     fault = faults(new_key(), "viewing", "pause")
-    client = stranger.leave_soon(server, door, fault.key)
+    client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
     client.leave()
     lease_until = record(fault.key).lease_until
     until(lambda: timezone.now() > lease_until, "the lease it had is over")
-    assert_busy(stranger.post(server, door, fault.key))
+    assert_busy(stranger.post(server, path, fault.key))
     fault.go_on()
-    assert_replay(stranger.insist(server, door, fault.key)[0])
+    assert_replay(stranger.insist(server, path, fault.key)[0])
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
-@pytest.mark.parametrize(("at", "door"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]])
-def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, door: str) -> None:
+@pytest.mark.parametrize(("at", "path"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]])
+def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, path: str) -> None:
     """The coroutine is cancelled, its work may go on: busy until the lease ends, also when it has ended long before."""
     fault = faults(new_key(), "viewing", "pause")
-    client = stranger.leave_soon(server, door, fault.key)
+    client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
     client.leave()
     time.sleep(MOMENT)
     lease_until = record(fault.key).lease_until
-    insisting = stranger.begin_insisting(server, door, fault.key)
+    insisting = stranger.begin_insisting(server, path, fault.key)
     time.sleep(MOMENT)
     fault.go_on()
     answer, _ = insisting.result()
     assert_first(answer)
     assert answer.json()["attempt"] == 2
     assert latest(fault.key).created > lease_until
-    assert_replay(stranger.post(server, door, fault.key), answer)
+    assert_replay(stranger.post(server, path, fault.key), answer)
 
 
-@pytest.mark.parametrize(("at", "door"), ASYNC)
+@pytest.mark.parametrize(("at", "path"), ASYNC)
 def test_the_client_of_an_async_view_hangs_up_before_it(
-    server: Server, stranger: Customer, faults: Faults, door: str
+    server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
     """Nothing has run: the key is free as soon as the claim is through."""
     fault = faults(new_key(), "claimed", "pause")
-    client = stranger.leave_soon(server, door, fault.key)
+    client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
     client.leave()
     time.sleep(MOMENT)
     assert record(fault.key).status == Status.RUNNING.value
     fault.go_on()
     until(lambda: record(fault.key).status == Status.FREE.value, "the key is free")
-    answer = stranger.post(server, door, fault.key)
+    answer = stranger.post(server, path, fault.key)
     assert_first(answer)
     assert (effects(fault.key), answer.json()["attempt"]) == (1, 2)
 
 
-@pytest.mark.parametrize(("at", "door"), LEASED + ASYNC)
+@pytest.mark.parametrize(("at", "path"), LEASED + ASYNC)
 def test_the_client_of_a_view_in_lease_hangs_up_after_it(
-    server: Server, stranger: Customer, faults: Faults, door: str
+    server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
     """The answer is settled all the same: a replay, also before the server knows that it has."""
     fault = faults(new_key(), "settled", "pause")
-    client = stranger.leave_soon(server, door, fault.key)
+    client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
     client.leave()
     time.sleep(MOMENT)
-    assert_replay(stranger.post(server, door, fault.key))
+    assert_replay(stranger.post(server, path, fault.key))
     fault.go_on()
-    assert_replay(stranger.post(server, door, fault.key))
+    assert_replay(stranger.post(server, path, fault.key))
     assert effects(fault.key) == 1
 
 
-@pytest.mark.parametrize(("at", "door"), CROWDED)
-def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, door: str) -> None:
+@pytest.mark.parametrize(("at", "path"), CROWDED)
+def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str) -> None:
     """20 keys at once, each twice: 20 effects, or in `lease` one per attempt, should the machine be slower than a lease."""
     keys = [new_key() for _ in range(20)]
-    answers = stranger.burst(server, door, keys + keys)
+    answers = stranger.burst(server, path, keys + keys)
     for answer in answers:
         if answer.status_code != 201:
             assert_busy(answer)
     for key in keys:
-        assert_replay(stranger.insist(server, door, key)[0])
-        assert effects(key) == (1 if door.startswith("/open/") else record(key).attempt)
+        assert_replay(stranger.insist(server, path, key)[0])
+        assert effects(key) == (1 if path.startswith("/open/") else record(key).attempt)
 
 
-@pytest.mark.parametrize(("at", "door"), CROWDED)
-def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, door: str) -> None:
+@pytest.mark.parametrize(("at", "path"), CROWDED)
+def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, path: str) -> None:
     """At whatever moment they leave: who stays is served, and each key ends with one record and one effect or, in
     `lease`, at most one per attempt. No database session stays behind."""
-    assert_first(stranger.post(server, door, new_key()))
+    assert_first(stranger.post(server, path, new_key()))
     before = sessions()
-    staying = [stranger.begin(server, door, new_key()) for _ in range(20)]
+    staying = [stranger.begin(server, path, new_key()) for _ in range(20)]
     left: list[str] = []
     for _ in range(20):
         left.append(new_key())
-        client = stranger.leave_soon(server, door, left[-1])
+        client = stranger.leave_soon(server, path, left[-1])
         time.sleep(random.uniform(0, 0.03))  # at any moment of some 30 ms
         client.leave()
     for future in staying:
         assert_first(future.result())
-    insisting = [stranger.begin_insisting(server, door, key) for key in left]
+    insisting = [stranger.begin_insisting(server, path, key) for key in left]
     for key, insisted in zip(left, insisting, strict=True):
         assert insisted.result()[0].status_code == 201
-        assert 1 <= effects(key) <= (1 if door.startswith("/open/") else record(key).attempt)
+        assert 1 <= effects(key) <= (1 if path.startswith("/open/") else record(key).attempt)
     until(lambda: sessions() <= before, "the server's database sessions have ended")

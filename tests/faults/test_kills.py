@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 #: CLAIM_LEASE, and time for a busy machine to notice and to answer. LEASE is beyond any test's patience.
 SOON = 1 + 10
-DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
+PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
 
 
 @pytest.fixture(scope="module")
@@ -34,36 +34,36 @@ def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactor
         yield server
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("point", ["claimed", "guarded", "writing", "written", "settled", "committing"])
-def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, door: str) -> None:
+def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, path: str) -> None:
     """As if it had never been: the next retry runs, within CLAIM_LEASE and a little, as attempt 2."""
     fault = faults(new_key(), point, "kill")
-    first = customer.begin(fleet, door, fault.key)
+    first = customer.begin(fleet, path, fault.key)
     fault.await_reached()
-    answer, seconds = customer.insist(fleet, door, fault.key)
+    answer, seconds = customer.insist(fleet, path, fault.key)
     assert_unanswered(first)
     assert_first(answer)
     assert seconds < SOON
     assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 2)
-    assert_replay(customer.post(fleet, door, fault.key), answer)
+    assert_replay(customer.post(fleet, path, fault.key), answer)
 
 
 @pytest.mark.parametrize("point", ["written", "settled", "committing"])
 def test_killed_under_atomic_requests(atomic_requests: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """The project's own transactions change nothing of it, whichever door they have to leave."""
+    """The project's own transactions change nothing of it, whichever entry point they have to leave."""
     atomic_requests.await_ready()
-    for door in ("/api/charges/", "/middleware/charges/"):
+    for path in ("/api/charges/", "/middleware/charges/"):
         fault = faults(new_key(), point, "kill")
-        first = customer.begin(atomic_requests, door, fault.key)
+        first = customer.begin(atomic_requests, path, fault.key)
         fault.await_reached()
         assert effects(fault.key) == 0
-        answer, seconds = customer.insist(atomic_requests, door, fault.key)
+        answer, seconds = customer.insist(atomic_requests, path, fault.key)
         assert_unanswered(first)
         assert_first(answer)
         assert seconds < SOON
         # SQLite has one writer, so the claim of a REST framework view joins the request's transaction, and goes with it.
-        joined = connection.vendor == "sqlite" and door == "/api/charges/"
+        joined = connection.vendor == "sqlite" and path == "/api/charges/"
         assert (effects(fault.key), record(fault.key).attempt) == (1, 1 if joined else 2)
         atomic_requests.await_ready()
 
@@ -101,13 +101,13 @@ def test_killed_in_a_new_life(fleet: Server, stranger: Customer, faults: Faults)
     assert (effects(key), record(key).attempt) == (2, 1)
 
 
-@pytest.mark.parametrize("door", [pytest.param(DOORS[0], marks=pytest.mark.sqlite), *DOORS[1:]])
-def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
+@pytest.mark.parametrize("path", [pytest.param(PATHS[0], marks=pytest.mark.sqlite), *PATHS[1:]])
+def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, path: str) -> None:
     """The client never heard of it; its retry gets the answer, and nothing runs again."""
     fault = faults(new_key(), "committed", "kill")
-    first = customer.begin(fleet, door, fault.key)
+    first = customer.begin(fleet, path, fault.key)
     fault.await_reached()
-    assert_replay(customer.post(fleet, door, fault.key))
+    assert_replay(customer.post(fleet, path, fault.key))
     assert_unanswered(first)
     assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 1)
 

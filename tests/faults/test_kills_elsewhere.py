@@ -19,7 +19,7 @@ from .servers import Server, gunicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.elsewhere, pytest.mark.django_db(transaction=True)]
 
-DOOR = "/lease/sent/"
+PATH = "/lease/sent/"
 #: Where it is not about time, a busy machine is not a frozen server.
 TIMEOUT = 5
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": REGION}
@@ -60,16 +60,16 @@ def test_killed_before_the_settle(
     elsewhere.await_ready()
     fault = faults(new_key(), point, "kill")
     began = time.monotonic()
-    first = stranger.begin(elsewhere, DOOR, fault.key)
+    first = stranger.begin(elsewhere, PATH, fault.key)
     fault.await_reached()
     assert_unanswered(first)
-    answer, _ = stranger.insist(elsewhere, DOOR, fault.key)
+    answer, _ = stranger.insist(elsewhere, PATH, fault.key)
     assert time.monotonic() - began >= SHORT_LEASE  # whoever asked before was told that it is in progress
     assert_first(answer)
     assert answer.json()["attempt"] == 2
     assert effects(fault.key) == charged  # two runs, and one charge downstream: it has seen the key before
     assert sent(fault.key) == [answer.json()["downstream"]] * charged
-    assert_replay(stranger.post(elsewhere, DOOR, fault.key), answer)
+    assert_replay(stranger.post(elsewhere, PATH, fault.key), answer)
     assert effects(fault.key) == charged
 
 
@@ -77,10 +77,10 @@ def test_killed_after_the_settle(elsewhere: Server, stranger: Customer, faults: 
     """What is settled is remembered: a replay, at once."""
     elsewhere.await_ready()
     fault = faults(new_key(), "settled", "kill")
-    first = stranger.begin(elsewhere, DOOR, fault.key)
+    first = stranger.begin(elsewhere, PATH, fault.key)
     fault.await_reached()
     assert_unanswered(first)
-    replayed = stranger.post(elsewhere, DOOR, fault.key)
+    replayed = stranger.post(elsewhere, PATH, fault.key)
     assert_replay(replayed)
     assert (effects(fault.key), replayed.json()["attempt"]) == (1, 1)
 
@@ -89,9 +89,9 @@ def test_a_crowd_retries_after_a_kill(elsewhere: Server, stranger: Customer, fau
     """20 retries at once for a dead worker's key: one of them runs, the others get its answer."""
     elsewhere.await_ready()
     fault = faults(new_key(), "viewing", "kill")
-    first = stranger.begin(elsewhere, DOOR, fault.key)
+    first = stranger.begin(elsewhere, PATH, fault.key)
     fault.await_reached()
-    crowd = [stranger.begin_insisting(elsewhere, DOOR, fault.key) for _ in range(20)]
+    crowd = [stranger.begin_insisting(elsewhere, PATH, fault.key) for _ in range(20)]
     answers = [future.result()[0] for future in crowd]
     assert_unanswered(first)
     assert {answer.status_code for answer in answers} == {201}

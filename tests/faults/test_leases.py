@@ -14,7 +14,7 @@ from .servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-DOOR = "/lease/decorator/"
+PATH = "/lease/decorator/"
 
 
 @pytest.mark.parametrize("point", ["claimed", pytest.param("viewing", marks=pytest.mark.sqlite)])
@@ -23,42 +23,42 @@ def test_a_dead_owner_is_taken_over_after_its_lease(
 ) -> None:
     """Nobody knows how far it got: the key stays busy until the lease ends, then the next run is attempt 2."""
     fault = faults(new_key(), point, "kill")
-    first = stranger.begin(fleet, DOOR, fault.key)
+    first = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
     lease_until = record(fault.key).lease_until
-    answer, _ = stranger.insist(fleet, DOOR, fault.key)
+    answer, _ = stranger.insist(fleet, PATH, fault.key)
     assert_unanswered(first)
     assert_first(answer)
     assert latest(fault.key).created > lease_until
     assert (effects(fault.key), answer.json()["attempt"]) == (1 if point == "claimed" else 2, 2)
-    assert_replay(stranger.post(fleet, DOOR, fault.key), answer)
+    assert_replay(stranger.post(fleet, PATH, fault.key), answer)
 
 
-@pytest.mark.parametrize(("at", "door"), [("fleet", DOOR), ("asgi", "/async/decorator/")])
+@pytest.mark.parametrize(("at", "path"), [("fleet", PATH), ("asgi", "/async/decorator/")])
 def test_a_living_owner_is_not_taken_over(
-    request: pytest.FixtureRequest, stranger: Customer, faults: Faults, at: str, door: str
+    request: pytest.FixtureRequest, stranger: Customer, faults: Faults, at: str, path: str
 ) -> None:
     """The heartbeat renews its lease, more than once around: 409 all the while, then the replay."""
     server = request.getfixturevalue(at)
     fault = faults(new_key(), "viewing", "pause")
-    first = stranger.begin(server, door, fault.key)
+    first = stranger.begin(server, path, fault.key)
     fault.await_reached()
     began = record(fault.key)
     while record(fault.key).lease_until < began.lease_until + timedelta(seconds=LEASE):
-        assert_busy(stranger.post(server, door, fault.key))
+        assert_busy(stranger.post(server, path, fault.key))
         time.sleep(POLL)  # leaves the heartbeat some of the machine
     fault.go_on()
     assert_first(first.result())
-    assert_replay(stranger.post(server, door, fault.key), first.result())
+    assert_replay(stranger.post(server, path, fault.key), first.result())
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
 def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faults) -> None:
     """What is settled is remembered: a replay, at once."""
     fault = faults(new_key(), "settled", "kill")
-    first = stranger.begin(fleet, DOOR, fault.key)
+    first = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
-    assert_replay(stranger.post(fleet, DOOR, fault.key))
+    assert_replay(stranger.post(fleet, PATH, fault.key))
     assert_unanswered(first)
     assert effects(fault.key) == 1
 
@@ -67,15 +67,15 @@ def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faul
 def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, faults: Faults) -> None:
     """It wakes after another has finished: the other's answer stays, and `lost` is signalled and logged."""
     fault = faults(new_key(), "viewing", "stop")
-    late = stranger.begin(fleet, DOOR, fault.key)
+    late = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
-    answer, _ = stranger.insist(fleet, DOOR, fault.key)
+    answer, _ = stranger.insist(fleet, PATH, fault.key)
     assert_first(answer)
     logged = fleet.log.count("Lost: ")
     assert fault.key not in lost()
     fault.go_on()
     assert late.result().json()["attempt"] == 1  # it did work, and says so
-    assert_replay(stranger.post(fleet, DOOR, fault.key), answer)
+    assert_replay(stranger.post(fleet, PATH, fault.key), answer)
     # By the heartbeat or by the settle, whichever wakes first.
     until(lambda: fault.key in lost(), "the signal is sent")
     until(lambda: fleet.log.count("Lost: ") > logged, "the log says so")
@@ -84,16 +84,16 @@ def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, f
 def test_the_late_owner_wakes_while_another_works(fleet: Server, stranger: Customer, faults: Faults) -> None:
     """Its settle is refused also then: the other's lease is not ended by it."""
     late_fault = faults(new_key(), "viewing", "stop")
-    late = stranger.begin(fleet, DOOR, late_fault.key)
+    late = stranger.begin(fleet, PATH, late_fault.key)
     late_fault.await_reached()
     held = faults(late_fault.key, "viewing", "pause")
-    taking = stranger.begin_insisting(fleet, DOOR, held.key)
+    taking = stranger.begin_insisting(fleet, PATH, held.key)
     held.await_reached()
     late_fault.go_on()
     assert late.result().status_code == 201
     until(lambda: held.key in lost(), "the signal is sent")
-    assert_busy(stranger.post(fleet, DOOR, held.key))
+    assert_busy(stranger.post(fleet, PATH, held.key))
     held.go_on()
     answer, _ = taking.result()
     assert_first(answer)
-    assert_replay(stranger.post(fleet, DOOR, held.key), answer)
+    assert_replay(stranger.post(fleet, PATH, held.key), answer)

@@ -19,8 +19,8 @@ from .servers import Server, gunicorn, uvicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: Each door, open to customers whom no database knows.
-OPEN_DOORS = ("/open/middleware/", "/open/decorator/", "/open/mixin/")
+#: Each entry point, open to customers whom no database knows.
+OPEN_PATHS = ("/open/middleware/", "/open/decorator/", "/open/mixin/")
 needs_server = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no server to lose")
 
 
@@ -49,19 +49,19 @@ def far_asgi(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPat
 
 
 @needs_server
-@pytest.mark.parametrize("door", OPEN_DOORS)
-def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Customer, door: str) -> None:
+@pytest.mark.parametrize("path", OPEN_PATHS)
+def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Customer, path: str) -> None:
     """503 that says when to ask again, nothing ran; the same key works when the database is back."""
-    assert_first(stranger.post(far, door, new_key()))  # its connection will be found broken
+    assert_first(stranger.post(far, path, new_key()))  # its connection will be found broken
     key = new_key()
     proxy.cut()
     try:
-        for answer in stranger.burst(far, door, [key] * 5):
+        for answer in stranger.burst(far, path, [key] * 5):
             assert_unavailable(answer, "store-unavailable")
     finally:
         proxy.mend()
     assert effects(key) == 0
-    answer, _ = stranger.insist(far, door, key)
+    answer, _ = stranger.insist(far, path, key)
     assert_first(answer)
     assert (effects(key), record(key).attempt) == (1, 1)
 
@@ -74,59 +74,59 @@ def test_no_file_before_the_view(stranger: Customer, tmp_path: Path, tmp_path_fa
     mount = tmp_path / "mount"
     with gunicorn(tmp_path_factory.mktemp("far"), DATABASE_NAME=str(mount / database.name)) as server:
         key = new_key()
-        for door in OPEN_DOORS:
-            assert_unavailable(stranger.post(server, door, key), "store-unavailable")
+        for path in OPEN_PATHS:
+            assert_unavailable(stranger.post(server, path, key), "store-unavailable")
         mount.symlink_to(database.parent)
-        assert_first(stranger.post(server, OPEN_DOORS[0], key))
+        assert_first(stranger.post(server, OPEN_PATHS[0], key))
     assert effects(key) == 1
 
 
 @needs_server
-@pytest.mark.parametrize("door", OPEN_DOORS)
-def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, door: str) -> None:
+@pytest.mark.parametrize("path", OPEN_PATHS)
+def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, path: str) -> None:
     """A session that ends under the view takes the effect along: 503, and the retry runs."""
     guard = faults(new_key(), "guarded", "pause")
     fault = faults(guard.key, "viewing", "pause")
-    first = stranger.begin(fleet, door, fault.key)
+    first = stranger.begin(fleet, path, fault.key)
     session = guard.await_reached().session
     guard.go_on()
     fault.await_reached()
     end_session(session)
     fault.go_on()
     assert_unavailable(first.result(), "transaction-lost")
-    answer, _ = stranger.insist(fleet, door, fault.key)
+    answer, _ = stranger.insist(fleet, path, fault.key)
     assert_first(answer)
     assert effects(fault.key) == 1
 
 
 @needs_server
-@pytest.mark.parametrize("door", OPEN_DOORS)
-def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Customer, faults: Faults, door: str) -> None:
+@pytest.mark.parametrize("path", OPEN_PATHS)
+def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Customer, faults: Faults, path: str) -> None:
     """Then it is the view's own exception, as without us: 500, the key is free, and the retry runs."""
     fault = faults(new_key(), "writing", "pause")
-    first = stranger.begin(fleet, door, fault.key)
+    first = stranger.begin(fleet, path, fault.key)
     fault.await_reached()
     end_session(fault.session)
     fault.go_on()
     assert first.result().status_code == 500
-    answer, _ = stranger.insist(fleet, door, fault.key)
+    answer, _ = stranger.insist(fleet, path, fault.key)
     assert_first(answer)
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
 
 
 @needs_server
 @pytest.mark.parametrize("point", ["settled", "committing"])
-@pytest.mark.parametrize("door", OPEN_DOORS)
-def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults, point: str, door: str) -> None:
+@pytest.mark.parametrize("path", OPEN_PATHS)
+def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults, point: str, path: str) -> None:
     """COMMIT fails: 503 `outcome-unknown`, told by `lost`; the retry finds out that nothing was committed, and runs."""
     fault = faults(new_key(), point, "pause")
-    first = stranger.begin(fleet, door, fault.key)
+    first = stranger.begin(fleet, path, fault.key)
     fault.await_reached()
     end_session(fault.session)
     fault.go_on()
     assert_unavailable(first.result(), "outcome-unknown")
     assert fault.key in lost()
-    answer, _ = stranger.insist(fleet, door, fault.key)
+    answer, _ = stranger.insist(fleet, path, fault.key)
     assert_first(answer)
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
 
@@ -142,11 +142,11 @@ def test_commit_fails(fleet: Server, stranger: Customer) -> None:
 
 
 @needs_server
-@pytest.mark.parametrize("door", OPEN_DOORS)
-def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, door: str) -> None:
+@pytest.mark.parametrize("path", OPEN_PATHS)
+def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, path: str) -> None:
     """COMMIT succeeds, but its answer gets lost: 503 `outcome-unknown`, and the retry finds the first answer."""
     fault = faults(new_key(), "committing", "pause")
-    first = stranger.begin(far, door, fault.key)
+    first = stranger.begin(far, path, fault.key)
     fault.await_reached()
     proxy.swallow()
     try:
@@ -154,7 +154,7 @@ def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Custo
         assert_unavailable(first.result(), "outcome-unknown")
     finally:
         proxy.mend()
-    assert_replay(stranger.insist(far, door, fault.key)[0])
+    assert_replay(stranger.insist(far, path, fault.key)[0])
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
@@ -178,24 +178,24 @@ def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, fau
 
 
 @needs_server
-@pytest.mark.parametrize("door", ["/lease/long/", "/async/long/"])
+@pytest.mark.parametrize("path", ["/lease/long/", "/async/long/"])
 def test_no_database_after_the_work_of_a_lease(
-    request: pytest.FixtureRequest, proxy: Proxy, stranger: Customer, faults: Faults, door: str
+    request: pytest.FixtureRequest, proxy: Proxy, stranger: Customer, faults: Faults, path: str
 ) -> None:
     """The response goes out; the database comes back within the lease, and a retry gets the replay: one effect."""
-    server = request.getfixturevalue("far_asgi" if door.startswith("/async/") else "far")
+    server = request.getfixturevalue("far_asgi" if path.startswith("/async/") else "far")
     fault = faults(new_key(), "settling", "pause")
-    first = stranger.begin(server, door, fault.key)
+    first = stranger.begin(server, path, fault.key)
     fault.await_reached()
     proxy.cut()
     try:
         fault.go_on()
         assert_first(first.result())
         assert first.result().headers["Idempotency-Status"] == "lost"  # it is not settled yet
-        assert_unavailable(stranger.post(server, door, fault.key), "store-unavailable")
+        assert_unavailable(stranger.post(server, path, fault.key), "store-unavailable")
     finally:
         proxy.mend()
-    assert_replay(stranger.insist(server, door, fault.key)[0], first.result())
+    assert_replay(stranger.insist(server, path, fault.key)[0], first.result())
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
     assert fault.key not in lost()
 

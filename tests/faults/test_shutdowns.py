@@ -14,11 +14,11 @@ from .servers import Server, gunicorn, uvicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-DOORS = ("/open/middleware/", "/open/decorator/")
+PATHS = ("/open/middleware/", "/open/decorator/")
 
 
-#: Each door at another point.
-AT = pytest.mark.parametrize("at", [("viewing", DOORS[0]), ("settled", DOORS[1])], ids=str)
+#: Each entry point at another point.
+AT = pytest.mark.parametrize("at", [("viewing", PATHS[0]), ("settled", PATHS[1])], ids=str)
 
 
 @AT
@@ -26,33 +26,33 @@ def test_uvicorn_gives_up_on_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
     """Its tasks are cancelled while the thread goes on, until the process ends: effect and record both stand, or neither."""
-    point, door = at
+    point, path = at
     with uvicorn(tmp_path) as ending:
         fault = faults(new_key(), point, "pause")
-        client = stranger.leave_soon(ending, door, fault.key)
+        client = stranger.leave_soon(ending, path, fault.key)
         fault.await_reached()
         ending.process.send_signal(signal.SIGTERM)
         until(lambda: "graceful shutdown exceeded" in ending.log, "uvicorn has given up")
         fault.go_on()
         until(lambda: ending.process.poll() is not None, "uvicorn has ended")
         client.leave()
-    answer, _ = stranger.insist(fleet, door, fault.key)
+    answer, _ = stranger.insist(fleet, path, fault.key)
     assert effects(fault.key) == 1
-    assert_replay(stranger.post(fleet, door, fault.key), answer)
+    assert_replay(stranger.post(fleet, path, fault.key), answer)
 
 
 def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
     """The key is held until its lease ends: how far the work got, nobody knows."""
-    door = "/async/decorator/"
+    path = "/async/decorator/"
     with uvicorn(tmp_path) as ending:
         fault = faults(new_key(), "viewing", "pause")
-        client = stranger.leave_soon(ending, door, fault.key)
+        client = stranger.leave_soon(ending, path, fault.key)
         fault.await_reached()
         lease_until = record(fault.key).lease_until
         ending.process.send_signal(signal.SIGTERM)
         until(lambda: "graceful shutdown exceeded" in ending.log, "uvicorn has given up")
         client.leave()
-    answer, _ = stranger.insist(asgi, door, fault.key)
+    answer, _ = stranger.insist(asgi, path, fault.key)
     assert_first(answer)
     assert latest(fault.key).created > lease_until
     assert answer.json()["attempt"] == 2
@@ -63,27 +63,27 @@ def test_uvicorn_is_killed_in_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
     """As if the request had never been."""
-    point, door = at
+    point, path = at
     with uvicorn(tmp_path) as dying:
         fault = faults(new_key(), point, "kill")
-        first = stranger.begin(dying, door, fault.key)
+        first = stranger.begin(dying, path, fault.key)
         fault.await_reached()
         assert_unanswered(first)
-    answer, _ = stranger.insist(fleet, door, fault.key)
+    answer, _ = stranger.insist(fleet, path, fault.key)
     assert_first(answer)
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
 
 
 def test_uvicorn_is_killed_in_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
     """Its effect stays; the key is held until the lease ends, and the next run is attempt 2."""
-    door = "/async/decorator/"
+    path = "/async/decorator/"
     with uvicorn(tmp_path) as dying:
         fault = faults(new_key(), "viewing", "kill")
-        first = stranger.begin(dying, door, fault.key)
+        first = stranger.begin(dying, path, fault.key)
         fault.await_reached()
         assert_unanswered(first)
     lease_until = record(fault.key).lease_until
-    answer, _ = stranger.insist(asgi, door, fault.key)
+    answer, _ = stranger.insist(asgi, path, fault.key)
     assert_first(answer)
     assert latest(fault.key).created > lease_until
     assert (effects(fault.key), answer.json()["attempt"]) == (2, 2)

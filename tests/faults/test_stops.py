@@ -12,17 +12,17 @@ from .servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-DOORS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
+PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
 needs_sessions = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no sessions to end")
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_stopped_between_claim_and_guard(fleet: Server, customer: Customer, faults: Faults, door: str) -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_stopped_between_claim_and_guard(fleet: Server, customer: Customer, faults: Faults, path: str) -> None:
     """Another takes over after CLAIM_LEASE; the late one wakes, changes nothing and answers with the replay."""
     fault = faults(new_key(), "claimed", "stop")
-    late = customer.begin(fleet, door, fault.key)
+    late = customer.begin(fleet, path, fault.key)
     fault.await_reached()
-    answer, _ = customer.insist(fleet, door, fault.key)
+    answer, _ = customer.insist(fleet, path, fault.key)
     assert_first(answer)
     fault.go_on()
     assert_replay(late.result(), answer)

@@ -27,9 +27,9 @@ from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls
 
-from ..doors.conftest import CHARGE, KEY, Connect, Sender, connect, door, effects
+from ..entry_points.conftest import CHARGE, KEY, Connect, Sender, connect, effects, entry_point
 
-__all__ = ["connect", "door"]  # fixtures
+__all__ = ["connect", "entry_point"]  # fixtures
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -149,36 +149,36 @@ def assert_told(told: Told, *events: str) -> None:
 # --------------------------------------------------------------------------------------------------------- the events
 
 
-def test_the_first_request(door: Sender, told: Told) -> None:
+def test_the_first_request(entry_point: Sender, told: Told) -> None:
     """Claimed, then completed."""
-    assert door().status_code == 201
+    assert entry_point().status_code == 201
     assert_told(told, "claimed", "completed")
     assert [sent["operation"].attempt for sent in told.sent] == [1, 1]
 
 
-def test_a_replay(door: Sender, told: Told) -> None:
+def test_a_replay(entry_point: Sender, told: Told) -> None:
     """Replayed: nothing was claimed."""
-    door()
+    entry_point()
     told.forget()
-    door()
+    entry_point()
     assert_told(told, "replayed")
 
 
-def test_another_body(door: Sender, told: Told) -> None:
+def test_another_body(entry_point: Sender, told: Told) -> None:
     """Mismatched, with the record of the original at hand."""
-    door()
+    entry_point()
     told.forget()
-    assert door({"amount": 1, "currency": "inr"}).status_code == 422
+    assert entry_point({"amount": 1, "currency": "inr"}).status_code == 422
     assert_told(told, "mismatched")
     assert told.sent[0]["operation"].record.status is Status.COMPLETED
 
 
-def test_a_refusal_releases(door: Sender, told: Told) -> None:
+def test_a_refusal_releases(entry_point: Sender, told: Told) -> None:
     """Claimed and released; the next one is claimed again, as the second attempt."""
-    assert door({"amount": -1, "currency": "inr"}).status_code == 400
+    assert entry_point({"amount": -1, "currency": "inr"}).status_code == 400
     assert_told(told, "claimed", "released")
     told.forget()
-    assert door().status_code == 201
+    assert entry_point().status_code == 201
     assert_told(told, "claimed", "completed")
     assert told.logged[0]["attempt"] == 2
 
@@ -190,24 +190,24 @@ def test_an_exception_releases(user: User, connect: Connect, told: Told) -> None
     assert "swordfish" not in str([vars(record) for record in told.records])
 
 
-def test_a_takeover(door: Sender, told: Told) -> None:
+def test_a_takeover(entry_point: Sender, told: Told) -> None:
     """Taken over instead of claimed, as the next attempt."""
-    door()
+    entry_point()
     lapse()
     told.forget()
-    assert door().status_code == 201
+    assert entry_point().status_code == 201
     assert_told(told, "taken_over", "completed")
     assert told.logged[0]["attempt"] == 2
 
 
 @not_sqlite
-def test_a_duplicate(door: Sender, told: Told, listen: Listen) -> None:
+def test_a_duplicate(entry_point: Sender, told: Told, listen: Listen) -> None:
     """Busy, while the first one is in its guard."""
     statuses: list[int] = []
 
     def duplicate(**_: Any) -> None:
         def call() -> None:
-            statuses.append(door().status_code)
+            statuses.append(entry_point().status_code)
             connections.close_all()
 
         if not statuses:
@@ -216,31 +216,31 @@ def test_a_duplicate(door: Sender, told: Told, listen: Listen) -> None:
             thread.join(20)
 
     listen("claimed", duplicate)
-    assert door().status_code == 201
+    assert entry_point().status_code == 201
     assert statuses == [409]
     assert_told(told, "claimed", "busy", "completed")
 
 
-def test_a_lost_record(door: Sender, told: Told, listen: Listen) -> None:
+def test_a_lost_record(entry_point: Sender, told: Told, listen: Listen) -> None:
     """Lost, once: somebody else owns the record at the settle. The work is undone."""
 
     def steal(**_: Any) -> None:
         IdempotencyRecord.objects.update(owner=uuid4())
 
     listen("claimed", steal)
-    assert door().status_code == 409
+    assert entry_point().status_code == 409
     assert_told(told, "claimed", "lost")
     assert effects() == 0
 
 
-def test_a_store_that_is_gone(door: Sender, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_gone(entry_point: Sender, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unavailable, and nothing ran."""
 
     def gone(*_: Any) -> None:
         raise StoreUnavailable from OperationalError("password=swordfish")
 
     monkeypatch.setattr(ORMStore, "claim", gone)
-    assert door().status_code == 503
+    assert entry_point().status_code == 503
     assert_told(told, "unavailable")
     assert told.logged[0]["error"] == "StoreUnavailable"
     assert "swordfish" not in str([vars(record) for record in told.records])
@@ -257,7 +257,7 @@ def test_nothing_is_told_without_a_key(user: User, connect: Connect, told: Told)
 # ------------------------------------------------------------------------------------------------------ when, and who
 
 
-def test_completed_comes_after_commit(door: Sender, listen: Listen) -> None:
+def test_completed_comes_after_commit(entry_point: Sender, listen: Listen) -> None:
     """A receiver's own connection sees the record and the effect."""
     seen: list[tuple[int, Any]] = []
 
@@ -272,7 +272,7 @@ def test_completed_comes_after_commit(door: Sender, listen: Listen) -> None:
         thread.join(20)
 
     listen("completed", look)
-    door()
+    entry_point()
     assert seen == [(1, Status.COMPLETED)]
 
 

@@ -212,7 +212,7 @@ class TestForemost:
 
 
 @pytest.mark.django_db(transaction=True)
-class TestThroughADoor:
+class TestThroughAnEntryPoint:
     """A DRF view in `atomic`, before a store with a local cache."""
 
     @pytest.fixture(autouse=True)

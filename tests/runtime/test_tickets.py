@@ -1,4 +1,4 @@
-"""A ticket has what its door found, what the policy says, and a token of its own."""
+"""A ticket has what its entry point found, what the policy says, and a token of its own."""
 
 from __future__ import annotations
 

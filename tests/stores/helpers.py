@@ -43,7 +43,7 @@ CALLS: list[Call] = []
 
 @dataclass
 class Call:
-    """A request under a key, as a door would carry it out."""
+    """A request under a key, as an entry point would carry it out."""
 
     ticket: Ticket = field(default_factory=atomic_ticket)
     store: BaseStore = field(default_factory=ORMStore)

@@ -471,7 +471,7 @@ def test_a_guarded_view_passes(post: Callable[..., HttpRequest], url: str) -> No
 @pytest.mark.parametrize(
     "url", ["/api/charges/", "/plain/charges/", "/middleware/charges/", "/middleware/api/charges/", "/api/payouts/"]
 )
-def test_every_door_passes(user: User, url: str) -> None:
+def test_every_entry_point_passes(user: User, url: str) -> None:
     """DRF takes the request's user too."""
     request = RequestFactory().post(url, {"amount": 5, "currency": "inr"}, "application/json", headers=HEADERS)
     request.user = user

@@ -235,7 +235,7 @@ def test_what_the_project_leaves_out(
 
 @override_settings(IDEMPOTENCY={"METHODS": ("PUT",)})
 def test_a_method_that_the_settings_leave_out(user: User, connect: Connect, told: Told) -> None:
-    """Of the middleware, plain or lent."""
+    """Of the middleware, plain or adapted."""
     send = connect("/plain/", user)
     assert [send()[HEADER], send(url="/bare/")[HEADER]] == ["unguarded"] * 2
     assert told.reasons == ["method"] * 2

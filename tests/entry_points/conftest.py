@@ -1,4 +1,4 @@
-"""One way to send a charge, through each of the doors."""
+"""One way to send a charge, through each of the entry points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHARGE = {"amount": 2499, "currency": "inr"}
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
 #: Where a charge is made → whether a token (DRF) or a session (plain Django) identifies the user.
-DOORS = {
+ENTRY_POINTS = {
     "/api/charges/": "token",  # the mixin
     "/plain/charges/": "session",  # the decorator
     "/middleware/charges/": "session",  # the middleware alone
@@ -29,7 +29,7 @@ DOORS = {
 
 @dataclass
 class Sender:
-    """Sends charges to one door, as one user."""
+    """Sends charges to one entry point, as one user."""
 
     url: str
     client: Client
@@ -53,7 +53,7 @@ def connect() -> Connect:
 
     def connect(url: str, user: User) -> Sender:
         client = Client(raise_request_exception=False)
-        if DOORS.get(url, "session") == "session":
+        if ENTRY_POINTS.get(url, "session") == "session":
             client.force_login(user)
             return Sender(url, client, {})
         token = TokenFactory(user=user).key
@@ -62,8 +62,8 @@ def connect() -> Connect:
     return connect
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+@pytest.fixture(params=ENTRY_POINTS)
+def entry_point(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
     return connect(request.param, user)
 
 

@@ -1,4 +1,4 @@
-"""The outcome table of design §3.3, row by row, through each door: what is remembered, what is committed."""
+"""The outcome table of design §3.3, row by row, through each entry point: what is remembered, what is committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_idempotency.models import IdempotencyRecord
 
 from .conftest import Connect, effects
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.outcome_views")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.outcome_views")]
 
 KEPT, FREE, BOUND = "kept", "free", "bound"
 
@@ -48,46 +48,46 @@ DRF: dict[str, tuple[int, str, int]] = {
 }
 
 CASES = [
-    *((door, how, expected) for door in ("decorated", "middleware") for how, expected in PLAIN.items()),
-    *((door, how, expected) for door in ("mixed", "above", "below") for how, expected in DRF.items()),
+    *((entry_point, how, expected) for entry_point in ("decorated", "middleware") for how, expected in PLAIN.items()),
+    *((entry_point, how, expected) for entry_point in ("mixed", "above", "below") for how, expected in DRF.items()),
 ]
 
 
 @pytest.fixture
 def send(user: User, connect: Connect) -> Any:
-    def send(door: str, how: str, **more: Any) -> Any:
-        return connect(f"/{door}/", user)({"how": how, **more})
+    def send(entry_point: str, how: str, **more: Any) -> Any:
+        return connect(f"/{entry_point}/", user)({"how": how, **more})
 
     return send
 
 
-@pytest.mark.parametrize(("door", "how", "expected"), CASES)
-def test_the_table(send: Any, door: str, how: str, expected: tuple[int, str, int]) -> None:
+@pytest.mark.parametrize(("entry_point", "how", "expected"), CASES)
+def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
     """Two independent questions: is the answer remembered, are its writes committed?"""
     status, left, written = expected
-    assert send(door, how).status_code == status
+    assert send(entry_point, how).status_code == status
     assert effects() == written
     record = IdempotencyRecord.objects.get()
     assert record.status == (Status.COMPLETED if left == KEPT else Status.FREE)
     assert bool(record.digest) == (left != FREE)
 
-    changed = send(door, how, another="body")
+    changed = send(entry_point, how, another="body")
     if left == FREE:
         assert changed.status_code == status  # runs again, with another body
         assert IdempotencyRecord.objects.get().attempt == 2
     else:
         assert changed.status_code == 422
-    again = send(door, how)
+    again = send(entry_point, how)
     assert ("Idempotency-Replayed" in again) == (left == KEPT)
     if left == KEPT:
         assert again.status_code == status
         assert effects() == written
 
 
-@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
-def test_an_aborted_transaction_that_nobody_mentions(send: Any, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
+def test_an_aborted_transaction_that_nobody_mentions(send: Any, entry_point: str) -> None:
     """A swallowed SQL error breaks PostgreSQL's transaction: the answer is remembered, the writes are gone."""
-    first, retry = send(door, "raw"), send(door, "raw")
+    first, retry = send(entry_point, "raw"), send(entry_point, "raw")
     assert (first.status_code, retry.status_code) == (201, 201)
     assert retry["Idempotency-Replayed"] == "true"
     assert effects() == (0 if connection.vendor == "postgresql" else 1)
@@ -99,19 +99,19 @@ def test_an_exception_that_leaves_a_broken_transaction(send: Any) -> None:
     assert (effects(), IdempotencyRecord.objects.get().status) == (0, Status.FREE)
 
 
-@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
-def test_an_on_commit_callback_that_fails(send: Any, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
+def test_an_on_commit_callback_that_fails(send: Any, entry_point: str) -> None:
     """It fails after COMMIT: the client sees a 500, as Django would answer, and the retry the answer."""
-    assert send(door, "hook").status_code == 500
-    retry = send(door, "hook")
+    assert send(entry_point, "hook").status_code == 500
+    retry = send(entry_point, "hook")
     assert (retry.status_code, retry["Idempotency-Replayed"]) == (201, "true")
     assert effects() == 1
 
 
-@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above", "below"])
-def test_a_durable_block_gets_a_hint(user: User, connect: Connect, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
+def test_a_durable_block_gets_a_hint(user: User, connect: Connect, entry_point: str) -> None:
     """atomic(durable=True) cannot be inside a guard; the error says what to type."""
-    sender = connect(f"/{door}/", user)
+    sender = connect(f"/{entry_point}/", user)
     sender.client.raise_request_exception = True
     with pytest.raises(Exception, match='guarantee="lease"'):
         sender({"how": "durable"})
@@ -132,16 +132,16 @@ def test_lease_keeps_the_writes(send: Any, how: str, expected: tuple[int, str]) 
     assert IdempotencyRecord.objects.get().status == (Status.COMPLETED if left == KEPT else Status.FREE)
 
 
-@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above"])
-def test_a_failure_runs_again_as_the_next_attempt(send: Any, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])
+def test_a_failure_runs_again_as_the_next_attempt(send: Any, entry_point: str) -> None:
     """After a 500 the same request runs again, and knows it."""
-    send(door, "500")
-    send(door, "500")
+    send(entry_point, "500")
+    send(entry_point, "500")
     assert IdempotencyRecord.objects.get().attempt == 2
 
 
-def test_every_door_is_here() -> None:
-    """A door without its rows would not be noticed."""
+def test_every_entry_point_is_here() -> None:
+    """An entry point without its rows would not be noticed."""
     from .outcome_views import VIEWS
 
-    assert {door for door, _, _ in CASES} | {"leased", "leased-mixed"} == set(VIEWS)
+    assert {entry_point for entry_point, _, _ in CASES} | {"leased", "leased-mixed"} == set(VIEWS)

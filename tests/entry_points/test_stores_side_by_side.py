@@ -56,8 +56,8 @@ urlpatterns = [
 ]
 
 
-@pytest.mark.parametrize("door", ["decorator", "mixin"])
-def test_one_key_for_several_stores(door: str, user: User, settings: Settings) -> None:
+@pytest.mark.parametrize("entry_point", ["decorator", "mixin"])
+def test_one_key_for_several_stores(entry_point: str, user: User, settings: Settings) -> None:
     """The same key of the same user runs once in each, and each replays its own answer."""
     settings.IDEMPOTENCY = {"STORES": {"default": ORM, "one": MEMORY, "other": MEMORY}}
     client = Client()
@@ -65,7 +65,7 @@ def test_one_key_for_several_stores(door: str, user: User, settings: Settings) -
 
     def send(alias: str) -> Any:
         headers = {"Idempotency-Key": KEY}
-        return client.post(f"/{door}/{alias}/", "{}", content_type="application/json", headers=headers)
+        return client.post(f"/{entry_point}/{alias}/", "{}", content_type="application/json", headers=headers)
 
     first = {alias: send(alias) for alias in TERMS}
     assert {alias: (each.status_code, each.json()["alias"]) for alias, each in first.items()} == {

@@ -18,11 +18,11 @@ from .conftest import KEY, effects
 from .urls import READING
 from .views import digest
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
 
 BIG = b"\x89PNG" + bytes(range(256)) * 12_288  # 3 MB, above Django's DATA_UPLOAD_MAX_MEMORY_SIZE
-PLAIN, REST = ("decorator", "middleware"), ("mixin", "lent")
-DOORS = (*PLAIN, *REST)
+PLAIN, REST = ("decorator", "middleware"), ("mixin", "adapted")
+ENTRY_POINTS = (*PLAIN, *REST)
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"
 PART = b'--b\r\nContent-Disposition: form-data; name="%d"\r\n\r\nx\r\n'
@@ -47,12 +47,12 @@ def send(user: User) -> Uploader:
     return Uploader(user)
 
 
-def through_doors(bodies: Mapping[str, tuple[bytes, str]], one: str) -> list[Any]:
-    """Send each body through a door of plain Django and one of REST framework, which parse, and one through all."""
+def through_entry_points(bodies: Mapping[str, tuple[bytes, str]], one: str) -> list[Any]:
+    """Send each body through an entry point of plain Django and one of REST framework, which parse, and one through all."""
     return [
-        pytest.param(door, *body, id=f"{name}-{door}")
+        pytest.param(entry_point, *body, id=f"{name}-{entry_point}")
         for name, body in bodies.items()
-        for door in (DOORS if name == one else (PLAIN[0], REST[0]))
+        for entry_point in (ENTRY_POINTS if name == one else (PLAIN[0], REST[0]))
     ]
 
 
@@ -65,10 +65,10 @@ def encoded(boundary: str, **fields: Any) -> tuple[bytes, str]:
     return encode_multipart(boundary, form(**fields)), f"multipart/form-data; boundary={boundary}"
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, entry_point: str) -> None:
     """The view finds fields and files from their start; a changed file, name or field is another request."""
-    address = f"{door}/reading/form/"
+    address = f"{entry_point}/reading/form/"
     first = send(address, *encoded("one"))
     assert first.status_code == 201
     assert first.json()[0] == {"fields": {"note": "a"}, "files": {"receipt": digest(BIG)}}
@@ -81,7 +81,10 @@ def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, do
 
 @pytest.mark.parametrize(
     "address",
-    [*(f"{door}/reading/stream/" for door in PLAIN), *(f"{door}/reading/file/" for door in REST)],
+    [
+        *(f"{entry_point}/reading/stream/" for entry_point in PLAIN),
+        *(f"{entry_point}/reading/file/" for entry_point in REST),
+    ],
 )
 @pytest.mark.parametrize("size", [0, 1000, len(BIG)])
 def test_a_raw_upload_passes(send: Uploader, address: str, size: int) -> None:
@@ -100,7 +103,11 @@ def test_a_raw_upload_passes(send: Uploader, address: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", [*(f"{door}/reading/body/" for door in PLAIN), *(f"{door}/reading/json/" for door in REST)]
+    "address",
+    [
+        *(f"{entry_point}/reading/body/" for entry_point in PLAIN),
+        *(f"{entry_point}/reading/json/" for entry_point in REST),
+    ],
 )
 def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> None:
     """Django refuses it where the view asks for the body, as DRF does since 3.18; a key changes neither."""
@@ -112,23 +119,23 @@ def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> N
 
 
 @override_settings(IDEMPOTENCY={"MAX_REQUEST_BODY": 1000})
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("content_type", ["application/octet-stream", "application/json", FORM, MULTIPART])
-def test_more_than_is_compared_is_refused(send: Uploader, door: str, content_type: str) -> None:
+def test_more_than_is_compared_is_refused(send: Uploader, entry_point: str, content_type: str) -> None:
     """413, nothing runs and the key is free; without a key the view decides."""
-    address = f"{door}/reading/ignored/"
+    address = f"{entry_point}/reading/ignored/"
     refused = send(address, b"x" * 1001, content_type)
     assert (refused.status_code, refused.json()["code"]) == (413, "request-too-large")
     assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
     assert send(address, b"x" * 1001, content_type, key=None).status_code == 201
 
 
-@pytest.mark.parametrize("door", PLAIN)
+@pytest.mark.parametrize("entry_point", PLAIN)
 @pytest.mark.parametrize("size", [1000, len(BIG)])
-def test_a_view_that_streams_a_form_gets_all_of_it(send: Uploader, door: str, size: int) -> None:
+def test_a_view_that_streams_a_form_gets_all_of_it(send: Uploader, entry_point: str, size: int) -> None:
     """What was parsed to compare it is there again, as bytes."""
     body, content_type = encoded("b", content=BIG[:size])
-    first = send(f"{door}/reading/stream/", body, content_type)
+    first = send(f"{entry_point}/reading/stream/", body, content_type)
     assert (first.status_code, digest(body) in first.content.decode()) == (201, True)
 
 
@@ -153,10 +160,12 @@ BROKEN_FORMS: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("door", "body", "content_type"), through_doors(BROKEN_FORMS, "no boundary"))
-def test_a_broken_form_ends_as_it_does_without_a_key(send: Uploader, door: str, body: Any, content_type: str) -> None:
+@pytest.mark.parametrize(("entry_point", "body", "content_type"), through_entry_points(BROKEN_FORMS, "no boundary"))
+def test_a_broken_form_ends_as_it_does_without_a_key(
+    send: Uploader, entry_point: str, body: Any, content_type: str
+) -> None:
     """Too many fields, no boundary, an odd charset: the same status, and never 500."""
-    address = f"{door}/reading/form/"
+    address = f"{entry_point}/reading/form/"
     bare = send(address, body, content_type, key=None)
     assert bare.status_code in (201, 400, 415)
     ran = effects()
@@ -166,11 +175,11 @@ def test_a_broken_form_ends_as_it_does_without_a_key(send: Uploader, door: str, 
         assert effects() == ran == 0
 
 
-@pytest.mark.parametrize("door", READING)
+@pytest.mark.parametrize("entry_point", READING)
 @pytest.mark.parametrize("broken", ["too many fields", "too many parts", "no boundary", "bad base64", "UTF-16"])
-def test_a_broken_form_that_is_ignored_runs_and_replays(send: Uploader, door: str, broken: str) -> None:
+def test_a_broken_form_that_is_ignored_runs_and_replays(send: Uploader, entry_point: str, broken: str) -> None:
     """A header of the client's never makes a view refuse what it does not read; what was sent is still compared."""
-    address, (body, content_type) = f"{door}/reading/ignored/", BROKEN_FORMS[broken]
+    address, (body, content_type) = f"{entry_point}/reading/ignored/", BROKEN_FORMS[broken]
     assert send(address, body, content_type, key=None).status_code == 201
     first, retry = (send(address, body, content_type) for _ in range(2))
     assert (first.status_code, retry.status_code, retry.content) == (201, 201, first.content)
@@ -195,45 +204,47 @@ BROKEN_JSON: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("door", "body", "content_type"), through_doors(BROKEN_JSON, "cut"))
-def test_broken_json_ends_as_it_does_without_a_key(send: Uploader, door: str, body: bytes, content_type: str) -> None:
+@pytest.mark.parametrize(("entry_point", "body", "content_type"), through_entry_points(BROKEN_JSON, "cut"))
+def test_broken_json_ends_as_it_does_without_a_key(
+    send: Uploader, entry_point: str, body: bytes, content_type: str
+) -> None:
     """Where the view or DRF's parser fails, it fails alike."""
-    address = f"{door}/reading/json/"
+    address = f"{entry_point}/reading/json/"
     bare = send(address, body, content_type, key=None)
     for _ in range(2):
         keyed = send(address, body, content_type)
         assert keyed.status_code == bare.status_code
-    assert bare.status_code in (201, 400, 415) or door in REST  # DRF itself falls over what is too deep
+    assert bare.status_code in (201, 400, 415) or entry_point in REST  # DRF itself falls over what is too deep
     assert IdempotencyRecord.objects.filter(response_status__isnull=False).count() == (bare.status_code == 201)
 
 
-@pytest.mark.parametrize("door", REST)
+@pytest.mark.parametrize("entry_point", REST)
 @pytest.mark.parametrize("how", ["json", "form", "file"])
-def test_a_permission_may_read_the_data_first(send: Uploader, door: str, how: str) -> None:
+def test_a_permission_may_read_the_data_first(send: Uploader, entry_point: str, how: str) -> None:
     """Bytes that are gone do not make every body the same."""
     types = {"json": "application/json", "form": FORM, "file": "image/png"}
     bodies = {"json": (b'{"a": 1}', b'{"a": 2}'), "form": (b"a=1", b"a=2"), "file": (b"1", b"2")}[how]
-    address, headers = f"{door}/reading/{how}/?early", {"Content-Disposition": "attachment; filename=r.png"}
+    address, headers = f"{entry_point}/reading/{how}/?early", {"Content-Disposition": "attachment; filename=r.png"}
     first = send(address, bodies[0], types[how], **headers)
     retry = send(address, bodies[0], types[how], **headers)
     assert (first.status_code, retry.content) == (201, first.content)
     assert send(address, bodies[1], types[how], **headers).status_code == 422
 
 
-@pytest.mark.parametrize("door", REST)
-def test_a_form_by_put(send: Uploader, door: str) -> None:
+@pytest.mark.parametrize("entry_point", REST)
+def test_a_form_by_put(send: Uploader, entry_point: str) -> None:
     """DRF parses it; a new boundary is the same request."""
-    address = f"{door}/reading/form/"
+    address = f"{entry_point}/reading/form/"
     first = send(address, *encoded("one", content=b"1"), method="PUT")
     assert first.json()[0]["files"] == {"receipt": digest(b"1")}
     assert send(address, *encoded("two", content=b"1"), method="PUT").content == first.content
     assert send(address, *encoded("two", content=b"2"), method="PUT").status_code == 422
 
 
-@pytest.mark.parametrize("door", PLAIN)
-def test_a_form_by_put_into_plain_django(send: Uploader, door: str) -> None:
+@pytest.mark.parametrize("entry_point", PLAIN)
+def test_a_form_by_put_into_plain_django(send: Uploader, entry_point: str) -> None:
     """Django does not parse it: the view finds the bytes, and they are compared."""
-    address = f"{door}/reading/stream/"
+    address = f"{entry_point}/reading/stream/"
     body, content_type = encoded("one")
     first = send(address, body, content_type, method="PUT")
     assert first.json()[0] == digest(body)
@@ -242,12 +253,12 @@ def test_a_form_by_put_into_plain_django(send: Uploader, door: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["request", "raw"])
-@pytest.mark.parametrize("door", DOORS)
-def test_a_form_whose_csrf_token_was_checked(user: User, door: str, rule: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_form_whose_csrf_token_was_checked(user: User, entry_point: str, rule: str) -> None:
     """The check parses the form before us; the view still finds it, and its content still counts."""
     send = Uploader(user, enforce_csrf_checks=True)
     send.client.cookies["csrftoken"] = CSRF
-    address = f"{door}/reading/form/"
+    address = f"{entry_point}/reading/form/"
 
     def fields(note: str) -> tuple[bytes, str]:
         body, content_type = encoded("one", content=b"1", note=note)

@@ -1,4 +1,4 @@
-"""Keys of nobody, of a named scope and of everybody, through the doors."""
+"""Keys of nobody, of a named scope and of everybody, through the entry points."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from django_idempotency.models import IdempotencyRecord
 from .conftest import KEY, Sender, effects
 from .urls import OPEN
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
 
-LENIENT = {"middleware/open/", "lent/open/"}
+LENIENT = {"middleware/open/", "adapted/open/"}
 
 
 @pytest.fixture(params=OPEN)
@@ -37,7 +37,7 @@ def tenant(request: HttpRequest) -> str | None:
     return request.headers.get("X-Tenant")
 
 
-@override_settings(IDEMPOTENCY={"SCOPE": "tests.doors.test_principals.tenant"})
+@override_settings(IDEMPOTENCY={"SCOPE": "tests.entry_points.test_principals.tenant"})
 @pytest.mark.parametrize("name", ["acme", "t" * 4000, "caf\xe9", "a\x85b", "\x7f"], ids=ascii)
 def test_a_named_scope_owns_its_keys(anonymous: Sender, name: str) -> None:
     """Whatever a client calls itself: never a 500, and never somebody else's answer."""
@@ -61,12 +61,12 @@ def test_a_shared_key_is_everybodys(anonymous: Sender) -> None:
 
 
 @pytest.mark.urls("testproject.urls")
-def test_a_safe_method_ignores_the_header(door: Sender) -> None:
+def test_a_safe_method_ignores_the_header(entry_point: Sender) -> None:
     """Malformed or not, the answer is the same, and nothing is stored."""
     answers = []
     for key in (None, KEY, "a,b", ""):
-        headers = {**door.headers, **({} if key is None else {"Idempotency-Key": key})}
-        answer = door.client.get(door.url, headers=headers)
+        headers = {**entry_point.headers, **({} if key is None else {"Idempotency-Key": key})}
+        answer = entry_point.client.get(entry_point.url, headers=headers)
         answers.append((answer.status_code, answer.content))
     assert len(set(answers)) == 1
     assert answers[0][0] in (200, 405)
@@ -75,10 +75,10 @@ def test_a_safe_method_ignores_the_header(door: Sender) -> None:
 
 @pytest.mark.urls("testproject.urls")
 @override_settings(IDEMPOTENCY={"HEADER": "X-Request-Token"})
-def test_the_name_of_the_header_is_the_projects(door: Sender) -> None:
+def test_the_name_of_the_header_is_the_projects(entry_point: Sender) -> None:
     """The usual one means nothing then."""
-    first, retry = (door(key=None, headers={"X-Request-Token": KEY}) for _ in range(2))
+    first, retry = (entry_point(key=None, headers={"X-Request-Token": KEY}) for _ in range(2))
     assert (first.status_code, retry.content) == (201, first.content)
-    ignored = door()
-    assert ignored.status_code == (400 if door.url == "/api/charges/" else 201)  # a key is required there
+    ignored = entry_point()
+    assert ignored.status_code == (400 if entry_point.url == "/api/charges/" else 201)  # a key is required there
     assert "Idempotency-Replayed" not in ignored

@@ -50,12 +50,12 @@ async def leased(request: HttpRequest) -> HttpResponse:
     return JsonResponse({}, status=status(request))
 
 
-class Lent(APIView):
+class Adapted(APIView):
     def post(self, request: Request) -> Response:
         return Response({}, status=work(request))
 
 
-class Mixed(IdempotentViewMixin, Lent):
+class Mixed(IdempotentViewMixin, Adapted):
     pass
 
 
@@ -79,12 +79,12 @@ urlpatterns = [
     path("decorated/", idempotent()(plain)),
     path("plain/", plain),
     path("mixed/", Mixed.as_view()),
-    path("lent/", Lent.as_view()),
+    path("adapted/", Adapted.as_view()),
     path("leased/", leased),
 ]
 
 
-every_view = pytest.mark.parametrize("url", ["decorated", "plain", "mixed", "lent", "leased"])
+every_view = pytest.mark.parametrize("url", ["decorated", "plain", "mixed", "adapted", "leased"])
 both_clients = pytest.mark.parametrize("client", [Client, AsyncClient])
 
 

@@ -35,7 +35,7 @@ class Wrong(Exception):
     """A request was answered otherwise than the case says: what it would time is something else."""
 
 
-class Doors:
+class EntryPoints:
     """Makes requests, and cases of them."""
 
     def __init__(self) -> None:
@@ -106,24 +106,24 @@ def handler(*middleware: str) -> Answer:
 
 
 def sections(effort: Effort) -> list[Section]:
-    doors = Doors()
-    return [plain(doors, effort), rest(doors, effort)]
+    entry_points = EntryPoints()
+    return [plain(entry_points, effort), rest(entry_points, effort)]
 
 
-def plain(doors: Doors, effort: Effort) -> Section:
-    replayed, running = doors.used("/atomic/"), doors.running("/lease/")
-    base = doors.case("bare view", "/bare/")
+def plain(entry_points: EntryPoints, effort: Effort) -> Section:
+    replayed, running = entry_points.used("/atomic/"), entry_points.running("/lease/")
+    base = entry_points.case("bare view", "/bare/")
     cases = {
-        "first, atomic": doors.case("first request, atomic", "/atomic/", doors.fresh),
-        "first, middleware": doors.case(
-            "first request, atomic, by the middleware", "/plain/", doors.fresh, middleware=True
+        "first, atomic": entry_points.case("first request, atomic", "/atomic/", entry_points.fresh),
+        "first, middleware": entry_points.case(
+            "first request, atomic, by the middleware", "/plain/", entry_points.fresh, middleware=True
         ),
-        "first, lease": doors.case("first request, lease", "/lease/", doors.fresh),
-        "replay": doors.case("replay", "/atomic/", lambda: replayed),
-        "busy": doors.case("busy (409)", "/lease/", lambda: running, status=409),
-        "mismatch": doors.case("mismatch (422)", "/atomic/", lambda: replayed, status=422, body={"amount": 1}),
-        "no key, middleware": doors.case("no key, under the middleware", "/bare/", middleware=True),
-        "no key, decorator": doors.case("no key, under the decorator", "/lease/"),
+        "first, lease": entry_points.case("first request, lease", "/lease/", entry_points.fresh),
+        "replay": entry_points.case("replay", "/atomic/", lambda: replayed),
+        "busy": entry_points.case("busy (409)", "/lease/", lambda: running, status=409),
+        "mismatch": entry_points.case("mismatch (422)", "/atomic/", lambda: replayed, status=422, body={"amount": 1}),
+        "no key, middleware": entry_points.case("no key, under the middleware", "/bare/", middleware=True),
+        "no key, decorator": entry_points.case("no key, under the decorator", "/lease/"),
     }
     first = {"postgresql": 2.6, "mysql": 2.3, "sqlite": 2.7}[connection.vendor]
     bars = {"first, atomic": first, "first, middleware": first, "no key, middleware": 1.02, "no key, decorator": 1.02}
@@ -142,14 +142,14 @@ def plain(doors: Doors, effort: Effort) -> Section:
     )
 
 
-def rest(doors: Doors, effort: Effort) -> Section:
-    replayed = doors.used("/rest/guarded/")
-    base = doors.case("bare DRF view", "/rest/bare/")
+def rest(entry_points: EntryPoints, effort: Effort) -> Section:
+    replayed = entry_points.used("/rest/guarded/")
+    base = entry_points.case("bare DRF view", "/rest/bare/")
     cases = [
-        (doors.case("first request, atomic, by the mixin", "/rest/guarded/", doors.fresh), 1.45),
-        (doors.case("replay, by the mixin", "/rest/guarded/", lambda: replayed), 0.75),
-        (doors.case("no key, under the mixin", "/rest/guarded/"), 1.02),
-        (doors.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True), 1.02),
+        (entry_points.case("first request, atomic, by the mixin", "/rest/guarded/", entry_points.fresh), 1.45),
+        (entry_points.case("replay, by the mixin", "/rest/guarded/", lambda: replayed), 0.75),
+        (entry_points.case("no key, under the mixin", "/rest/guarded/"), 1.02),
+        (entry_points.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True), 1.02),
     ]
     timings = interleaved([base, *(case for case, _ in cases)], effort)
     return Section(

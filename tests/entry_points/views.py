@@ -1,4 +1,4 @@
-"""Views for every kind of answer, upload and access rule; urls.py puts them behind the doors."""
+"""Views for every kind of answer, upload and access rule; urls.py puts them behind the entry points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IDEMPOTENCY_DISABLED at every door: requests run as if we were not there, and their views do not notice."""
+"""IDEMPOTENCY_DISABLED at every entry point: requests run as if we were not there, and their views do not notice."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(switch, "_warned", False)
 
 
-def statements(door: Sender, **sent: Any) -> int:
+def statements(entry_point: Sender, **sent: Any) -> int:
     with CaptureQueriesContext(connection) as queries:
-        assert door(**sent).status_code == 201
+        assert entry_point(**sent).status_code == 201
     assert not any(IdempotencyRecord._meta.db_table in query["sql"] for query in queries)
     return len(queries)
 
 
-def test_every_request_runs(door: Sender, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_request_runs(entry_point: Sender, caplog: pytest.LogCaptureFixture) -> None:
     """Twice sent, done twice; no statement of ours, and one warning."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
-        assert statements(door) == statements(door)
+        assert statements(entry_point) == statements(entry_point)
     assert effects() == 2
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Idempotency is off"]
 
 
 @pytest.mark.parametrize("key", [None, "", "a,b", "é", "k" * 256])
-def test_no_key_is_judged(door: Sender, key: str | None) -> None:
+def test_no_key_is_judged(entry_point: Sender, key: str | None) -> None:
     """A missing one where it is required, and a malformed one: nobody looks."""
-    assert door(key=key).status_code == 201
+    assert entry_point(key=key).status_code == 201
 
 
 def test_without_a_key_nothing_is_said(browser: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,11 +64,11 @@ def test_a_spelling_that_is_neither_is_an_error(connect: Connect, user: User, mo
     assert effects() == 0
 
 
-def test_on_again_it_guards(door: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_again_it_guards(entry_point: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read at each request: what ran meanwhile is unknown to it."""
-    door()
+    entry_point()
     monkeypatch.setenv(switch.VARIABLE, "off")
-    assert [door().get("Idempotency-Replayed") for _ in range(2)] == [None, "true"]
+    assert [entry_point().get("Idempotency-Replayed") for _ in range(2)] == [None, "true"]
     assert effects() == 2
 
 

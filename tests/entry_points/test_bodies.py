@@ -1,4 +1,4 @@
-"""Every kind of answer, through every door: what the first caller gets, and what a retry gets."""
+"""Every kind of answer, through every entry point: what the first caller gets, and what a retry gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .conftest import KEY, effects
 from .urls import ANSWERING
 from .views import LARGE, SMALL
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
 
 KEPT = {
     "binary": 200,
@@ -46,17 +46,17 @@ MOMENTARY = {"Server-Timing", "Content-Length"}
 
 
 class Caller:
-    """Asks one door for answers, with a session."""
+    """Asks one entry point for answers, with a session."""
 
-    def __init__(self, door: str, user: User) -> None:
-        self.door = door
+    def __init__(self, entry_point: str, user: User) -> None:
+        self.entry_point = entry_point
         self.client = Client(raise_request_exception=False)
         self.client.force_login(user)
 
     def __call__(self, kind: str, *, key: str | None = KEY, **headers: str) -> Any:
         if key is not None:
             headers["Idempotency-Key"] = key
-        return self.client.post(f"/{self.door}/answers/{kind}/", headers=headers)
+        return self.client.post(f"/{self.entry_point}/answers/{kind}/", headers=headers)
 
 
 @pytest.fixture(params=ANSWERING)
@@ -177,10 +177,10 @@ def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
     assert effects() == 1
 
 
-@pytest.mark.parametrize("door", ["mixin", "lent"])
-def test_the_first_answers_type_wins(door: str, user: User) -> None:
+@pytest.mark.parametrize("entry_point", ["mixin", "adapted"])
+def test_the_first_answers_type_wins(entry_point: str, user: User) -> None:
     """A retry that accepts something else gets the first answer's bytes and type."""
-    ask = Caller(door, user)
+    ask = Caller(entry_point, user)
     first = ask("data", Accept="application/json")
     retry = ask("data", Accept="text/html")
     assert ask("data", key="another", Accept="text/html")["Content-Type"].startswith("text/html")

@@ -1,4 +1,4 @@
-"""Each view behind each door: `@pytest.mark.urls("tests.doors.urls")`."""
+"""Each view behind each entry point: `@pytest.mark.urls("tests.entry_points.urls")`."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def mixed(cls: type[Any], **members: Any) -> Any:
 
 # ----------------------------------------------------------------------------------------------------- answers, uploads
 
-#: Door → the view of every kind of answer.
+#: Entry point → the view of every kind of answer.
 ANSWERING = {
     "decorator": idempotent()(views.answers),
     "middleware": views.answers,
     "mixin": mixed(views.AnswersView),
-    "lent": views.AnswersView.as_view(),
+    "adapted": views.AnswersView.as_view(),
 }
-#: Door → the view that reads what was sent.
+#: Entry point → the view that reads what was sent.
 READING = {
     "decorator": idempotent()(views.reading),
     "middleware": views.reading,
     "mixin": mixed(views.ReadingView),
-    "lent": views.ReadingView.as_view(),
+    "adapted": views.ReadingView.as_view(),
     "above": idempotent()(api_view(["POST"])(views.reading_api())),
 }
 
@@ -90,7 +90,7 @@ def ruled(function: Any, rule: dict[str, Any]) -> Any:
 
 
 def restricted() -> dict[str, Any]:
-    """Return route → view for every rule behind every door."""
+    """Return route → view for every rule behind every entry point."""
     routes: dict[str, Any] = {}
     for name, rule in FUNCTION_RULES.items():
         routes[f"decorator/{name}/"] = rule(idempotent()(views.pay))
@@ -102,7 +102,7 @@ def restricted() -> dict[str, Any]:
         routes[f"middleware/{cls.__name__}/"] = cls.as_view()
     for name, given in REST_RULES.items():
         routes[f"mixin/{name}/"] = mixed(views.PayApi, **given)
-        routes[f"lent/{name}/"] = derived(views.PayApi, **given).as_view()
+        routes[f"adapted/{name}/"] = derived(views.PayApi, **given).as_view()
         routes[f"rest-class/{name}/"] = idempotent()(derived(views.PayApi, **given)).as_view()
         routes[f"above/{name}/"] = idempotent()(ruled(pay_api(), given))
         routes[f"below/{name}/"] = ruled(idempotent()(pay_api()), given)
@@ -118,12 +118,12 @@ OPEN = {
     "mixin/open/": mixed(views.PayApi, permission_classes=[]),
     "rest-class/open/": idempotent()(derived(views.PayApi, permission_classes=[])).as_view(),
     "middleware/open/": views.pay,
-    "lent/open/": derived(views.PayApi, permission_classes=[]).as_view(),
+    "adapted/open/": derived(views.PayApi, permission_classes=[]).as_view(),
 }
 
 urlpatterns: list[Any] = [
     path("admin/", admin.site.urls),
-    *(path(f"{door}/answers/<kind>/", view) for door, view in ANSWERING.items()),
-    *(path(f"{door}/reading/<how>/", view) for door, view in READING.items()),
+    *(path(f"{entry_point}/answers/<kind>/", view) for entry_point, view in ANSWERING.items()),
+    *(path(f"{entry_point}/reading/<how>/", view) for entry_point, view in READING.items()),
     *(path(route, view) for route, view in {**RESTRICTED, **OPEN}.items()),
 ]

@@ -126,7 +126,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("unreachable")
-def test_an_unreachable_store_closes_the_door(user: User, connect: Connect) -> None:
+def test_an_unreachable_store_is_a_503(user: User, connect: Connect) -> None:
     """503 with Retry-After, and the view did not run."""
     answer = connect("/reject/", user)()
     assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "store-unavailable", "1")

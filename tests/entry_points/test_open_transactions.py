@@ -73,7 +73,7 @@ urlpatterns = [
 
 @pytest.fixture
 def send(user: User, settings: Any) -> Iterator[Callable[[str], Any]]:
-    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]  # each view has its own door
+    settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]  # each view has its own entry point
     client = Client()
     client.force_login(user)
 

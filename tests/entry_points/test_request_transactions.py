@@ -259,7 +259,7 @@ urlpatterns = [
     path("leased-withdrawing/", LeasedWithdrawing.as_view()),
     path("dying/", Dying.as_view()),
     path("consuming/", mixed(Consuming).as_view()),
-    path("consuming-lent/", Consuming.as_view()),
+    path("consuming-adapted/", Consuming.as_view()),
     path("counting/", mixed(Counting).as_view()),
     path("named/", Named.as_view()),
     path("named-set/", NamedSet.as_view({"post": "create"})),
@@ -308,7 +308,7 @@ def test_a_lost_transaction_leaves_the_claim(user: User, connect: Connect) -> No
     assert len({*Dying.derived}) == 1
 
 
-@pytest.mark.parametrize("url", ["/consuming/", "/consuming-lent/"])
+@pytest.mark.parametrize("url", ["/consuming/", "/consuming-adapted/"])
 def test_what_authentication_wrote_is_rolled_back_with_a_failure(user: User, connect: Connect, url: str) -> None:
     """A one-time token is not used up by a request that failed, so its keyed retry works."""
     write("token")

@@ -254,7 +254,7 @@ def test_what_cannot_work_raises_where_it_is_written(misuse: str) -> None:
 
 
 def test_a_method_of_a_drf_class_raises() -> None:
-    """There the mixin is the door."""
+    """There the mixin is the entry point."""
 
     class Wrong(APIView):
         @idempotent()

@@ -1,4 +1,4 @@
-"""What only the middleware does: project wide, last in the list, out of the way of every other door."""
+"""What only the middleware does: project wide, last in the list, out of the way of every other entry point."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Witness:
 
 
 @pytest.mark.parametrize("url", ["plain", "bare", "dispatcher"])
-def test_it_guards_what_has_no_door(user: User, connect: Connect, url: str) -> None:
+def test_it_guards_what_has_no_entry_point(user: User, connect: Connect, url: str) -> None:
     """A plain view and a bare DRF view, with nothing on them; and a view whose `cls` is not one of DRF."""
     send = connect(f"/{url}/", user)
     assert send().json() == {"guarded": True}
@@ -147,7 +147,7 @@ def test_an_exempt_view_runs_each_time(user: User, connect: Connect, url: str) -
 
 @pytest.mark.parametrize("url", ["own", "below"])
 def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str) -> None:
-    """Guarded once, by the view's own door."""
+    """Guarded once, by the view's own entry point."""
     send = connect(f"/{url}/", user)
     assert [send().status_code, send().status_code] == [201, 201]
     assert effects() == 1
@@ -197,7 +197,7 @@ def test_a_key_can_be_required_of_the_project(user: User, connect: Connect, url:
 
 
 def test_an_exception_of_a_bare_view_releases(user: User, connect: Connect) -> None:
-    """A lent view that raises is rolled back and released, as with the mixin."""
+    """An adapted view that raises is rolled back and released, as with the mixin."""
     send = connect("/bare-raising/", user)
     assert [send().status_code, send().status_code] == [500, 500]
     assert (effects(), IdempotencyRecord.objects.get().attempt) == (0, 2)

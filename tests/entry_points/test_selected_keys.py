@@ -1,4 +1,4 @@
-"""Keys that a policy selects from the payload, for clients that send none: the same at every door."""
+"""Keys that a policy selects from the payload, for clients that send none: the same at every entry point."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def plain(request: HttpRequest) -> HttpResponse:
     return JsonResponse(work(request), status=201)
 
 
-#: Door → its view. Those of the middleware get TERMS as settings.
-DOORS: dict[str, Any] = {
+#: Entry point → its view. Those of the middleware get TERMS as settings.
+ENTRY_POINTS: dict[str, Any] = {
     "function": function,
     "class": Class.as_view(),
     "method": Method.as_view(),
@@ -117,11 +117,11 @@ DOORS: dict[str, Any] = {
     "above": idempotent(**TERMS)(api_view(["POST"])(session(api))),
     "below": api_view(["POST"])(session(idempotent(**TERMS)(api))),
     "middleware": plain,
-    "lent": Api.as_view(),
+    "adapted": Api.as_view(),
     "asgi": plain,  # the middleware over ASGI: one hop to a thread, for claim, view and settle
     "awaited": awork,  # and an async view
 }
-UNDER_MIDDLEWARE = ("middleware", "lent", "asgi", "awaited")
+UNDER_MIDDLEWARE = ("middleware", "adapted", "asgi", "awaited")
 OVER_ASGI = ("async", "asgi", "awaited")
 
 
@@ -148,7 +148,7 @@ def of_header(request: Any) -> Any:
 
 
 urlpatterns = [
-    *(path(f"{name}/", view) for name, view in DOORS.items()),
+    *(path(f"{name}/", view) for name, view in ENTRY_POINTS.items()),
     path("form/", idempotent(**TERMS)(plain)),
     path("rest-form/", Form.as_view()),
     path("early/", ReadEarly.as_view()),
@@ -170,30 +170,32 @@ def send(user: User, settings: Settings) -> Send:
     settings.IDEMPOTENCY = {}
     mine = user
 
-    def send(door: str, body: Any = ORDER, *, user: User | None = mine, form: bool = False, **extra: Any) -> Any:
-        client: Any = (AsyncClient if door in OVER_ASGI else Client)(raise_request_exception=False)
+    def send(entry_point: str, body: Any = ORDER, *, user: User | None = mine, form: bool = False, **extra: Any) -> Any:
+        client: Any = (AsyncClient if entry_point in OVER_ASGI else Client)(raise_request_exception=False)
         if user is not None:
             client.force_login(user)
         if not form:
             extra.setdefault("content_type", "application/json")
             body = body if isinstance(body, str) else json.dumps(body)
-        return (async_to_sync(client.post) if door in OVER_ASGI else client.post)(f"/{door}/", body, **extra)
+        return (async_to_sync(client.post) if entry_point in OVER_ASGI else client.post)(
+            f"/{entry_point}/", body, **extra
+        )
 
     return send
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, send: Send, settings: Settings) -> Send:
-    """Return a function that posts to one door."""
+@pytest.fixture(params=ENTRY_POINTS)
+def entry_point(request: pytest.FixtureRequest, send: Send, settings: Settings) -> Send:
+    """Return a function that posts to one entry point."""
     if request.param in UNDER_MIDDLEWARE:
         settings.IDEMPOTENCY = {name.upper(): value for name, value in TERMS.items()}
     if request.param == "awaited":
         settings.IDEMPOTENCY["GUARANTEE"] = "lease"
 
-    def door(body: Any = ORDER, **extra: Any) -> Any:
+    def entry_point(body: Any = ORDER, **extra: Any) -> Any:
         return send(request.param, body, **extra)
 
-    return door
+    return entry_point
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -201,40 +203,40 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in ours if record.levelno == logging.WARNING]
 
 
-# --------------------------------------------------------------------------------------------------------- every door
+# ----------------------------------------------------------------------------------------------------- every entry point
 
 
-def test_a_retry_without_a_header_gets_the_first_answer(door: Send) -> None:
+def test_a_retry_without_a_header_gets_the_first_answer(entry_point: Send) -> None:
     """What is not selected may change between the two, and the body may be written otherwise."""
-    first = door()
-    retry = door({"order_id": "o-1", "amount": 12.50, "sent_at": "later", "shop": 7})
+    first = entry_point()
+    retry = entry_point({"order_id": "o-1", "amount": 12.50, "sent_at": "later", "shop": 7})
     assert (first.status_code, retry.status_code) == (201, 201)
     assert retry.content == first.content
     assert retry["Idempotency-Replayed"] == "true"
     assert effects() == 1
 
 
-def test_the_view_sees_the_selected_key(door: Send) -> None:
+def test_the_view_sees_the_selected_key(entry_point: Send) -> None:
     """`request.idempotency.key`, which is the key of the record."""
-    key = door().json()["key"]
+    key = entry_point().json()["key"]
     assert key == IdempotencyRecord.objects.get().key
     assert key.startswith("sel:")
     assert len(key) == len("sel:") + 64
 
 
-def test_another_key_is_another_operation(door: Send) -> None:
+def test_another_key_is_another_operation(entry_point: Send) -> None:
     """By type and value: the shop 7 is not the shop "7"."""
     for body in (ORDER, {**ORDER, "order_id": "o-2"}, {**ORDER, "shop": "7"}, {**ORDER, "shop": True}):
-        assert "Idempotency-Replayed" not in door(body)
+        assert "Idempotency-Replayed" not in entry_point(body)
     assert effects() == 4
 
 
-def test_what_must_not_change_is_compared(door: Send) -> None:
+def test_what_must_not_change_is_compared(entry_point: Send) -> None:
     """422, and the first answer stays."""
-    door()
-    mismatch = door({**ORDER, "amount": 12.51})
+    entry_point()
+    mismatch = entry_point({**ORDER, "amount": 12.51})
     assert (mismatch.status_code, mismatch.json()["code"]) == (422, "request-mismatch")
-    assert door()["Idempotency-Replayed"] == "true"
+    assert entry_point()["Idempotency-Replayed"] == "true"
     assert effects() == 1
 
 
@@ -243,59 +245,61 @@ def test_what_must_not_change_is_compared(door: Send) -> None:
     [{**ORDER, "order_id": None}, {**ORDER, "shop": ""}, {"amount": 1}, [], "no JSON", ""],
     ids=["null", "empty", "absent", "no object", "no JSON", "no body"],
 )
-def test_a_missing_key_runs_unguarded(door: Send, body: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_key_runs_unguarded(entry_point: Send, body: Any, caplog: pytest.LogCaptureFixture) -> None:
     """In part, or all of it: no record, no store, one warning a request."""
     if body in ("no JSON", ""):
         body = "[]" if body else "{}"  # DRF would refuse what it cannot parse
     with CaptureQueriesContext(connection) as queries, caplog.at_level(logging.WARNING, "django_idempotency"):
-        assert door(body).status_code == 201
+        assert entry_point(body).status_code == 201
     assert not any(IdempotencyRecord._meta.db_table in query["sql"] for query in queries)
     assert effects() == 1
     (warning,) = warnings(caplog)
     assert warning.endswith("runs unguarded: all or part of what its key is selected from is missing.")
 
 
-def test_a_header_wins(door: Send) -> None:
+def test_a_header_wins(entry_point: Send) -> None:
     """Whoever sends a key has said what the operation is."""
-    first = door(headers={"Idempotency-Key": KEY})
+    first = entry_point(headers={"Idempotency-Key": KEY})
     assert first.json()["key"] == KEY
-    assert door().json()["key"] != KEY
-    assert door({**ORDER, "order_id": "o-9"}, headers={"Idempotency-Key": KEY})["Idempotency-Replayed"] == "true"
+    assert entry_point().json()["key"] != KEY
+    assert entry_point({**ORDER, "order_id": "o-9"}, headers={"Idempotency-Key": KEY})["Idempotency-Replayed"] == "true"
     assert effects() == 2
 
 
-def test_a_malformed_header_is_refused(door: Send) -> None:
+def test_a_malformed_header_is_refused(entry_point: Send) -> None:
     """It is not passed over for a selected key."""
-    assert door(headers={"Idempotency-Key": "a,b"}).json()["code"] == "key-malformed"
+    assert entry_point(headers={"Idempotency-Key": "a,b"}).json()["code"] == "key-malformed"
     assert effects() == 0
 
 
 def test_nobody_is_guarded_as_nobody(
-    door: Send, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+    entry_point: Send, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client that sent no key is not refused for having no name; it is unguarded, and the log says so."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
-        assert [door(user=None).status_code for _ in range(2)] == [201, 201]
+        assert [entry_point(user=None).status_code for _ in range(2)] == [201, 201]
     assert effects() == 2
     under_middleware = any(f"[{name}]" in request.node.name for name in UNDER_MIDDLEWARE)
     assert len(warnings(caplog)) == (0 if under_middleware else 2)
 
 
-def test_keys_of_two_users_never_meet(door: Send, other_user: User) -> None:
+def test_keys_of_two_users_never_meet(entry_point: Send, other_user: User) -> None:
     """One order id, two users, two operations."""
-    first, theirs = door(), door(user=other_user)
+    first, theirs = entry_point(), entry_point(user=other_user)
     assert (theirs.status_code, "Idempotency-Replayed" in theirs) == (201, False)
     assert theirs.json()["id"] != first.json()["id"]
-    assert door(user=other_user)["Idempotency-Replayed"] == "true"
+    assert entry_point(user=other_user)["Idempotency-Replayed"] == "true"
 
 
-def test_under_atomic_requests(door: Send, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def test_under_atomic_requests(
+    entry_point: Send, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """The claim is committed before the view's transaction, as with a header."""
     if any(name in request.node.name for name in ("[below]", "[async]", "[awaited]")):
         pytest.skip("Django or we refuse it, with or without a header")
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    assert [door().status_code, door()["Idempotency-Replayed"], effects()] == [201, "true", 1]
-    assert door({"amount": 1}).status_code == 201  # unguarded
+    assert [entry_point().status_code, entry_point()["Idempotency-Replayed"], effects()] == [201, "true", 1]
+    assert entry_point({"amount": 1}).status_code == 201  # unguarded
 
 
 # ----------------------------------------------------------------------------------------------------- what is selected

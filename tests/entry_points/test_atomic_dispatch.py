@@ -65,8 +65,8 @@ class Atomic(Paying):
 
 around = method_decorator(transaction.atomic, name="dispatch")
 CLASSES: dict[str, Any] = {
-    "lent": around(type("Lent", (Paying,), {})),
-    "lent-inherited": Atomic,
+    "adapted": around(type("Adapted", (Paying,), {})),
+    "adapted-inherited": Atomic,
     "mixed": around(type("Mixed", (IdempotentViewMixin, Paying), {})),
     "mixed-above": type("MixedAbove", (IdempotentViewMixin, Atomic), {}),
     "decorated-below": around(idempotent()(type("Below", (Paying,), {}))),
@@ -120,7 +120,7 @@ def test_a_refusal_is_rolled_back_as_without_a_key(
     assert send({"how": "201"})["Idempotency-Status"] == "created"
 
 
-@pytest.mark.parametrize("way", ["lent-inherited", "mixed-above"])
+@pytest.mark.parametrize("way", ["adapted-inherited", "mixed-above"])
 def test_what_fails_after_the_response_takes_the_record_along(way: str, user: User, connect: Connect) -> None:
     """The record is in the project's transaction, so nothing is replayed that was rolled back."""
     send = connect(f"/{way}/", user)

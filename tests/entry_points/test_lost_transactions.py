@@ -16,16 +16,16 @@ from django_idempotency.models import IdempotencyRecord
 from .conftest import Connect, effects
 from .losing_views import COMMITTED, ROLLED_BACK, VIEWS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.losing_views")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.losing_views")]
 
 VENDOR = connection.vendor
 
 
 @pytest.fixture
 def send(user: User, connect: Connect, caplog: pytest.LogCaptureFixture) -> Any:
-    def send(how: str | list[str], *, door: str = "decorated", key: str, goes_on: bool = False) -> Any:
+    def send(how: str | list[str], *, entry_point: str = "decorated", key: str, goes_on: bool = False) -> Any:
         caplog.clear()
-        response = connect(f"/{door}/", user)({"how": how, "goes_on": goes_on}, key=key)
+        response = connect(f"/{entry_point}/", user)({"how": how, "goes_on": goes_on}, key=key)
         response.errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
         return response
 
@@ -83,11 +83,11 @@ def test_every_order(send: Any, length: int) -> None:
             assert (first.status_code, effects() - before) == (201, 1), statements
 
 
-@pytest.mark.parametrize("door", VIEWS)
+@pytest.mark.parametrize("entry_point", VIEWS)
 @pytest.mark.parametrize("goes_on", [False, True], ids=["answers", "goes on"])
-def test_every_entry_point(send: Any, door: str, goes_on: bool) -> None:
+def test_every_entry_point(send: Any, entry_point: str, goes_on: bool) -> None:
     """Through each of them it is the same problem."""
     key = str(uuid4())
-    assert_lost(send("ROLLBACK by the driver", door=door, key=key, goes_on=goes_on), key)
-    assert_runs_again(send("ROLLBACK by the driver", door=door, key=key, goes_on=goes_on))
+    assert_lost(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on), key)
+    assert_runs_again(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on))
     assert effects() == 1 + goes_on

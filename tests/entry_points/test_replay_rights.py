@@ -23,12 +23,12 @@ from .conftest import Connect, Sender, effects
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-#: Doors of the testproject that identify by token, and so repeat DRF's checks.
-TOKEN_DOORS = ("/api/charges/", "/middleware/api/charges/", "/api/payouts/")
+#: Entry points of the testproject that identify by token, and so repeat DRF's checks.
+TOKEN_ENTRY_POINTS = ("/api/charges/", "/middleware/api/charges/", "/api/payouts/")
 
 
-@pytest.fixture(params=TOKEN_DOORS)
-def token_door(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+@pytest.fixture(params=TOKEN_ENTRY_POINTS)
+def token_entry_point(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
     return connect(request.param, user)
 
 
@@ -41,11 +41,11 @@ def delete_token(user: User) -> None:
 
 
 @pytest.mark.parametrize("revoke", [deactivate, delete_token])
-def test_a_revoked_client_gets_no_replay(token_door: Sender, user: User, revoke: Callable[[User], None]) -> None:
+def test_a_revoked_client_gets_no_replay(token_entry_point: Sender, user: User, revoke: Callable[[User], None]) -> None:
     """401, as for any request, and not a word of the stored answer."""
-    first = token_door()
+    first = token_entry_point()
     revoke(user)
-    answer = token_door()
+    answer = token_entry_point()
     assert (answer.status_code, "Idempotency-Replayed" in answer) == (401, False)
     assert str(first.json()["id"]) not in answer.content.decode()
     assert effects() == 1
@@ -92,12 +92,12 @@ def test_a_throttled_client_gets_no_replay(url: str, user: User, connect: Connec
     assert effects() == 1
 
 
-@pytest.mark.urls("tests.doors.urls")
+@pytest.mark.urls("tests.entry_points.urls")
 @pytest.mark.parametrize(
     ("route", "status"),
     [
         ("mixin/may-add-charges/", 403),
-        ("lent/may-add-charges/", 403),
+        ("adapted/may-add-charges/", 403),
         ("rest-class/may-add-charges/", 403),
         ("above/may-add-charges/", 403),
         ("below/may-add-charges/", 403),
@@ -120,11 +120,11 @@ def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, 
     assert effects() == 1
 
 
-def test_another_user_never_gets_it(door: Sender, other_user: User, connect: Connect) -> None:
+def test_another_user_never_gets_it(entry_point: Sender, other_user: User, connect: Connect) -> None:
     """On the same client, with the same key: the key is theirs, and nobody is blocked by it."""
-    first = door()
-    other = connect(door.url, other_user)
-    other.client = door.client
+    first = entry_point()
+    other = connect(entry_point.url, other_user)
+    other.client = entry_point.client
     if not other.headers:
         other.client.force_login(other_user)
     theirs = other()
@@ -134,7 +134,7 @@ def test_another_user_never_gets_it(door: Sender, other_user: User, connect: Con
     assert effects() == 2
 
 
-def test_a_project_may_refuse_a_replay(door: Sender) -> None:
+def test_a_project_may_refuse_a_replay(entry_point: Sender) -> None:
     """`authorize_replay` sees the request with its user, and what would be answered."""
     asked: list[tuple[Any, int]] = []
 
@@ -143,12 +143,12 @@ def test_a_project_may_refuse_a_replay(door: Sender) -> None:
         return len(asked) > 1
 
     with override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": authorize}):
-        first = door()
+        first = entry_point()
         assert asked == []
-        refused = door()
+        refused = entry_point()
         assert (refused.status_code, refused.json()["code"]) == (403, "replay-refused")
         assert refused["Content-Type"] == "application/problem+json"
-        assert door().content == first.content
+        assert entry_point().content == first.content
     assert {status for _, status in asked} == {201}
     assert {who for who, _ in asked} == {User.objects.get().pk}
     assert effects() == 1
@@ -158,10 +158,10 @@ def denied(request: HttpRequest, outcome: Outcome) -> bool:
     raise PermissionDenied
 
 
-@override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": "tests.doors.test_replay_rights.denied"})
-def test_a_project_may_refuse_by_an_exception(door: Sender) -> None:
+@override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": "tests.entry_points.test_replay_rights.denied"})
+def test_a_project_may_refuse_by_an_exception(entry_point: Sender) -> None:
     """Answered as the view's own PermissionDenied would be."""
-    assert [door().status_code, door().status_code] == [201, 403]
+    assert [entry_point().status_code, entry_point().status_code] == [201, 403]
 
 
 def gone(request: HttpRequest, outcome: Outcome) -> bool:
@@ -169,6 +169,6 @@ def gone(request: HttpRequest, outcome: Outcome) -> bool:
 
 
 @override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": gone})
-def test_drfs_exceptions_work_in_drfs_doors(token_door: Sender) -> None:
+def test_drfs_exceptions_work_in_drfs_entry_points(token_entry_point: Sender) -> None:
     """404 instead of 403, where a project does not tell what exists."""
-    assert [token_door().status_code, token_door().status_code] == [201, 404]
+    assert [token_entry_point().status_code, token_entry_point().status_code] == [201, 404]

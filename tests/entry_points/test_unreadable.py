@@ -33,12 +33,12 @@ FOREIGN: list[dict[str, Any]] = [{"status": 7}, {"guarantee": "later"}]
 
 
 @pytest.mark.parametrize("damage", [*DAMAGED, *FOREIGN], ids=str)
-def test_it_never_runs_again(door: Sender, damage: dict[str, Any], settings: Any) -> None:
+def test_it_never_runs_again(entry_point: Sender, damage: dict[str, Any], settings: Any) -> None:
     """Whatever is wrong with it, and although a store that is down would let it run."""
     settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
-    assert door().status_code == 201
+    assert entry_point().status_code == 201
     IdempotencyRecord.objects.update(**damage)
-    answer = door()
+    answer = entry_point()
     assert (answer.status_code, answer.json()["code"]) == (500, "record-unreadable")
     assert answer["Idempotency-Status"] == "refused"
     assert "Retry-After" not in answer

@@ -11,9 +11,9 @@ from rest_framework.views import exception_handler
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
 
-DOORS = ("mixin", "lent", "rest-class", "above", "below")
+ENTRY_POINTS = ("mixin", "adapted", "rest-class", "above", "below")
 PAGE = "https://api.example.com/problems/"
 LINK = f'<{PAGE}#request-mismatch>; rel="describedby"'
 
@@ -36,8 +36,8 @@ def helpless(exc: Exception, context: dict[str, Any]) -> Response | None:
     return None
 
 
-@pytest.fixture(params=DOORS)
-def rest_door(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+@pytest.fixture(params=ENTRY_POINTS)
+def rest_entry_point(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
     return connect(f"/{request.param}/is-authenticated/", user)
 
 
@@ -46,10 +46,10 @@ def mismatch(send: Sender) -> Any:
     return send({"amount": 7}, key="secret-key-0815")
 
 
-def test_a_project_without_a_handler_gets_problem_documents(rest_door: Sender, settings: Any) -> None:
+def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Sender, settings: Any) -> None:
     """Type, title, status, detail and code, with a Link to the project's page about it."""
     settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
-    answer = mismatch(rest_door)
+    answer = mismatch(rest_entry_point)
     document = answer.json()
     assert (answer.status_code, answer["Content-Type"]) == (422, "application/problem+json")
     assert set(document) == {"type", "title", "status", "detail", "code"}
@@ -58,53 +58,53 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_door: Sender, s
     assert answer["Link"] == LINK
 
 
-def test_a_problem_tells_neither_the_key_nor_the_answer(door_or_rest: Sender) -> None:
+def test_a_problem_tells_neither_the_key_nor_the_answer(any_entry_point: Sender) -> None:
     """Whoever sends another body learns nothing of the first."""
-    first = door_or_rest(key="secret-key-0815")
-    answer = door_or_rest({"amount": 7}, key="secret-key-0815")
+    first = any_entry_point(key="secret-key-0815")
+    answer = any_entry_point({"amount": 7}, key="secret-key-0815")
     everything = answer.content.decode() + str(answer.headers)
     assert answer.status_code == 422
     assert "secret-key-0815" not in everything
     assert first.content.decode() not in everything
-    malformed = door_or_rest(key="secret,key")
+    malformed = any_entry_point(key="secret,key")
     assert "secret,key" not in malformed.content.decode() + str(malformed.headers)
 
 
 @pytest.fixture(
     params=[
-        *(f"/{door}/is-authenticated/" for door in DOORS),
+        *(f"/{entry_point}/is-authenticated/" for entry_point in ENTRY_POINTS),
         "/decorator/login-required/",
         "/middleware/login-required/",
     ]
 )
-def door_or_rest(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
+def any_entry_point(request: pytest.FixtureRequest, user: User, connect: Connect) -> Sender:
     return connect(request.param, user)
 
 
-def test_a_projects_handler_gives_its_shape(rest_door: Sender, settings: Any) -> None:
+def test_a_projects_handler_gives_its_shape(rest_entry_point: Sender, settings: Any) -> None:
     """Status and code are ours, the body is the project's, and our headers stay."""
     settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
-    answer = mismatch(rest_door)
+    answer = mismatch(rest_entry_point)
     assert (answer.status_code, answer["Content-Type"], answer["X-Envelope"]) == (422, "application/json", "yes")
     assert answer.json()["error"]["codes"] == "request-mismatch"
     assert answer["Link"] == LINK
     assert answer["Cache-Control"] == "no-store"
 
 
-def test_a_projects_handler_keeps_retry_after(rest_door: Sender, settings: Any, monkeypatch: Any) -> None:
+def test_a_projects_handler_keeps_retry_after(rest_entry_point: Sender, settings: Any, monkeypatch: Any) -> None:
     """A client is told when to ask again, whatever the body looks like."""
     from django_idempotency.core.rules import Busy
     from django_idempotency.engine.operation import Operation
 
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
     monkeypatch.setattr(Operation, "open", lambda self, *, wait: Busy(retry_after=7))
-    answer = rest_door(key=KEY)
+    answer = rest_entry_point(key=KEY)
     assert (answer.status_code, answer["Retry-After"]) == (409, "7")
     assert answer.json()["error"]["codes"] == "in-progress"
 
 
-def test_a_handler_that_answers_nothing_is_a_failure_of_the_project(rest_door: Sender, settings: Any) -> None:
+def test_a_handler_that_answers_nothing_is_a_failure_of_the_project(rest_entry_point: Sender, settings: Any) -> None:
     """As for every other exception that it does not know: nothing is made up, and nothing runs."""
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.helpless"}
-    assert mismatch(rest_door).status_code == 500
+    assert mismatch(rest_entry_point).status_code == 500

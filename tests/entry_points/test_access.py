@@ -26,7 +26,7 @@ from .conftest import CHARGE, KEY, effects
 from .urls import FUNCTION_RULES, OPEN, RESTRICTED
 from .views import PayView, pay
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.doors.urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
 
 WITH_KEY = {"Idempotency-Key": KEY}
 LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
@@ -88,7 +88,7 @@ def test_who_was_refused_may_come_again_with_the_key(route: str, user: User) -> 
 
 @pytest.mark.parametrize("route", [*RESTRICTED, *OPEN])
 def test_a_forged_form_is_refused_with_a_key(route: str) -> None:
-    """CSRF comes first, through every door."""
+    """CSRF comes first, through every entry point."""
     client = speaking_for(AdminFactory(), enforce_csrf_checks=True)
     bare = client.post(f"/{route}")
     keyed = client.post(f"/{route}", headers=WITH_KEY)
@@ -106,7 +106,7 @@ def test_login_required_middleware_comes_first(route: str) -> None:
         client = speaking_for(None)
         bare = client.post(f"/{route}")
         keyed = client.post(f"/{route}", headers=WITH_KEY)
-    if route.split("/", maxsplit=1)[0] in ("mixin", "lent", "rest-class"):
+    if route.split("/", maxsplit=1)[0] in ("mixin", "adapted", "rest-class"):
         assert bare.status_code == 201
         return
     assert bare.status_code == 302

@@ -17,7 +17,7 @@ from .conftest import KEY, Connect, Sender, effects
 from .test_outcomes import BOUND, DRF, KEPT, PLAIN
 
 pytestmark = pytest.mark.django_db(transaction=True)
-outcomes = pytest.mark.urls("tests.doors.outcome_views")
+outcomes = pytest.mark.urls("tests.entry_points.outcome_views")
 
 
 @pytest.fixture(autouse=True)
@@ -32,20 +32,24 @@ ROLLED_BACK = {how: (DRF[how][0], DRF[how][1], 0) for how in (*RAISED, "validati
 RAISED_PLAIN = {how: (PLAIN[how][0], PLAIN[how][1], 0) for how in RAISED}
 CASES = [
     *(
-        (door, how, expected)
-        for door in ("decorated", "middleware")
+        (entry_point, how, expected)
+        for entry_point in ("decorated", "middleware")
         for how, expected in {**PLAIN, **RAISED_PLAIN}.items()
     ),
-    *((door, how, expected) for door in ("mixed", "above") for how, expected in {**DRF, **ROLLED_BACK}.items()),
+    *(
+        (entry_point, how, expected)
+        for entry_point in ("mixed", "above")
+        for how, expected in {**DRF, **ROLLED_BACK}.items()
+    ),
 ]
 
 
 @outcomes
-@pytest.mark.parametrize(("door", "how", "expected"), CASES)
-def test_the_table(user: User, connect: Connect, door: str, how: str, expected: tuple[int, str, int]) -> None:
+@pytest.mark.parametrize(("entry_point", "how", "expected"), CASES)
+def test_the_table(user: User, connect: Connect, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
     """As without it, except that DRF's answered exceptions roll back, as the project has asked for."""
     status, left, written = expected
-    send = connect(f"/{door}/", user)
+    send = connect(f"/{entry_point}/", user)
     assert send({"how": how}).status_code == status
     assert effects() == written
     record = IdempotencyRecord.objects.get()
@@ -55,22 +59,22 @@ def test_the_table(user: User, connect: Connect, door: str, how: str, expected: 
 
 
 @outcomes
-@pytest.mark.parametrize("door", ["decorated", "middleware", "mixed", "above"])
-def test_an_aborted_transaction_that_nobody_mentions(user: User, connect: Connect, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])
+def test_an_aborted_transaction_that_nobody_mentions(user: User, connect: Connect, entry_point: str) -> None:
     """The guarded request leaves ATOMIC_REQUESTS: no savepoint of Django's stumbles over the aborted transaction."""
-    send = connect(f"/{door}/", user)
+    send = connect(f"/{entry_point}/", user)
     assert [send({"how": "raw"}).status_code, send({"how": "raw"}).status_code] == [201, 201]
     assert effects() == (0 if connection.vendor == "postgresql" else 1)
 
 
 @outcomes
-@pytest.mark.parametrize("door", ["decorated", "middleware", "leased", "mixed", "above"])
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "leased", "mixed", "above"])
 @pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
 def test_an_exception_rolls_back_with_and_without_a_key(
-    user: User, connect: Connect, door: str, key: str | None
+    user: User, connect: Connect, entry_point: str, key: str | None
 ) -> None:
     """What a view wrote before it raised is gone, whoever guards it: the project has asked for that."""
-    assert connect(f"/{door}/", user)({"how": "raise"}, key=key).status_code == 500
+    assert connect(f"/{entry_point}/", user)({"how": "raise"}, key=key).status_code == 500
     assert effects() == 0
 
 
@@ -84,18 +88,18 @@ def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
 
 
 @outcomes
-@pytest.mark.parametrize("door", ["leased", "leased-mixed"])
-def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Connect, door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["leased", "leased-mixed"])
+def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Connect, entry_point: str) -> None:
     """The writes are committed: the client gets the error that it would have got, and no retry writes them again."""
-    send = connect(f"/{door}/", user)
+    send = connect(f"/{entry_point}/", user)
     assert send({"how": "hook"}).status_code == 500
     again = send({"how": "hook"})
     assert (again.status_code, again["Idempotency-Replayed"], effects()) == (201, "true", 1)
 
 
-def test_each_door_claims_first(door: Sender) -> None:
+def test_each_entry_point_claims_first(entry_point: Sender) -> None:
     """When the view runs, others see the claim: it is not in the transaction of the work."""
-    if connection.vendor == "sqlite" and door.headers:
+    if connection.vendor == "sqlite" and entry_point.headers:
         pytest.skip("SQLite has one writer, so a claim behind DRF's permissions joins their transaction")
     seen: list[bool] = []
 
@@ -105,11 +109,11 @@ def test_each_door_claims_first(door: Sender) -> None:
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(look):
-        assert door().status_code == 201
+        assert entry_point().status_code == 201
     assert seen == [True]
 
 
-def test_a_transaction_is_open_without_a_key(door: Sender) -> None:
+def test_a_transaction_is_open_without_a_key(entry_point: Sender) -> None:
     """What is not guarded is as atomic as the project asked."""
     open_in: list[bool] = []
 
@@ -119,5 +123,5 @@ def test_a_transaction_is_open_without_a_key(door: Sender) -> None:
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(look):
-        status = door(key=None).status_code
+        status = entry_point(key=None).status_code
     assert (status, open_in) in [(201, [True]), (400, [])]  # 400: the route requires a key
