@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := test
-.PHONY: quick test foreign lint format demo bench docs pictures
+.PHONY: quick test foreign lint format demo bench docs pictures screenshots
 
 # Within a minute, without any service: what to run after each change.
 quick: .venv/dev
@@ -38,6 +38,10 @@ bench: .venv/dev
 # Needs Graphviz (dot), but only where the source of a picture has changed.
 pictures: .venv/dev
 	$(BIN)/python -m tests.docs.drawing
+
+# Of the demo's admin, in a Chromium: when its pages have changed.
+screenshots: .venv/screenshots
+	$(BIN)/python -m tests.docs.screenshots
 
 docs: pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

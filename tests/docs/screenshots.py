@@ -1,0 +1,88 @@
+"""The docs' screenshots of the admin: `make screenshots` takes them in a real Chromium, of the demo on SQLite.
+
+    python -m tests.docs.screenshots
+
+Take them again when the admin's pages have changed; keys, times and addresses differ each time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from testproject.demo.client import Client
+from testproject.demo.server import HOST, Server, serving
+from testproject.demo.stage import Cast, prepare
+
+from .pages import DOCS
+
+WIDTH, HEIGHT = 1100, 1600  # CSS pixels: narrower, and Django's admin is laid out for phones
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="idempotency-screenshots-", ignore_cleanup_errors=True) as folder:
+        cast = prepare(Path(folder) / "demo.sqlite3")
+        with serving(Path(folder) / "gunicorn.log") as server, browsing() as page:
+            send_requests(server, cast)
+            page.goto(f"{server.address}{cast.records}")
+            page.fill("#id_username", "admin")
+            page.fill("#id_password", cast.password)
+            page.click("[type=submit]")
+            take(page, "admin-list", 640)
+            page.click("#result_list th a:has-text('order-2042')")
+            take(page, "admin-record")
+            page.click("a:has-text('Release')")
+            take(page, "admin-release")
+
+
+@contextmanager
+def browsing() -> Iterator[Page]:
+    """Open a window of the Chromium that is installed, or of the one that Playwright has brought."""
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    with sync_playwright() as playwright:
+        sandbox = [] if os.geteuid() else ["--no-sandbox"]  # as root Chromium has none
+        browser = playwright.chromium.launch(executable_path=found, args=sandbox)
+        try:
+            size = {"width": WIDTH, "height": HEIGHT}
+            page = browser.new_page(viewport=size, device_scale_factor=1.5, color_scheme="light")
+            page.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+            yield page
+        finally:
+            browser.close()
+
+
+def send_requests(server: Server, cast: Cast) -> None:
+    """Leave a record of each kind: completed and replayed, refused, and of a worker that was killed."""
+    admin, alice, bob = (
+        Client(host=HOST, port=server.port, token=token) for token in (cast.admin, cast.alice, cast.bob)
+    )
+    server.wait_until(lambda: admin.get("/api/effects/"))
+    alice.charge(9900, key="order-2041", card="tok_kill_once")
+    bob.charge(0, key="order-17")
+    bob.charge(500, key="order-18")
+    for _ in range(2):
+        alice.charge(2499, key="order-2042")
+
+
+def take(page: Page, name: str, height: int = HEIGHT) -> None:
+    """Write what the window shows, without the empty rest below it, in few colours."""
+    page.wait_for_load_state("networkidle")
+    box = page.locator("#content").bounding_box() or {"y": 0, "height": HEIGHT}
+    height = min(height, box["y"] + box["height"])
+    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
+    path = DOCS / "pictures" / f"{name}.png"
+    Image.open(BytesIO(shot)).convert("RGB").quantize(128).save(path, optimize=True)
+    print(f"Taken: docs/pictures/{path.name}, {path.stat().st_size // 1024} KiB")
+
+
+if __name__ == "__main__":
+    main()
