@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -149,10 +150,12 @@ def _filled(pattern: str) -> str:
 
 
 @pytest.mark.urls("testproject.urls")
-@pytest.mark.parametrize("person", ["anonymous", "user", "admin"])
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    ("method", "person"),
+    [*product(["POST", "PUT", "PATCH", "DELETE"], ["anonymous", "user", "admin"]), ("GET", "admin")],
+)
 def test_no_route_of_the_testproject_changes_its_status(
-    person: str, method: str, user: User, monkeypatch: pytest.MonkeyPatch
+    method: str, person: str, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a key or without, for everybody; except that keys are required of charges, which is asked elsewhere."""
     monkeypatch.setattr(ChargeViewSet, "idempotency", Policy())

@@ -1,8 +1,9 @@
 """Run other people's suites without us, with us installed, and with a fresh key on each unsafe request; then the shop.
 
-    python -m tests.foreign [suite ...]
+    python -m tests.foreign [--build] [suite ...]
 
-It fails for each difference that explained.py does not have, and for each that it has and does not happen.
+--build only makes their environment. It fails for each difference that explained.py does not have, and for each that it
+has and does not happen.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ HEADER = ("suite", "version", "alone", "installed", "keyed", "requests with a ke
 
 def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
+    only_build = "--build" in arguments
+    arguments = [argument for argument in arguments if argument != "--build"]
     names = [*(suite.name for suite in SUITES), shop_run.NAME]
     if unknown := set(arguments) - set(names):
         print(f"Unknown: {', '.join(sorted(unknown))}. There are: {'; '.join(names)}.", file=sys.stderr)
@@ -35,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     print(f"Environment and sources: {time.monotonic() - started:.0f} s.", flush=True)
+    if only_build:
+        return 0
     started = time.monotonic()
     runs, failures = run_all(suites, started + LIMIT)
     rows = []

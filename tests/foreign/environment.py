@@ -39,7 +39,7 @@ def build(archives: Iterable[Archive], deadline: float) -> None:
         shutil.rmtree(VENV, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(VENV)], deadline, "The environment cannot be made")
         _call(
-            [str(PYTHON), *_PIP, "install", "--requirement", str(REQUIREMENTS)],
+            [str(PYTHON), *_PIP, "install", "--no-compile", "--requirement", str(REQUIREMENTS)],
             deadline,
             "The pins cannot be installed",
         )

@@ -354,7 +354,7 @@ def test_a_takeover_without_replicas_is_one_again(
     store: RedisStore, *, crashed: bool, again: bool, asynchronous: bool
 ) -> None:
     """Its owner crashed before, and whoever comes next must be told. `again`: an earlier try's answer was lost."""
-    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=2)
+    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     first, second = make_ticket(lease=0), make_ticket()
     store.claim(first)
     if not crashed:
@@ -372,7 +372,7 @@ def test_a_takeover_without_replicas_is_one_again(
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchronous: bool) -> None:
     """A failover would let it sleep again, beside whoever has been told that it is awake: so nobody is."""
-    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=2)
+    safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     owner, waking = make_ticket(), make_ticket()
     record = store.claim(owner)
     asleep = Execution("order-17").suspending_ticket(record, owner)
