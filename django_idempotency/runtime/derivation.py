@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import conf
 from ..core import rules
 from ..core.hashing import derived_key, secret_id
+from ..core.records import Record
 from ..engine.operation import Operation
 from ..errors import OperationUnknown, SecretUnknown
 
@@ -19,9 +20,32 @@ def derive(operation: Operation, label: str) -> str:
     if record is None or run is None:
         raise OperationUnknown
     first = ticket.secret_id if run.new_life else record.secret_id
+    # The ticket's digest: after a refusal the record has none, and this request counts.
+    request, which = ticket.digest, rules.operation_of(record, run)
+    return derived_key(_secret(first), label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
+
+
+def derived_by(record: Record, label: str) -> str:
+    """Return what the operation of a record has derived for a label, for an operator.
+
+    Raises `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request was refused, and another
+    body would derive another key.
+    """
+    if not record.digest:
+        raise OperationUnknown
+    return derived_key(
+        _secret(record.secret_id),
+        label,
+        scope=record.scope,
+        key=record.key,
+        operation=record.operation,
+        request=record.digest,
+    )
+
+
+def _secret(named: str) -> str | bytes:
+    """Return the secret with this id. Raises `SecretUnknown`."""
     for secret in conf.derive_secrets():
-        if secret_id(secret) == first:
-            # The ticket's digest: after a refusal the record has none, and this request counts.
-            request, which = ticket.digest, rules.operation_of(record, run)
-            return derived_key(secret, label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
+        if secret_id(secret) == named:
+            return secret
     raise SecretUnknown

@@ -16,7 +16,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
 from django_idempotency.core import rules
-from django_idempotency.core.hashing import record_id
+from django_idempotency.core.hashing import derived_key, record_id, secret_id
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.engine.durable import Execution
@@ -264,6 +264,33 @@ class TestShowing:
         shown = run("--no-body")
         assert fact(shown, "body") == f"{len(ANSWER)} bytes, left out"
         assert "24.90" not in shown
+
+    def test_the_key_of_a_provider(self, settings: Settings, memory: BaseStore) -> None:
+        """It is what `derive()` gave, without anything around it, also after a change of the secret."""
+        ticket = complete(memory, secret_id=secret_id(settings.SECRET_KEY))
+        record = memory.get(ticket.id)
+        assert record
+        key = run("--derive", "stripe").strip()
+        assert key == derived_key(
+            settings.SECRET_KEY, "stripe", scope=SCOPE, key=KEY, operation=record.operation, request=ticket.digest
+        )
+        settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "another"
+        assert run("--derive", "stripe").strip() == key
+        settings.SECRET_KEY_FALLBACKS = []
+        with pytest.raises(CommandError, match="DERIVE_SECRET_FALLBACKS"):
+            run("--derive", "stripe")
+
+    def test_no_key_of_a_provider(self, memory: BaseStore) -> None:
+        """Without a record, or where any body may come, there is none to name."""
+        with pytest.raises(CommandError, match="MemoryStore"):
+            run("--derive", "stripe")
+        ticket = claim(memory)
+        refused = Settlement(
+            status=Status.FREE, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner, outcome=None
+        )
+        assert memory.settle(ticket, refused)
+        with pytest.raises(CommandError, match="free for another body"):
+            run("--derive", "stripe")
 
     def test_a_long_text_is_cut(self, memory: BaseStore) -> None:
         complete(memory, Outcome(status=200, headers=(("Content-Type", "text/plain"),), body=b"x" * 200_000))
@@ -535,6 +562,6 @@ def test_every_option_is_documented() -> None:
     ours = [
         action.option_strings[0]
         for action in parser._actions
-        if action.dest in ("realm", "store", "verb", "execution", "no_body")
+        if action.dest in ("realm", "store", "verb", "derive", "execution", "no_body")
     ]
     assert [code(row[0]) for row in table("reference/commands.md", "## idempotency_record")] == ours

@@ -15,7 +15,7 @@ from django_idempotency.core.rules import Execute, WorkResult
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import OperationUnknown, SecretUnknown
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.runtime.derivation import derive
+from django_idempotency.runtime.derivation import derive, derived_by
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import NOW, make_ticket
 
@@ -62,6 +62,15 @@ def test_every_attempt(guarantee: Guarantee) -> None:
     runs = [run(guarantee, ended) for ended in ends]
     assert len({derived for _, derived in runs}) == 1
     assert runs[-1][0].attempt == (6 if guarantee is Guarantee.LEASE else 4)  # in `atomic` a crash is written nowhere
+
+
+@pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.FAILED, None])
+def test_for_an_operator(guarantee: Guarantee, ended: WorkResult | None) -> None:
+    """A record names what its operation has derived, whatever became of its last attempt."""
+    keys = {run(guarantee, WorkResult.FAILED)[1], run(guarantee, ended)[1]}
+    record = ORMStore().get(make_ticket().id)
+    assert record is not None
+    assert {derived_by(record, "charge")} == keys
 
 
 def test_a_corrected_request(guarantee: Guarantee) -> None:

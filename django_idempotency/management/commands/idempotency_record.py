@@ -17,12 +17,21 @@ from ...core.hashing import record_id
 from ...core.records import Record, shortened
 from ...core.scope_names import spellings
 from ...engine.durable import Execution, release_suspended
-from ...errors import IdempotencyError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
+from ...errors import (
+    IdempotencyError,
+    LostRace,
+    OperationUnknown,
+    OutcomeUnknown,
+    RecordUnreadable,
+    SecretUnknown,
+    StoreUnavailable,
+)
 from ...http.keys import ANONYMOUS
 from ...inspection import redaction
 from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...inspection.status import display_status, next_answer
 from ...inspection.terminal import lines, plain, span
+from ...runtime.derivation import derived_by
 from ...runtime.registry import stores
 from ...stores.base import Audit, BaseStore, Intervention
 from ...stores.memory import MemoryStore
@@ -79,6 +88,11 @@ class Command(BaseCommand):
             dest="verb",
             help="Delete the record and its response, in the store and in every cache before it.",
         )
+        either.add_argument(
+            "--derive",
+            metavar="LABEL",
+            help="Print only the key that derive(LABEL) gave to a provider, to look the effect up there.",
+        )
         parser.add_argument(
             "--execution",
             metavar="NAME",
@@ -99,6 +113,8 @@ class Command(BaseCommand):
             self.scope = ids[self.id]
             if options["verb"]:
                 self.intervene(store, options["verb"], options["execution"])
+            elif options["derive"] is not None:
+                self.derive(store, options["derive"])
             else:
                 self.show(store, body_allowed=not options["no_body"], execution=options["execution"])
         except MISCONFIGURED as error:
@@ -131,6 +147,19 @@ class Command(BaseCommand):
         if execution:
             sleeps = "is" if Execution(execution).has_suspended(record) else "is not"
             self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(execution)}.")
+
+    def derive(self, store: BaseStore, label: str) -> None:
+        record = store.get(self.id)
+        if record is None:
+            raise CommandError(self.unknown(store))
+        try:
+            self.stdout.write(derived_by(record, label))
+        except OperationUnknown as error:
+            raise CommandError(
+                "The record is free for another body, and each body derives a key of its own: the log has the requests."
+            ) from error
+        except SecretUnknown as error:
+            raise CommandError(str(error)) from error
 
     def unknown(self, store: BaseStore) -> str:
         """Return the error message for a missing record, with what may have been meant."""
