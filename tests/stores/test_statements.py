@@ -210,13 +210,15 @@ def writes(ticket: Any) -> bool:
 )
 def test_asynchronous_commit(make: Callable[..., Any], asynchronous: bool) -> None:
     """Only an `atomic` claim may be on disk later than its answer: the work's COMMIT flushes it, too."""
-    with sent() as statements:
-        ORMStore().claim(make())
-    assert ("synchronous_commit" in statements.raw[0]) is asynchronous
-    assert "lock_timeout" in statements.raw[0]
     with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")  # the tests' databases have it off
+        with sent() as statements:
+            ORMStore().claim(make())
+        assert ("synchronous_commit" in statements.raw[0]) is asynchronous
+        assert "lock_timeout" in statements.raw[0]
         cursor.execute("SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')")
         assert cursor.fetchone() == ("on", "0")
+        cursor.execute("RESET synchronous_commit")
 
 
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="SQLite's setting")
