@@ -85,7 +85,7 @@ def test_every_error_is_listed() -> None:
 
 def test_every_problem_is_an_answer() -> None:
     """The table of answers has them all, but for the one whose route the page of problems explains."""
-    answers = " ".join(answer for _, answer in table("reference/http.md", "## Answers"))
+    answers = " ".join(answer for _, answer in table("reference/http.md", "## Responses"))
     scope = " ".join(text("reference/http.md").split("## The scope")[1].split("##")[0].split())
     for name in problems():
         assert f"#{name})" in answers or name == "key-too-short" or f"#{name})" in scope
