@@ -62,6 +62,7 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
         "created_at": clock.format(claimed),
         "completed_at": clock.format(claimed),
         "expires_at": clock.format(expires),
+        "purge_at": clock.format(expires),
         "secret_id": "'5ec4e71d'",
         "response_status": "201",
         "response_headers": "'[]'",

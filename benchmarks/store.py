@@ -64,6 +64,7 @@ def columns() -> dict[str, Any]:
         "lease_until": now,
         "created_at": now,
         "expires_at": now + timedelta(days=1),
+        "purge_at": now + timedelta(days=1),
         "secret_id": "5ec4e71d",
         "response_headers": "",
     }

@@ -73,8 +73,10 @@ class IdempotencyRecord(models.Model):
     lease_until = InstantField(_("leased until"))
     created_at = InstantField(_("created"))
     completed_at = InstantField(_("completed"), null=True)
-    #: Fixed at the claim, so that completing a row moves no index entry. The only index beside the primary key.
-    expires_at = InstantField(_("expires"), db_index=True)
+    expires_at = InstantField(_("expires"))
+    #: No purge deletes the row before. Fixed at the claim and never shortened, so that completing or expiring a row moves no
+    #: index entry. The only index beside the primary key.
+    purge_at = InstantField(_("kept until"), db_index=True)
     secret_id = models.CharField(_("derive-secret id"), max_length=8)
     response_status = models.SmallIntegerField(_("response status"), null=True)
     response_headers = models.TextField(_("response headers"))

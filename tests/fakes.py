@@ -21,6 +21,7 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
         "attempt": 1,
         "lease_until": NOW + timedelta(seconds=ticket.lease),
         "expires_at": NOW + timedelta(seconds=ticket.ttl),
+        "purge_at": NOW + timedelta(seconds=ticket.ttl),
         "created_at": NOW,
         "completed_at": None,
         "read_at": NOW,

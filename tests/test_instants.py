@@ -29,10 +29,10 @@ def read_twice() -> None:
     store.claim(ticket)
     rows = IdempotencyRecord.objects.filter(pk=ticket.id)
     for instant in TWICE:
-        rows.update(lease_until=instant, expires_at=instant)
+        rows.update(lease_until=instant, expires_at=instant, purge_at=instant)
         record = store.get(ticket.id)
         assert record is not None
-        assert (record.lease_until, record.expires_at) == (instant, instant)
+        assert (record.lease_until, record.expires_at, record.purge_at) == (instant,) * 3
         assert abs((record.read_at - datetime.now(timezone.utc)).total_seconds()) < 60
         assert rows.get().expires_at == instant
         assert list(rows.values_list("lease_until", flat=True)) == [instant]
@@ -40,7 +40,7 @@ def read_twice() -> None:
     born = store.claim(make_ticket(key="born"))
     assert abs((born.created_at - datetime.now(timezone.utc)).total_seconds()) < 60
     past = datetime(2020, 10, 25, 0, 30, tzinfo=timezone.utc)
-    rows.update(lease_until=past, expires_at=past)
+    rows.update(lease_until=past, expires_at=past, purge_at=past)
     assert store.purge(limit=10).resume == past
 
 

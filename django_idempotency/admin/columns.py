@@ -104,6 +104,10 @@ class Columns(ModelAdmin):
     def ends(self, row: IdempotencyRecord) -> SafeString:
         return moment(row.expires_at)
 
+    @admin.display(description=_("kept until"))
+    def kept(self, row: IdempotencyRecord) -> SafeString:
+        return moment(row.purge_at)
+
 
 def moment(value: datetime, *, brief: bool = False) -> SafeString:
     """Show a point in time in the current time zone; `brief` leaves today's date out."""

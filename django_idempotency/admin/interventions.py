@@ -71,8 +71,9 @@ VERBS = {
         button=_("Erase…"),
         title=_("Erase idempotency records"),
         warning=_(
-            "The record and its stored response are deleted, in the table and in every cached copy. The next request with "
-            "the key runs the work as if it were the first: a charge would be made again."
+            "The stored response and the request's digest are deleted, in the table and in every cached copy. The rest of "
+            "the record stays until its retention ends. The next request with the key runs the work as if it were the "
+            "first: a charge would be made again."
         ),
         done=ngettext_lazy("%d record was erased.", "%d records were erased."),
         logged=_("Erased. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
@@ -90,7 +91,9 @@ _UNCHANGED = {
     ),
     Intervention.ALREADY: (
         messages.INFO,
-        ngettext_lazy("%d record was already free or expired.", "%d records were already free or expired."),
+        ngettext_lazy(
+            "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
+        ),
     ),
     Intervention.GONE: (
         messages.WARNING,
@@ -153,7 +156,7 @@ class Interventions(TickedAdmin):
         if request.method != "POST":
             return self._confirm(request, verb, [row])
         self._intervene(request, verb, [row])
-        return HttpResponseRedirect("../../" if name == "erase" else "../")
+        return HttpResponseRedirect("../")
 
     def _confirm(
         self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], action: str = ""

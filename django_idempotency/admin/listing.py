@@ -40,11 +40,11 @@ else:
     ModelAdmin = admin.ModelAdmin
 
 
-class ExpiryFilter(admin.SimpleListFilter):
-    """The window. It uses the index on `expires_at`, which also orders the list."""
+class RetentionFilter(admin.SimpleListFilter):
+    """The window. It uses the index on `purge_at`, which also orders the list."""
 
-    title = _("expiry")
-    parameter_name = "expires"
+    title = _("kept until")
+    parameter_name = "kept"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> Choices:
         return [
@@ -62,11 +62,11 @@ class ExpiryFilter(admin.SimpleListFilter):
             case "all":
                 return queryset
             case "past":
-                return queryset.filter(expires_at__lte=now)
+                return queryset.filter(purge_at__lte=now)
             case window:
                 ends = {"hour": now + timedelta(hours=1), "today": midnight, "week": now + timedelta(days=7)}
-                queryset = queryset.filter(expires_at__gt=now)
-                return queryset.filter(expires_at__lte=ends[window]) if window in ends else queryset
+                queryset = queryset.filter(purge_at__gt=now)
+                return queryset.filter(purge_at__lte=ends[window]) if window in ends else queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         default, *others = super().choices(changelist)
@@ -130,7 +130,7 @@ class RecordChangeList(ChangeList):
     cut = False
 
     def get_ordering(self, request: HttpRequest, queryset: Records) -> list[Any]:
-        return ["-expires_at", "-pk"]  # ignores ?o=: any other order would sort the table
+        return ["-purge_at", "-pk"]  # ignores ?o=: any other order would sort the table
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Records:
         queryset = super().get_queryset(request, exclude_parameters).defer("response_headers", "response_body")
@@ -140,18 +140,18 @@ class RecordChangeList(ChangeList):
             return found.defer("response_headers", "response_body")
         if term:
             queryset = queryset.filter(Q(key=term) | Q(scope__in=spellings(term)))
-        return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"expires"} else queryset
+        return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"kept"} else queryset
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:
         """Limit a queryset to the first rows of the window. Their end is read from the index alone."""
         window = self.root_queryset
         for spec in self.filter_specs:
-            if isinstance(spec, ExpiryFilter):
+            if isinstance(spec, RetentionFilter):
                 window = spec.queryset(request, window)
-        deadlines = window.order_by("-expires_at").values_list("expires_at", flat=True)
+        deadlines = window.order_by("-purge_at").values_list("purge_at", flat=True)
         edge = list(deadlines[SCANNED - 1 : SCANNED])
         self.cut, self.scanned = bool(edge), SCANNED
-        return queryset.filter(expires_at__gte=edge[0]) if edge else queryset
+        return queryset.filter(purge_at__gte=edge[0]) if edge else queryset
 
     def get_results(self, request: HttpRequest) -> None:
         """Read a page and one more row. The result count is that of the page: no action selects across pages."""

@@ -22,7 +22,7 @@ from ..stores.orm.interventions import clock
 from ..stores.wrapper import innermost
 from .columns import Columns
 from .interventions import VERBS, Interventions
-from .listing import ExpiryFilter, MethodFilter, RecordChangeList, Records, ResponseFilter
+from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
 from .rows import outcome_of
 
 
@@ -35,7 +35,7 @@ class IdempotencyRecordAdmin(Columns, Interventions):
 
     list_display = ("identity", "request", "state_and_guarantee", "attempt", "answer", "life", "end")
     list_display_links = ("identity",)
-    list_filter = (ExpiryFilter, "status", "guarantee", MethodFilter, ResponseFilter)
+    list_filter = (RetentionFilter, "status", "guarantee", MethodFilter, ResponseFilter)
     list_per_page = 50
     sortable_by = ()
     show_full_result_count = False
@@ -50,8 +50,9 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         (_("Request"), {"fields": ("scope", "whole_key", "request", "guarantee", "fingerprint")}),
         (
             _("Runs"),
-            {"fields": ("attempt", "leased", "owner", "operation", "created", "done", "ends", "secret_id", "id")},
+            {"fields": ("attempt", "leased", "created", "done", "ends")},
         ),
+        (_("Technical"), {"fields": ("owner", "operation", "secret_id", "kept", "id")}),
     )
 
     class Media:
@@ -84,7 +85,7 @@ class IdempotencyRecordAdmin(Columns, Interventions):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Allow the filters and nothing else: ?response_body__contains= would reveal what is hidden."""
-        return lookup in {"expires", "status__exact", "guarantee__exact", "method", "response"}
+        return lookup in {"kept", "status__exact", "guarantee__exact", "method", "response"}
 
     def get_urls(self) -> list[URLPattern]:
         pages = [

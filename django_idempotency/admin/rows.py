@@ -32,6 +32,7 @@ def facts(row: IdempotencyRecord, **more: Any) -> Record:
             created_at=row.created_at,
             completed_at=row.completed_at,
             expires_at=row.expires_at,
+            purge_at=row.purge_at,
             read_at=read_at,
             operation=row.operation,
             **more,

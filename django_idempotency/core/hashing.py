@@ -43,7 +43,8 @@ def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
     """Name the operation that begins with a new key: by the record, and by which span of `ttl` seconds it is.
 
     If a store loses a claim (a crash, a failover), the next claim names the same operation, so the first attempt's
-    external effects are not repeated, unless a span ended in between. A key reused after its retention names another.
+    external effects are not repeated, unless a span ended in between. A key that is used again after its retention names
+    another: stores keep a record for the whole `ttl` of its claim (`rules.keep_until`), which is longer than its span.
     """
     span = int(now.timestamp() // max(ttl, 1))
     return UUID(bytes=hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], version=5)

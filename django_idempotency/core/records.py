@@ -139,6 +139,8 @@ class Record:
     created_at: datetime
     completed_at: datetime | None
     expires_at: datetime
+    #: No store deletes the record before this moment, even when its response is no longer given: see `rules.keep_until`.
+    purge_at: datetime
     read_at: datetime
     #: What `derive()` is bound to: the same from the key's first claim to its expiry, for every owner.
     operation: UUID

@@ -112,9 +112,14 @@ def leased(record: Record) -> bool:
     return record.status is Status.RUNNING and record.read_at < record.lease_until
 
 
-def ends(record: Record) -> datetime:
-    """Return the moment from which on a store may delete the record: its work is over, and so is its retention."""
-    return max(record.expires_at, record.lease_until) if record.status is Status.RUNNING else record.expires_at
+def keep_until(record: Record) -> datetime:
+    """Return the moment before which no store deletes the record.
+
+    That is `purge_at`, or the end of a lease beyond it. `purge_at` is the end of the retention as the claim fixed it,
+    lengthened when that is lengthened, and never shortened: by neither *Expire*, *Erase* nor a response's own `ttl`. So
+    the next life of the key finds the record, and derives other keys than this one (see `hashing.first_operation`).
+    """
+    return max(record.purge_at, record.lease_until) if record.status is Status.RUNNING else record.purge_at
 
 
 def binds(record: Record, digest: bytes) -> bool:
@@ -162,6 +167,7 @@ def born(ticket: Ticket, now: datetime) -> Record:
         created_at=now,
         completed_at=None,
         expires_at=now + _span(ticket.ttl),
+        purge_at=now + _span(ticket.ttl),
         read_at=now,
         operation=operation_begun_by(ticket),
         secret_id=ticket.secret_id,
@@ -392,8 +398,13 @@ def released(record: Record) -> Settlement | None:
     return replace(_same(record), status=Status.FREE)
 
 
-def erased(record: Record) -> Settlement:
-    """Say how a record is emptied by hand, whatever it says: without its answer, and over."""
+def erased(record: Record) -> Settlement | None:
+    """Say how a record is emptied by hand: without its response and its digest, and over; `None` when it is.
+
+    The rest of it stays until `keep_until()`: a deleted record would give the next life of its key this one's operation.
+    """
+    if expired(record) and record.status is Status.FREE and not record.digest:
+        return None
     return replace(_same(record), status=Status.FREE, digest=b"", expires_in=0)
 
 

@@ -46,6 +46,7 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     )
     yield _fact("completed", _instant(record.completed_at, record.read_at))
     yield _fact("expires", _instant(record.expires_at, record.read_at))
+    yield _fact("kept until", _instant(record.purge_at, record.read_at))
     yield _fact("secret id", record.secret_id or "-")
     yield _fact("id", record.id)
     yield _fact("store", store)

@@ -135,7 +135,7 @@ class BaseStore(ABC):
 
     @abstractmethod
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
-        """Delete up to `limit` records that have expired and have no lease, oldest first, from `since` on."""
+        """Delete up to `limit` records whose `rules.keep_until()` has passed, by `purge_at`, from `since` on."""
 
     @abstractmethod
     def get(self, record_id: UUID) -> Record | None:
@@ -160,18 +160,14 @@ class BaseStore(ABC):
         return self._intervene(record_id, rules.expired_now, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Delete a record by hand, with its response, unless it is held: also one that has expired."""
-        return self._intervene(record_id, rules.erased, audit, self.discard)
-
-    def discard(self, ticket: Ticket) -> None:  # noqa: B027 - here, empty records expire like all others
-        """Delete the record that the ticket has just emptied, if it still owns it."""
+        """Delete a record's response and digest by hand, and expire it, unless it is held: also one that has expired."""
+        return self._intervene(record_id, rules.erased, audit)
 
     def _intervene(
         self,
         record_id: UUID,
         change: Callable[[Record], Settlement | None],
         audit: Audit,
-        then: Callable[[Ticket], None] = lambda _: None,
     ) -> Intervention:
         record = self.get(record_id)
         if record is None:
@@ -181,11 +177,11 @@ class BaseStore(ABC):
             return Intervention.ALREADY
         if rules.leased(record):
             return Intervention.BUSY
-        if audited(lambda: self._changed_by_hand(record, settlement, then), record, audit):
+        if audited(lambda: self._changed_by_hand(record, settlement), record, audit):
             return Intervention.DONE
         return Intervention.BUSY  # taken or renewed since we read it
 
-    def _changed_by_hand(self, record: Record, settlement: Settlement, then: Callable[[Ticket], None]) -> bool:
+    def _changed_by_hand(self, record: Record, settlement: Settlement) -> bool:
         # A new owner token: an owner that lost the record with its lease must not settle it after this.
         ticket = record.ticket(owner=uuid4())
         if record.status is Status.RUNNING:
@@ -199,7 +195,6 @@ class BaseStore(ABC):
             found = self.get(record.id)
             if found is not None and found.owner != ticket.owner:
                 return False
-        then(ticket)
         return True
 
 

@@ -36,10 +36,10 @@ class CompareAndSwapStore(BaseStore):
         """Return the value under a key, and its version: what swap() knows it by. `None`: there is no value."""
 
     @abstractmethod
-    def swap(self, record_id: UUID, value: bytes, *, version: Any, ends: datetime) -> bool:
+    def swap(self, record_id: UUID, value: bytes, *, version: Any, keep_until: datetime) -> bool:
         """Write a value in one atomic step, if that version is still there, and say whether it was.
 
-        `version` is `None` where there must be no value. It may be deleted after `ends`, and not before.
+        `version` is `None` where there must be no value. It may be deleted after `keep_until`, and not before.
         """
 
     def claim(self, ticket: Ticket) -> Record:
@@ -89,4 +89,4 @@ class CompareAndSwapStore(BaseStore):
         return now, None if value is None else unsign(value, record_id, now), version
 
     def _write(self, record: Record, version: Any) -> bool:
-        return self.swap(record.id, sign_record(record), version=version, ends=rules.ends(record))
+        return self.swap(record.id, sign_record(record), version=version, keep_until=rules.keep_until(record))

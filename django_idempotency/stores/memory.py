@@ -64,12 +64,6 @@ class MemoryStore(BaseStore):
                     owners.add(ticket.owner)
             return owners
 
-    def discard(self, ticket: Ticket) -> None:
-        with self._lock:
-            known = self._records.get(ticket.id.int)
-            if known is not None and known.owner == ticket.owner:
-                del self._records[ticket.id.int]
-
     def get(self, record_id: UUID) -> Record | None:
         with self._lock:
             known = self._records.get(record_id.int)
@@ -79,9 +73,9 @@ class MemoryStore(BaseStore):
         with self._lock:
             now = self._clock()
             dead = sorted(
-                (record.expires_at, name)
+                (record.purge_at, name)
                 for name, record in self._records.items()
-                if rules.expired(replace(record, read_at=now)) and (since is None or record.expires_at >= since)
+                if rules.keep_until(record) <= now and (since is None or record.purge_at >= since)
             )[:limit]
             for _, name in dead:
                 del self._records[name]
@@ -93,11 +87,12 @@ def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
     born = rules.born(ticket, now)
     if known is None:
         return born
-    run = rules.succession(known)
+    run, purge_at = rules.succession(known), max(known.purge_at, born.purge_at)
     if run.new_life:
-        return replace(born, operation=rules.operation_of(known, run))
-    kept = ("operation", "created_at", "guarantee", "secret_id", "method", "path")
-    return replace(born, attempt=run.attempt, taken=run.takeover, **{name: getattr(known, name) for name in kept})
+        return replace(born, operation=rules.operation_of(known, run), purge_at=purge_at)
+    names = ("operation", "created_at", "guarantee", "secret_id", "method", "path")
+    kept = {name: getattr(known, name) for name in names}
+    return replace(born, attempt=run.attempt, taken=run.takeover, purge_at=purge_at, **kept)
 
 
 def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
@@ -105,6 +100,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     born = ticket if settlement.new_life else known
     earlier = None if settlement.new_life else known.completed_at
     expires_in, lease_in = settlement.expires_in, settlement.lease_in
+    expires_at = known.expires_at if expires_in is None else now + timedelta(seconds=expires_in)
     return Record(
         id=known.id,
         scope=known.scope,
@@ -117,7 +113,8 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
         lease_until=known.lease_until if lease_in is None else now + timedelta(seconds=lease_in),
         created_at=now if settlement.new_life else known.created_at,
         completed_at=None if settlement.outcome is None else (earlier or now),
-        expires_at=known.expires_at if expires_in is None else now + timedelta(seconds=expires_in),
+        expires_at=expires_at,
+        purge_at=max(known.purge_at, expires_at),
         read_at=known.read_at,
         operation=settlement.operation if settlement.new_life else known.operation,
         secret_id=born.secret_id,

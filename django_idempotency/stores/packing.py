@@ -1,6 +1,6 @@
 """A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
 
-    signature 32 │ instants: lease until, completed, expires, created 8 each │ head: version 1, status 1, owner 16, attempt 4
+    signature 32 │ instants: lease until, completed, expires, created, purge 8 each │ head: version 1, status 1, owner 16, attempt 4
     │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
 
 Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
@@ -27,7 +27,7 @@ DEFLATE_ABOVE = 1024
 _CLOCK = struct.Struct(">d")
 #: The length of a server's clock, as it answers (bytes).
 CLOCK = _CLOCK.size
-_INSTANTS = struct.Struct(">dddd")
+_INSTANTS = struct.Struct(">ddddd")
 _HEAD = struct.Struct(">BB16sI")
 _DIGEST = struct.Struct(">B32s")
 _LENGTH = struct.Struct(">H")
@@ -35,7 +35,7 @@ _STARTS = struct.Struct(">5H")
 _OPERATION = struct.Struct(">16s")
 _LIFE = struct.Struct(">H16s5H")
 #: All that has a fixed length, and the length of the life.
-_FIXED = struct.Struct(">32sddddBB16sIB32sH")
+_FIXED = struct.Struct(">32sdddddBB16sIB32sH")
 _BODY_AT = SIGNATURE + _INSTANTS.size
 _SPANS = struct.Struct(">dd")
 _read_json = json.JSONDecoder().raw_decode
@@ -117,7 +117,7 @@ def signature_input(record_id: UUID, body: bytes) -> bytes:
 
 def pack(record: Record, signature: bytes) -> bytes:
     """Pack a whole record. `signature` signs `signature_input(record.id, pack_body(record))`."""
-    instants = (record.lease_until, record.completed_at, record.expires_at, record.created_at)
+    instants = (record.lease_until, record.completed_at, record.expires_at, record.created_at, record.purge_at)
     return signature + _INSTANTS.pack(*map(microseconds, instants)) + pack_body(record)
 
 
@@ -140,7 +140,21 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
         raise Malformed("not a record of this version")
     try:
         fixed = _FIXED.unpack_from(value)
-        _, lease_until, completed_at, expires_at, created_at, _, status, owner, attempt, length, padded, size = fixed
+        (
+            _,
+            lease_until,
+            completed_at,
+            expires_at,
+            created_at,
+            purge_at,
+            _,
+            status,
+            owner,
+            attempt,
+            length,
+            padded,
+            size,
+        ) = fixed
         outcome_at = _FIXED.size + size
         if len(value) < outcome_at:
             raise Malformed("cut short")
@@ -161,6 +175,7 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             created_at=instant(created_at),
             completed_at=instant(completed_at) if completed_at else None,
             expires_at=instant(expires_at),
+            purge_at=instant(purge_at),
             read_at=read_at,
             operation=UUID(bytes=operation),
             secret_id=text[secret_at:method_at],

@@ -9,7 +9,7 @@ from django.db import DEFAULT_DB_ALIAS
 from ..core.policy import Duration, seconds
 from ..models import IdempotencyRecord
 
-MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at")
+MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at", "purge_at")
 
 
 def elapse(duration: Duration, *, using: str = DEFAULT_DB_ALIAS) -> None:

@@ -39,7 +39,7 @@ class TestList:
         assert len(ours) == 1
         assert not [query["sql"] for query in queries if "COUNT(" in query["sql"].upper()]
         assert "LIMIT 51" in ours[0]
-        assert re.search(r"ORDER BY .{0,40}expires_at. DESC", ours[0])
+        assert re.search(r"ORDER BY .{0,40}purge_at. DESC", ours[0])
         assert "response_body" not in ours[0]
 
     @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ class TestList:
         assert boss.get(f"{LIST}?p={page}", follow=True).status_code == 200
 
     def test_the_window(self, boss: Client) -> None:
-        """What has not expired, unless another window is chosen."""
+        """What is still kept, unless another window is chosen."""
         soon, later, past = completed(ttl=600), completed(ttl=86400 * 3), completed(ttl=-60)
         windows = {"": {soon, later}, "hour": {soon}, "week": {soon, later}, "past": {past}, "all": {soon, later, past}}
         for window, tickets in windows.items():
-            assert set(keys(boss.get(f"{LIST}?expires={window}"))) == {ticket.key for ticket in tickets}, window
+            assert set(keys(boss.get(f"{LIST}?kept={window}"))) == {ticket.key for ticket in tickets}, window
 
     @pytest.mark.parametrize("order", ["1", "-3", "2.1", "x"])
     def test_no_other_order(self, boss: Client, order: str) -> None:
@@ -100,9 +100,7 @@ class TestList:
         """Else the number of hits would tell what may not be seen."""
         assert boss.get(f"{LIST}?{lookup}").status_code == 400
 
-    @pytest.mark.parametrize(
-        "query", ["expires=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"]
-    )
+    @pytest.mark.parametrize("query", ["kept=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"])
     def test_odd_filters(self, boss: Client, query: str) -> None:
         assert boss.get(f"{LIST}?{query}", follow=True).status_code == 200
 
@@ -113,7 +111,7 @@ class TestList:
         running()
         running(lease=60)
         completed(ttl=-60)
-        labels = set(re.findall(r'idempotency-label (\w+)"', text_of(boss.get(f"{LIST}?expires=all"))))
+        labels = set(re.findall(r'idempotency-label (\w+)"', text_of(boss.get(f"{LIST}?kept=all"))))
         assert labels == {"completed", "free", "running", "leased", "expired"}
 
 
@@ -150,7 +148,7 @@ class TestSearch:
         alive, dead = completed(key="order-42", scope="a"), completed(key="order-42", scope="b", ttl=-60)
         for term in ("order-42", "a"):
             assert keys(boss.get(f"{LIST}?q={term}")) == [alive.key]
-        found = boss.get(f"{LIST}?q=order-42&expires=all").context["cl"].result_list
+        found = boss.get(f"{LIST}?q=order-42&kept=all").context["cl"].result_list
         assert {record.scope for record in found} == {alive.scope, dead.scope}
 
 
@@ -163,12 +161,12 @@ class TestScale:
             cursor.execute(
                 """INSERT INTO django_idempotency_record SELECT gen_random_uuid(), 'user:' || n % 50, 'key-' || n, 'POST',
                 '/charges/', 'atomic', '\\x00', 2, gen_random_uuid(), gen_random_uuid(), 1, now(), now(), now(), now() + n * interval '4 s',
-                '', 201, '[]', '\\x00' FROM generate_series(1, 20000) n"""
+                now() + n * interval '4 s', '', 201, '[]', '\\x00' FROM generate_series(1, 20000) n"""
             )
             cursor.execute("ANALYZE django_idempotency_record")
 
     @pytest.mark.parametrize(
-        "query", ["", "?expires=all", "?expires=hour", "?p=40", "?method=POST", "?q=key-19999", "?status__exact=0"]
+        "query", ["", "?kept=all", "?kept=hour", "?p=40", "?method=POST", "?q=key-19999", "?status__exact=0"]
     )
     def test_the_list_walks_the_index(self, crowd: None, boss: Client, monkeypatch: Any, query: str) -> None:
         """Neither a scan of the table nor a sort of it."""
@@ -179,7 +177,7 @@ class TestScale:
             with connection.cursor() as cursor:
                 cursor.execute("EXPLAIN " + statement.replace("%", "%%"))
                 plan = "\n".join(line for (line,) in cursor.fetchall())
-            assert "expires_at" in plan, plan
+            assert "purge_at" in plan, plan
             assert re.search(r"Index (Only )?Scan", plan), plan
             assert "Seq Scan" not in plan, plan
             if not re.search("method|q=|status", query):  # a filter leaves so few that they may be sorted

@@ -41,6 +41,7 @@ def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(day
         created_at=NOW - timedelta(hours=1),
         completed_at=NOW if status is COMPLETED else None,
         expires_at=NOW + expiry,
+        purge_at=NOW + expiry,
         read_at=NOW,
         operation=FIRST,
         outcome=OUTCOME if status is COMPLETED else None,
@@ -69,7 +70,7 @@ def test_expired(status: Status, expiry: timedelta, lease: timedelta, is_expired
     """A record ends at its deadline, but never under an owner whose lease lives."""
     known = record(status=status, expiry=expiry, lease=lease)
     assert rules.expired(known) is is_expired
-    assert (rules.ends(known) <= known.read_at) is is_expired  # from when on a store may delete it
+    assert (rules.keep_until(known) <= known.read_at) is is_expired  # from when on a store may delete it
 
 
 @pytest.mark.parametrize(

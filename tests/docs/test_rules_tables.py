@@ -68,6 +68,7 @@ def record(said: str) -> Record:
         created_at=NOW - SECOND,
         completed_at=None,
         expires_at=NOW + (-SECOND if "expired" in more else SECOND),
+        purge_at=NOW + SECOND,
         read_at=NOW,
         operation=UUID(int=4),
         outcome=Outcome(status=201) if status == "completed" else None,

@@ -239,7 +239,7 @@ def test_beside_another_purge() -> None:
 
     records(4)
     with transaction.atomic():
-        for pk in IdempotencyRecord.objects.order_by("expires_at").values_list("pk", flat=True)[1:3]:
+        for pk in IdempotencyRecord.objects.order_by("purge_at").values_list("pk", flat=True)[1:3]:
             IdempotencyRecord.objects.select_for_update().get(pk=pk)
         assert "2 records" in elsewhere(purge)
     assert left() == 2

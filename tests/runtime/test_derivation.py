@@ -53,7 +53,8 @@ def run(
 
 def pass_by(**time: float) -> None:
     """Let time pass for the records."""
-    IdempotencyRecord.objects.update(expires_at=F("expires_at") - timedelta(**time))
+    passed = timedelta(**time)
+    IdempotencyRecord.objects.update(expires_at=F("expires_at") - passed, purge_at=F("purge_at") - passed)
 
 
 def test_every_attempt(guarantee: Guarantee) -> None:
@@ -105,11 +106,12 @@ def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
         assert [verdict.new_life for verdict, _ in runs] == [True, True, True, False, False]
 
 
-@pytest.mark.parametrize(("verb", "same"), [("release", True), ("expire", False)])
+@pytest.mark.parametrize(("verb", "same"), [("release", True), ("expire", False), ("erase", False)])
 def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
-    """*Release* lets the operation run again, *Expire* ends it."""
+    """*Release* lets the operation run again, *Expire* and *Erase* end it, also where a purge comes in between."""
     _, before = run(guarantee, WorkResult.KEPT)
     getattr(ORMStore(), verb)(make_ticket().id, audit=lambda _: None)
+    assert ORMStore().purge(limit=10).count == 0
     assert (run(guarantee, WorkResult.KEPT)[1] == before) is same
 
 

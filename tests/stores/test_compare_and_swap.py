@@ -32,7 +32,7 @@ class DictStore(CompareAndSwapStore):
     def load(self, record_id: UUID) -> tuple[bytes, int] | None:
         return self.values.get(record_id)
 
-    def swap(self, record_id: UUID, value: bytes, *, version: Any, ends: datetime) -> bool:
+    def swap(self, record_id: UUID, value: bytes, *, version: Any, keep_until: datetime) -> bool:
         with self._lock:
             _, revision = self.values.get(record_id, (b"", None))
             if revision != version:
@@ -71,9 +71,9 @@ class Beaten(DictStore):
 class Repeating(DictStore):
     """Its driver loses the first answer, and asks again by itself."""
 
-    def swap(self, record_id: UUID, value: bytes, *, version: Any, ends: datetime) -> bool:
-        super().swap(record_id, value, version=version, ends=ends)
-        return super().swap(record_id, value, version=version, ends=ends)
+    def swap(self, record_id: UUID, value: bytes, *, version: Any, keep_until: datetime) -> bool:
+        super().swap(record_id, value, version=version, keep_until=keep_until)
+        return super().swap(record_id, value, version=version, keep_until=keep_until)
 
 
 def test_always_beaten() -> None:

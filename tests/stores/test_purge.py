@@ -37,7 +37,8 @@ def fill(count: int, *, apart: timedelta = timedelta(seconds=1)) -> None:
             attempt=1,
             lease_until=LONG_AGO,
             created_at=LONG_AGO,
-            expires_at=LONG_AGO + apart * number,
+            expires_at=LONG_AGO,
+            purge_at=LONG_AGO + apart * number,
         )
         for number in range(count)
     )
@@ -121,7 +122,7 @@ def test_claims_beside_a_purge() -> None:
 
 
 def test_an_index_serves_it() -> None:
-    """The scan walks `expires_at` in order; it never sorts the table."""
+    """The scan walks `purge_at` in order; it never sorts the table."""
     fill(200)
     from django_idempotency.stores.orm import purge
 
@@ -130,12 +131,10 @@ def test_an_index_serves_it() -> None:
         if connection.vendor == "postgresql":
             cursor.execute(f"ANALYZE {table}")
         explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-        sql = (
-            f"{explain} SELECT id {purge.due(connection)} ORDER BY expires_at LIMIT 10 {purge.skip_locked(connection)}"
-        )
+        sql = f"{explain} SELECT id {purge.due(connection)} ORDER BY purge_at LIMIT 10 {purge.skip_locked(connection)}"
         cursor.execute(sql, [LONG_AGO if connection.vendor != "sqlite" else "2020-01-01 00:00:00"])
         plan = " ".join(str(row) for row in cursor.fetchall())
-    assert "expires" in plan
+    assert "purge_at" in plan
     assert "filesort" not in plan
     assert "Sort" not in plan
     assert "TEMP B-TREE" not in plan

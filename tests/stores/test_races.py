@@ -79,7 +79,7 @@ def released(ticket: Ticket) -> None:
 def expired(ticket: Ticket) -> None:
     """It was answered long ago."""
     Call(ticket).run()
-    IdempotencyRecord.objects.update(expires_at="2020-01-01T00:00:00Z")
+    IdempotencyRecord.objects.update(expires_at="2020-01-01T00:00:00Z", purge_at="2020-01-01T00:00:00Z")
 
 
 MAKES = {"lease": make_ticket, "atomic": atomic_ticket, "atomic, leased": partial(atomic_ticket, lease=1)}

@@ -50,8 +50,8 @@ from .helpers import committed
 
 pytestmark = needs_redis
 
-#: Where a packed record has its instants: lease, completed, expires, then created (stores/packing.py).
-INSTANTS = (32, 40, 48, 56)
+#: Where a packed record has its instants: lease, completed, expires, created, then purge (stores/packing.py).
+INSTANTS = (32, 40, 48, 56, 64)
 
 
 def shift(value: bytes, seconds: float) -> bytes:
@@ -232,7 +232,7 @@ def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> Non
         lambda value: b"no record",
         lambda value: bytes(packing.SIGNATURE) + value[packing.SIGNATURE :],
         lambda value: value[:-1] + b"!",
-        lambda value: value[:64] + b"\x09" + value[65:],
+        lambda value: value[:72] + b"\x09" + value[73:],
         lambda value: value + b"more",
         lambda value: value.replace(b"/api/charges/", b"/api/refunds/"),
         lambda value: value.replace(b"5ec4e71d", b"5ec4e71e"),
@@ -287,7 +287,7 @@ def test_a_damaged_key_costs_no_other_its_lease(store: RedisStore, server: Redis
         server.delete(name)
         server.rpush(name, "x")
     else:
-        struct.pack_into(">d", value, INSTANTS[2], float(damage))
+        struct.pack_into(">d", value, INSTANTS[4], float(damage))
         server.set(name, bytes(value))
     assert store.renew([hurt, whole]) == {whole.owner}
 
@@ -398,7 +398,7 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
     other.put(record, seconds=5)
     (name,) = (name for name in names(store, server) if b":other" in name)
     assert 4_000 < server.pttl(name) <= 5_000
-    instants = ("read_at", "lease_until", "created_at", "completed_at", "expires_at")
+    instants = ("read_at", "lease_until", "created_at", "completed_at", "expires_at", "purge_at")
     for seen in (other.peek(ticket.id), async_to_sync(other.apeek)(ticket.id)):
         assert seen is not None
         assert replace(seen, **{name: getattr(record, name) for name in instants}) == record

@@ -169,7 +169,7 @@ def test_an_open_record_is_updated_in_place() -> None:
         call.open()
         with sent() as statements:
             call.settle(ended)
-        assert "expires_at" not in statements.raw[0].partition("WHERE")[0]
+        assert "purge_at" not in statements.raw[0].partition("WHERE")[0]
 
 
 postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL counts its writers")

@@ -51,7 +51,7 @@ class Verb:
 VERBS = {
     "release": Verb(done="Released", already="It is free or expired already"),
     "expire": Verb(done="Expired", already="It is expired already"),
-    "erase": Verb(done="Erased", already=""),
+    "erase": Verb(done="Erased", already="It is erased already"),
 }
 
 
@@ -86,7 +86,7 @@ class Command(BaseCommand):
             action="store_const",
             const="erase",
             dest="verb",
-            help="Delete the record and its response, in the store and in every cache before it.",
+            help="Delete the response and the request's digest, in the store and in every cache before it.",
         )
         either.add_argument(
             "--derive",

@@ -5,7 +5,7 @@
     now         status, owner, attempt (N)                         what every condition compares
     deadlines   lease_until, created_at, completed_at, expires_at  N, microseconds since 1970, exact
     answer      outcome                                            B, stores/packing.py; absent where there is none
-    ttl         seconds since 1970                                 N, for DynamoDB's own deletion, which lags by days
+    ttl         seconds since 1970                                 N, `purge_at`; DynamoDB deletes, days later
 
 What is `None` is absent. Every name is aliased in expressions: a third of them are reserved words.
 """
@@ -104,7 +104,7 @@ class Schema:
     def born(self, record: Record) -> Item:
         """Return the item of a record without a response."""
         values = {name: getattr(record, name) for name in _FIELDS}
-        values["ttl"] = deleted_at(record.expires_at, record.lease_until)
+        values["ttl"] = deleted_at(rules.keep_until(record))
         packed = {self.names[name]: self._packed(name, value) for name, value in values.items() if value is not None}
         return {**self.key(record.id), **packed}
 
@@ -116,13 +116,17 @@ class Schema:
                 for name, kind in _FIELDS.items()
                 if name != "outcome" and (name not in _OPTIONAL or self.names[name] in item)
             }
-            return Record(
-                id=record_id, read_at=read_at, outcome=self._outcome(item), **{"completed_at": None, **fields}
-            )
+            fields = {"completed_at": None, "purge_at": self._purge_at(item) or fields["expires_at"], **fields}
+            return Record(id=record_id, read_at=read_at, outcome=self._outcome(item), **fields)
         except packing.Malformed:
             raise
         except Exception as error:  # others may write into the table, and what they write may be anything
             raise packing.Malformed(f"{type(error).__name__}: {error}") from error
+
+    def _purge_at(self, item: Item) -> datetime | None:
+        """Return when DynamoDB may delete an item; `None`: never, since somebody has removed the attribute."""
+        ttl = item.get(self.names["ttl"])
+        return None if ttl is None else datetime.fromtimestamp(int(ttl["N"]), timezone.utc)
 
     def _outcome(self, item: Item) -> Outcome | None:
         """Return an item's response; `None` if there is none, or it cannot be read."""
@@ -156,13 +160,20 @@ class Schema:
         }
 
     def change(
-        self, record_id: UUID, values: Mapping[str, Any], *, seen: Mapping[str, Any], once: tuple[str, ...] = ()
+        self,
+        record_id: UUID,
+        values: Mapping[str, Any],
+        *,
+        seen: Mapping[str, Any],
+        once: tuple[str, ...] = (),
+        deleted: tuple[str, int] | None = None,
     ) -> dict[str, Any]:
         """Return the arguments of an update that fails unless the item still holds what was `seen`.
 
-        A value of `None` removes its attribute. What is named in `once` is set only where it is absent.
+        A value of `None` removes its attribute. What is named in `once` is set only where it is absent. `deleted`, such
+        as `("<", 1893553445)`, also compares when DynamoDB may delete the item.
         """
-        names = {f"#{name}": self.names[name] for name in (*values, *seen)}
+        names = {f"#{name}": self.names[name] for name in (*values, *seen, *(["ttl"] if deleted else []))}
         bound = {f":{name}": self._packed(name, value) for name, value in values.items() if value is not None}
         bound |= {f":seen_{name}": self._packed(name, value) for name, value in seen.items()}
         sets = ", ".join(
@@ -171,23 +182,17 @@ class Schema:
             if value is not None
         )
         removes = ", ".join(f"#{name}" for name, value in values.items() if value is None)
+        conditions = [f"#{name} = :seen_{name}" for name in seen]
+        if deleted:
+            conditions.append(f"#ttl {deleted[0]} :deleted_at")
+            bound[":deleted_at"] = self._packed("ttl", deleted[1])
         return {
             "TableName": self.table,
             "Key": self.key(record_id),
             "UpdateExpression": f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
-            "ConditionExpression": " AND ".join(f"#{name} = :seen_{name}" for name in seen),
+            "ConditionExpression": " AND ".join(conditions),
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": bound,
-        }
-
-    def delete(self, record_id: UUID, *, seen: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a deletion that fails unless the item still holds what was `seen`."""
-        return {
-            "TableName": self.table,
-            "Key": self.key(record_id),
-            "ConditionExpression": " AND ".join(f"#{name} = :{name}" for name in seen),
-            "ExpressionAttributeNames": {f"#{name}": self.names[name] for name in seen},
-            "ExpressionAttributeValues": {f":{name}": self._packed(name, value) for name, value in seen.items()},
         }
 
     def _packed(self, name: str, value: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -123,7 +124,7 @@ class DynamoDBStore(BaseStore):
         values = {name: getattr(born, name) for name in fields}
         values |= {"attempt": run.attempt, "operation": rules.operation_of(known, run)}
         values |= {"completed_at": None, "outcome": None}
-        values["ttl"] = deleted_at(born.expires_at, born.lease_until)
+        values["ttl"] = deleted_at(known.purge_at, rules.keep_until(born))
         change = self.schema.change(born.id, values, seen={name: getattr(known, name) for name in _SEEN})
         return {**change, "ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
@@ -143,17 +144,25 @@ class DynamoDBStore(BaseStore):
             values["lease_until"] = now + timedelta(seconds=settlement.lease_in)
         if settlement.expires_in is not None:
             values["expires_at"] = now + timedelta(seconds=settlement.expires_in)
-            values["ttl"] = deleted_at(values["expires_at"], values.get("lease_until", now))
         if settlement.new_life:
             values |= {name: getattr(rules.born(ticket, now), name) for name in _LIFE}
             values["operation"] = settlement.operation
-        once = () if settlement.new_life else ("completed_at",)
-        change = self.schema.change(ticket.id, values, seen={"owner": settlement.fence}, once=once)
-        settled, _ = self.client.write("update_item", **change)
-        return settled
-
-    def discard(self, ticket: Ticket) -> None:
-        self.client.write("delete_item", **self.schema.delete(ticket.id, seen={"owner": ticket.owner}))
+        change = partial(
+            self.schema.change,
+            ticket.id,
+            seen={"owner": settlement.fence},
+            once=() if settlement.new_life else ("completed_at",),
+        )
+        if settlement.expires_in is None:
+            changes = [change(values)]
+        else:  # an update cannot take the later of two moments, so it is made in one of two ways: the likelier first
+            ttl = deleted_at(values["expires_at"], values.get("lease_until", now))
+            longer = {**values, "ttl": ttl}
+            if settlement.expires_in < ticket.ttl:
+                changes = [change(values, deleted=(">=", ttl)), change(longer)]
+            else:
+                changes = [change(longer, deleted=("<=", ttl)), change(values)]
+        return any(self.client.write("update_item", **each)[0] for each in changes)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """See BaseStore.renew(). If one of them is held up, it raises, and `renewed` has the others."""
@@ -174,11 +183,13 @@ class DynamoDBStore(BaseStore):
                 return
             if FAILED not in reasons:
                 break  # another write blocks one of them: let it hold up only that one
+            failed = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason == FAILED]
             tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
+            yield from (ticket.owner for ticket in failed if self._renew_one(ticket, outliving=True))
         delayed: LostRace | None = None
         for ticket in tickets:
             try:
-                renewed, _ = self.client.write("update_item", **self._renewal(ticket))
+                renewed = self._renew_one(ticket) or self._renew_one(ticket, outliving=True)
             except LostRace as error:
                 delayed = error
             else:
@@ -187,11 +198,18 @@ class DynamoDBStore(BaseStore):
         if delayed is not None:
             raise delayed
 
-    def _renewal(self, ticket: Ticket) -> dict[str, Any]:
+    def _renew_one(self, ticket: Ticket, *, outliving: bool = False) -> bool:
+        return self.client.write("update_item", **self._renewal(ticket, outliving=outliving))[0]
+
+    def _renewal(self, ticket: Ticket, *, outliving: bool = False) -> dict[str, Any]:
+        """Return an update of an item that is kept for longer than its new lease; or, if `outliving`, of one that is not."""
         until = self._clock() + timedelta(seconds=ticket.lease)
-        # The expiry is in the item, and unread; it is no later than this. An item that is deleted late does no harm.
-        values = {"lease_until": until, "ttl": deleted_at(until + timedelta(seconds=ticket.ttl))}
-        return self.schema.change(ticket.id, values, seen={"owner": ticket.owner, "status": Status.RUNNING})
+        values: dict[str, Any] = {"lease_until": until}
+        if outliving:  # an item that is deleted late does no harm, and this one is not lengthened again soon
+            values["ttl"] = deleted_at(until + timedelta(seconds=ticket.ttl))
+        deleted = "<" if outliving else ">=", deleted_at(until)
+        seen = {"owner": ticket.owner, "status": Status.RUNNING}
+        return self.schema.change(ticket.id, values, seen=seen, deleted=deleted)
 
     # ----------------------------------------------------------------------------------------------------- get, purge
 

@@ -23,6 +23,8 @@ class Dialect:
     clock: str
     #: The clock plus a number of seconds.
     later: str
+    #: The function that returns the later of two instants.
+    latest = "GREATEST"
     insert_verb = "INSERT INTO"
     insert_tail = "ON CONFLICT DO NOTHING"
     #: The table of a row, with its schema, where the same name may mean another table on another connection.
@@ -159,6 +161,7 @@ class SQLite(Dialect):
     reads_first = True
     clock = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
     later = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', %s)"
+    latest = "MAX"
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)

@@ -55,8 +55,15 @@ def expire(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UU
 
 
 def erase(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """Delete the row."""
-    return _intervene(make_guard, connection, record_id, lambda _: {}, audit, deletes=True)
+    """Forget the response and the digest, and end the retention."""
+    changes = {"status": Status.FREE.value, "digest": b"", "expires_at": clock(connection), **UNANSWERED}
+    return _intervene(
+        make_guard,
+        connection,
+        record_id,
+        lambda record: None if rules.erased(record) is None else changes,
+        audit,
+    )
 
 
 def _intervene(
@@ -65,8 +72,6 @@ def _intervene(
     record_id: UUID,
     change: Callable[[Record], dict[str, Any] | None],
     audit: Audit,
-    *,
-    deletes: bool = False,
 ) -> Intervention:
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
@@ -78,10 +83,8 @@ def _intervene(
             if rules.leased(record) or changes is None:
                 guard.set_rollback()
                 return Intervention.ALREADY if changes is None else Intervention.BUSY
-            if deletes:
-                records.filter(owner=record.owner).delete()
-            else:  # a new owner token: whoever lost the record to its lease must not settle it after this
-                records.filter(owner=record.owner).update(owner=uuid4(), **changes)
+            # A new owner token: an owner that lost the record with its lease must not settle it after this.
+            records.filter(owner=record.owner).update(owner=uuid4(), **changes)
             audit(record)
     except LostRace:  # SQLite cannot tell whose lock is in the way
         return Intervention.BUSY
@@ -110,7 +113,7 @@ def clock(connection: BaseDatabaseWrapper) -> RawSQL:
 
 def count_due(connection: BaseDatabaseWrapper, limit: int) -> int:
     """Count what a purge would delete, and stop at `limit`."""
-    start = IdempotencyRecord._meta.get_field("expires_at").get_db_prep_value(
+    start = IdempotencyRecord._meta.get_field("purge_at").get_db_prep_value(
         datetime(1970, 1, 1, tzinfo=timezone.utc), connection
     )
     with connection.cursor() as cursor:

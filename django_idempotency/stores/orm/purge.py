@@ -25,20 +25,20 @@ _DELETES = {
 
 
 def purge(connection: BaseDatabaseWrapper, *, limit: int, since: datetime | None) -> Purged:
-    """Delete up to `limit` records that have expired and are leased by nobody; rows that are held are skipped.
+    """Delete up to `limit` records by their `purge_at` that nobody leases. Locked rows are skipped.
 
     Each batch starts at the deadline where the last one ended: otherwise an old snapshot makes every batch walk all
     the dead index entries before it (measured: 1.8 ms → 20 ms a batch).
     """
     quote = connection.ops.quote_name
     table = quote(IdempotencyRecord._meta.db_table)
-    address, delete = _DELETES.get(connection.vendor, ("id, expires_at", ""))
-    chosen = f"SELECT {address} {due(connection)} ORDER BY expires_at LIMIT %s {skip_locked(connection)}"
-    start = IdempotencyRecord._meta.get_field("expires_at").get_db_prep_value(since or _EPOCH, connection)
+    address, delete = _DELETES.get(connection.vendor, ("id, purge_at", ""))
+    chosen = f"SELECT {address} {due(connection)} ORDER BY purge_at LIMIT %s {skip_locked(connection)}"
+    start = IdempotencyRecord._meta.get_field("purge_at").get_db_prep_value(since or _EPOCH, connection)
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         if delete:
             cursor.execute(
-                delete.format(table=table, chosen=chosen, deadline=dialect(connection).instant("expires_at")),
+                delete.format(table=table, chosen=chosen, deadline=dialect(connection).instant("purge_at")),
                 [start, limit],
             )
             deadlines = [deadline for (deadline,) in cursor.fetchall()]
@@ -57,7 +57,7 @@ def due(connection: BaseDatabaseWrapper) -> str:
     table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
     clock = dialect(connection).clock
     free = f"(status <> {Status.RUNNING.value} OR lease_until <= {clock})"
-    return f"FROM {table} WHERE expires_at >= %s AND expires_at <= {clock} AND {free}"
+    return f"FROM {table} WHERE purge_at >= %s AND purge_at <= {clock} AND {free}"
 
 
 def skip_locked(connection: BaseDatabaseWrapper) -> str:

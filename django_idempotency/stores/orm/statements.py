@@ -106,6 +106,7 @@ class Statements:
             created_at=instant(value["created_at"], connection),
             completed_at=None if completed_at is None else instant(completed_at, connection),
             expires_at=instant(value["expires_at"], connection),
+            purge_at=instant(value["purge_at"], connection),
             read_at=instant(value["read_at"], connection),
             operation=_uuid(value["operation"]),
             secret_id=value["secret_id"],
@@ -127,7 +128,7 @@ class Statements:
                 self.uuid(rules.operation_begun_by(ticket)),
                 1,
             ),
-            *(delay(ticket.lease), delay(ticket.ttl), ticket.secret_id),
+            *(delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl), ticket.secret_id),
         ]
 
     def _build_insert(self, joined: bool, durable: bool) -> str:
@@ -136,6 +137,7 @@ class Statements:
             "created_at": self.dialect.clock,
             "completed_at": "NULL",
             "expires_at": self.dialect.later,
+            "purge_at": self.dialect.later,
             "response_status": "NULL",
             "response_headers": "''",
             "response_body": "NULL",
@@ -155,9 +157,9 @@ class Statements:
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, if nobody has been faster."""
         delay = self.dialect.delay
-        columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at"]
+        columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at", "purge_at"]
         values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), run.attempt, ticket.digest]
-        values += [delay(ticket.lease), delay(ticket.ttl)]
+        values += [delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl)]
         begins = None
         if run.new_life:
             begins = rules.operation_of(seen, run)
@@ -176,8 +178,8 @@ class Statements:
             body = None if outcome.body is MISSING else outcome.body
             values += [outcome.status, json.dumps(outcome.headers), body]  # completed_at is the clock
         if settlement.expires_in is not None:
-            columns.append("expires_at")
-            values.append(self.dialect.delay(settlement.expires_in))
+            columns += ["expires_at", "purge_at"]
+            values += [self.dialect.delay(settlement.expires_in)] * 2
         if settlement.lease_in is not None:
             columns.append("lease_until")
             values.append(self.dialect.delay(settlement.lease_in))
@@ -249,6 +251,7 @@ class Statements:
             done, now = self._quote("completed_at"), self.dialect.clock
             given["completed_at"] = now if "created_at" in columns else f"COALESCE({done}, {now})"
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
+        given["purge_at"] = f"{self.dialect.latest}({self._quote('purge_at')}, {self.dialect.later})"
         assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
         fenced = ("owner", "status", "attempt") if compare else ("owner",)
         fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)

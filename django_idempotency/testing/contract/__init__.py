@@ -25,6 +25,7 @@ from .eviction import Eviction
 from .guards import Guards
 from .maintenance import Maintenance
 from .nesting import Nesting
+from .retention import Retention
 from .sequences import Sequences
 from .suspending import Suspending
 
@@ -33,6 +34,7 @@ class StoreContract(
     Claims,
     Endings,
     Maintenance,
+    Retention,
     AsyncVariants,
     Guards,
     Costs,

@@ -12,11 +12,11 @@ from ..tickets import make_ticket
 from .base import Contract
 
 #: What moves with the time, on one side or on both.
-MOMENTS = ("lease_until", "created_at", "expires_at", "read_at")
+MOMENTS = ("lease_until", "created_at", "expires_at", "purge_at", "read_at")
 
 
 class Maintenance(Contract):
-    """Tests of `renew`, `get` and `purge`."""
+    """Tests of `renew`, `get` and `purge`; what is kept for how long: `retention`."""
 
     def test_renewed(self, store: BaseStore) -> None:
         """The leases of several running records begin anew in one call, each with its own length."""
@@ -103,7 +103,7 @@ class Maintenance(Contract):
     # -------------------------------------------------------------------------------------------------------- purge
 
     def test_purge(self, store: BaseStore) -> None:
-        """What has expired and is leased by nobody goes; what is not, stays."""
+        """What has reached the end of its retention, and has no lease, is deleted; all else stays."""
         if store.expires_natively:
             assert store.purge(limit=100).count == 0
             return

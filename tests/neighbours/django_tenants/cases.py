@@ -359,7 +359,7 @@ def test_purge() -> None:
         past = timezone.now() - timedelta(days=1)
         for name in NAMES:
             with schema_context(name):
-                IdempotencyRecord.objects.update(expires_at=past, lease_until=past)
+                IdempotencyRecord.objects.update(expires_at=past, purge_at=past, lease_until=past)
         connection.set_schema_to_public()  # as a process starts
         command("purge_idempotency")
         assert in_schemas(IdempotencyRecord) == dict.fromkeys(NAMES, 1 if EACH else 0)

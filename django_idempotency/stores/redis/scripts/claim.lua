@@ -7,7 +7,7 @@ if old and old ~= '' then return clock .. old end
 
 local given = ARGV[1]
 local lease, retention = struct.unpack('>dd', given)
-local instants = struct.pack('>dddd', now + lease, 0, now + retention, now)
+local instants = struct.pack('>ddddd', now + lease, 0, now + retention, now, now + retention)
 local value = string.sub(given, 17, 48) .. instants .. string.sub(given, 49)
 redis.call('SET', KEYS[1], value, 'PX', math.max(math.ceil(math.max(lease, retention) / 1000), 1))
 return clock
