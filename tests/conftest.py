@@ -115,7 +115,7 @@ def deferring(monkeypatch: pytest.MonkeyPatch) -> Deferring:
     """Return a queue of settles without a thread, in place of the process's own: a test calls attempt()."""
     queue = Deferring()
     monkeypatch.setattr(queue, "_start", lambda: None)
-    monkeypatch.setattr("django_idempotency.engine.operation.deferring", queue)
+    monkeypatch.setattr("django_idempotency.engine.lease.deferring", queue)
     return queue
 
 

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django_idempotency.core.records import Record, Settlement, Status, Ticket
-from django_idempotency.engine.operation import Operation
+from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
+from django_idempotency.engine.atomic import AtomicOperation
+from django_idempotency.engine.lease import LeaseOperation
+from django_idempotency.engine.operation import EventSink, Operation
 from django_idempotency.stores.base import BaseStore, Guard, Purged
 from django_idempotency.testing.tickets import NOW
 
@@ -29,6 +31,13 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
     }
     shared = ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path")
     return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
+
+
+def operation_of(store: BaseStore, ticket: Ticket, sink: EventSink, **lease: Any) -> Any:
+    """Return the operation of a ticket, by its guarantee. `lease` are the options of a lease."""
+    if ticket.guarantee is Guarantee.ATOMIC:
+        return AtomicOperation(store, ticket, sink)
+    return LeaseOperation(store, ticket, sink, **lease)
 
 
 class FakeGuard(Guard):

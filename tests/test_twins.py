@@ -14,8 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent / "django_idempotency"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_WAITS = "a thread may wait for a row's lock; a task holds no thread, and asks again"
-_GUARDS = "the sync one alone has a guard: no transaction is held in an async call"
 _NOTIFIES = "an observer is called, or its coroutine is awaited if it has one"
 _ENTERS = "what stands around the work differs: a transaction there, a cancellation here"
 _DRIVES = "the driver has another client for async code"
@@ -23,11 +21,7 @@ _DRIVES = "the driver has another client for async code"
 #: Twins that are not the same code, and why they cannot be. Decisions do not belong into them.
 DIFFERENT = {
     "batches/running.py process_batch": "an async one also takes an async iterable",
-    "engine/operation.py Operation.open": _WAITS,
-    "engine/operation.py Operation._try": _GUARDS,
-    "engine/operation.py Operation.abandon": _GUARDS,
-    "engine/operation.py Operation.settle": _GUARDS,
-    "engine/operation.py Operation._notify": _NOTIFIES,
+    "engine/lease.py Event.take": _NOTIFIES,
     "functions/call.py FunctionCall.go_without_store": _NOTIFIES,
     "functions/handle.py Handle.answer": "each refuses the other's functions",
     "functions/running.py run": _ENTERS,

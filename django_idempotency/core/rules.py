@@ -336,6 +336,13 @@ def conclude(ended: WorkResult, needs_rollback: bool, hold_failures: bool = Fals
     return conclusion
 
 
+def abandoned(run: Execute) -> SettledState:
+    """Say how to leave a record whose work has not begun. One of a crashed owner must be taken over again."""
+    if run.resumed:
+        return SettledState.SUSPENDED
+    return SettledState.HELD if run.takeover else SettledState.BOUND
+
+
 def settlement(
     state: SettledState,
     ticket: Ticket,
@@ -344,16 +351,18 @@ def settlement(
     fence: Record | None,
     outcome: Outcome | None,
     ttl: float | None,
+    worked: float = 0.0,
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. A takeover starts the retention anew; otherwise only a response's own `ttl` (seconds) moves it.
+    until now. A takeover starts the retention anew, and so does work that took (`worked`, seconds) longer than its
+    response was to be kept; otherwise only a response's own `ttl` (seconds) moves it.
     """
     if state is SettledState.HELD:
         return None
     owner = ticket.owner if fence is None else fence.owner
-    if ttl is None and owner.int != ticket.owner.int:
+    if ttl is None and (owner.int != ticket.owner.int or worked >= ticket.ttl):
         ttl = ticket.ttl
     return Settlement(
         status=Status.COMPLETED if state is SettledState.COMPLETED else Status.FREE,

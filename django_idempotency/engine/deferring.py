@@ -21,6 +21,7 @@ from ..concurrency.forking import reset_in_children
 from ..errors import StoreUnavailable
 from .notifying import notifier
 from .settling import SettleResult, Settling
+from .steps import drive
 
 if TYPE_CHECKING:
     from ..stores.base import BaseStore
@@ -93,7 +94,7 @@ class Deferring:
         operation = settling.operation
         operation.leave_lease()  # a beat would find the settled record and report it lost
         try:
-            settled = settling.write()
+            settled = drive(operation.store, settling.writing())
         except Exception as error:  # noqa: BLE001 - retried, and part of the event if given up
             operation.keep_lease()
             settling.error = error

@@ -12,8 +12,6 @@ owner                                  |-- lease --|
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
@@ -22,6 +20,7 @@ from ..core.hashing import suspension_token
 from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
 from ..stores.base import Audit, BaseStore, audited
+from .steps import Pause, Settle, Steps, drive
 
 #: Seconds before resuming a record is retried. If only the response was lost, it is already ours, by a token that no
 #: other process knows.
@@ -52,38 +51,25 @@ class Execution:
         return suspension_token(self.name, record.id, record.attempt)
 
 
-def hand_over(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
+def handing_over(ticket: Ticket, handover: Settlement) -> Steps[bool]:
     """Hand a record over from another token. Return whether it is the ticket's now.
 
     A retry after a lost response is refused because the first try has succeeded: then it writes the same once more.
     """
-    return store.settle(ticket, handover) or store.settle(ticket, replace(handover, fence=ticket.owner))
+    settled: bool = yield Settle(ticket, handover)
+    if not settled:
+        settled = yield Settle(ticket, replace(handover, fence=ticket.owner))
+    return settled
 
 
-async def ahand_over(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
-    """See hand_over()."""
-    return await store.asettle(ticket, handover) or await store.asettle(ticket, replace(handover, fence=ticket.owner))
-
-
-def resume(store: BaseStore, ticket: Ticket, record: Record) -> Record:
+def resuming(ticket: Ticket, record: Record) -> Steps[Record]:
     """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
     handover = rules.handover(record, ticket)
     try:
-        ours = hand_over(store, ticket, handover)
+        ours = yield from handing_over(ticket, handover)
     except StoreUnavailable:
-        time.sleep(PAUSE)
-        ours = hand_over(store, ticket, handover)
-    return replace(record, owner=ticket.owner) if ours else record
-
-
-async def aresume(store: BaseStore, ticket: Ticket, record: Record) -> Record:
-    """See resume()."""
-    handover = rules.handover(record, ticket)
-    try:
-        ours = await ahand_over(store, ticket, handover)
-    except StoreUnavailable:
-        await asyncio.sleep(PAUSE)
-        ours = await ahand_over(store, ticket, handover)
+        yield Pause(PAUSE)
+        ours = yield from handing_over(ticket, handover)
     return replace(record, owner=ticket.owner) if ours else record
 
 
@@ -98,4 +84,4 @@ def release_suspended(
     if record is None or not execution.has_suspended(record) or (freed := rules.released(record)) is None:
         return False
     nobody, settlement = record.ticket(owner=uuid4()), replace(freed, expires_in=0) if forgetting else freed
-    return audited(lambda: hand_over(store, nobody, settlement), record, audit)
+    return audited(lambda: drive(store, handing_over(nobody, settlement)), record, audit)

@@ -14,6 +14,8 @@ from ..concurrency.cancellation import run_to_completion
 from ..core import rules
 from ..core.records import CALL_METHOD, Guarantee, Outcome, OutcomeKind, kind_of, shortened
 from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict, WorkResult
+from ..engine.atomic import AtomicOperation
+from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import (
     CalledItself,
@@ -93,17 +95,20 @@ class FunctionCall:
         )
         #: Has the host a deadline?
         self.hurries = left is not None
-        self.operation = Operation(
-            store,
-            ticket,
-            self.observer,
-            hold_failures=leases and policy.on_failure == "hold",
-            renews=until_then is None,
-            left=remaining,
-        )
         self.execution = EXECUTION.get()
-        if leases and self.execution is not None:
-            self.operation.execution = self.execution
+        self.operation: Operation
+        if leases:
+            self.operation = LeaseOperation(
+                store,
+                ticket,
+                self.observer,
+                hold_failures=policy.on_failure == "hold",
+                renews=until_then is None,
+                left=remaining,
+                execution=self.execution,
+            )
+        else:
+            self.operation = AtomicOperation(store, ticket, self.observer)
         outer = CURRENT.get()
         self._outer = None if outer is None else living(outer)
         if self._outer is not None and self._outer.holds(self.operation):
@@ -189,14 +194,13 @@ class FunctionCall:
                 f"{self.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
                 "Guard the function that makes it, or return a list."
             )
-        joins = self.policy.guarantee is Guarantee.ATOMIC
-        given_up = joins and self.operation.needs_rollback()
+        given_up = self.operation.needs_rollback()
         try:
             outcome = self._outcome(OutcomeKind.RESULT, self.terms.results.dump(result))
         except Exception as error:  # noqa: BLE001 - a serializer's, too: the work is done
             outcome = self._unstored(OutcomeKind.RESULT, error)
         # Not marked by the work: a statement of the serializer failed.
-        if joins and not given_up and self.operation.needs_rollback():
+        if not given_up and self.operation.needs_rollback():
             return CallEnd(work_result=WorkResult.FAILED, raised=StoreUnavailable())
         return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 
@@ -204,7 +208,8 @@ class FunctionCall:
         """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
         kept = self.terms.keep_exceptions
         if suspends(self.execution, error):
-            return CallEnd(work_result=WorkResult.FAILED if self.operation.execution is None else WorkResult.SUSPENDED)
+            leases = self.policy.guarantee is Guarantee.LEASE  # no transaction lasts that long
+            return CallEnd(work_result=WorkResult.SUSPENDED if leases else WorkResult.FAILED)
         if not is_answer(error, kept):
             return CallEnd(work_result=WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
         self.operation.set_rollback()

@@ -9,8 +9,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from ..concurrency.cancellation import run_to_completion
-from ..core.records import Guarantee
 from ..core.rules import Execute
+from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
@@ -111,7 +111,7 @@ async def arun(
     if not isinstance(call, FunctionCall):
         with call or Unguarded():
             return await terms.function(*args, **kwargs), False
-    if call.operation.ticket.guarantee is Guarantee.ATOMIC:
+    if not isinstance(call.operation, LeaseOperation):
         raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
     await arefuse_open_transactions()
     try:

@@ -23,6 +23,8 @@ from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import Guarantee, Outcome
 from ..core.rules import RAISED, Busy, Execute, Mismatch, Replay, Unreadable, Verdict, WorkResult
+from ..engine.atomic import AtomicOperation
+from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import (
     InProgress,
@@ -139,12 +141,12 @@ class Exchange:
             method=request.method or "",
             path=escape_uri_path(request.path),
         )
-        self.operation = Operation(
-            store,
-            ticket,
-            self._observer,
-            hold_failures=policy.guarantee is Guarantee.LEASE and policy.on_failure == "hold",
-        )
+        self.operation: Operation
+        if policy.guarantee is Guarantee.LEASE:
+            hold_failures = policy.on_failure == "hold"
+            self.operation = LeaseOperation(store, ticket, self._observer, hold_failures=hold_failures)
+        else:
+            self.operation = AtomicOperation(store, ticket, self._observer)
         self.handle = RequestIdempotency(self.operation)
         self._atomic_requests = asks_for_transaction(self._record_alias, non_atomic)
 
@@ -232,6 +234,7 @@ class Exchange:
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""
+        assert isinstance(self.operation, LeaseOperation)
         await arefuse_open_transactions(but=self._record_alias)
         try:
             verdict = await self.operation.aopen(wait=self._patience)

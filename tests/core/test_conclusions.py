@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,31 @@ def test_settlement(
     """A settlement is fenced by whoever owned the row when it was locked, and carries this run's facts."""
     made = rules.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
     assert made == settlement
+
+
+@pytest.mark.parametrize(("worked", "expires_in"), [(0.0, None), (TICKET.ttl - 1, None), (TICKET.ttl, TICKET.ttl)])
+def test_work_that_outlasts_the_retention(worked: float, expires_in: float | None) -> None:
+    """Its response is kept from now on: it would have expired before anyone could ask for it."""
+    run = Execute(attempt=1)
+    facts: dict[str, Any] = {"fence": OURS, "outcome": OUTCOME, "worked": worked}
+    made = rules.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)
+    own = rules.settlement(SettledState.COMPLETED, TICKET, run, ttl=60.0, **facts)
+    assert made is not None
+    assert own is not None
+    assert (made.expires_in, own.expires_in) == (expires_in, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("run", "state"),
+    [
+        (Execute(attempt=1), SettledState.BOUND),
+        (Execute(attempt=2, takeover=True), SettledState.HELD),  # the next call must know that an owner has crashed
+        (Execute(attempt=2, resumed=True), SettledState.SUSPENDED),  # its execution resumes it again
+    ],
+)
+def test_abandoned(run: Execute, state: SettledState) -> None:
+    """A record whose work has not begun is left as it was found."""
+    assert rules.abandoned(run) is state
 
 
 def test_a_new_life_is_settled_as_one() -> None:

@@ -18,6 +18,7 @@ from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlem
 from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
 from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
 from django_idempotency.engine.heartbeat import Heartbeat
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.notifying import Notifier
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
@@ -66,7 +67,7 @@ class World:
         self.queue = deferring
         self.heartbeat = Heartbeat(clock=lambda: self.seconds)
         monkeypatch.setattr(self.heartbeat, "_start", lambda: None)
-        monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", self.heartbeat)
+        monkeypatch.setattr("django_idempotency.engine.lease.heartbeat", self.heartbeat)
         for module in ("engine.operation", "engine.settling"):
             monkeypatch.setattr(f"django_idempotency.{module}.time", self)
         monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
@@ -82,11 +83,11 @@ class World:
                 self.heartbeat.beat(self.seconds)
             self.queue.attempt(self.seconds)
 
-    def operation(self, **given: Any) -> tuple[Operation, Listener]:
+    def operation(self, **given: Any) -> tuple[LeaseOperation, Listener]:
         ticket = make_ticket(**{"guarantee": Guarantee.LEASE, "lease": 30.0, **given})
-        return Operation(self.store, ticket, listener := Listener()), listener
+        return LeaseOperation(self.store, ticket, listener := Listener()), listener
 
-    def worked(self, **given: Any) -> tuple[Operation, Listener]:
+    def worked(self, **given: Any) -> tuple[LeaseOperation, Listener]:
         """Do the work of a key, and settle it."""
         operation, listener = self.operation(**given)
         assert isinstance(operation.open(), Execute)
@@ -254,9 +255,9 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     queue = Deferring()
-    monkeypatch.setattr("django_idempotency.engine.operation.deferring", queue)
+    monkeypatch.setattr("django_idempotency.engine.lease.deferring", queue)
     store = MemoryStore()
-    operation = Operation(store, make_ticket(guarantee=Guarantee.LEASE, lease=30.0), listener := Listener())
+    operation = LeaseOperation(store, make_ticket(guarantee=Guarantee.LEASE, lease=30.0), listener := Listener())
     operation.open()
     with monkeypatch.context() as patch:
         patch.setattr(store, "settle", unavailable)
@@ -270,7 +271,7 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     queue, notifier = Deferring(), Notifier()
-    monkeypatch.setattr("django_idempotency.engine.operation.deferring", queue)
+    monkeypatch.setattr("django_idempotency.engine.lease.deferring", queue)
     monkeypatch.setattr("django_idempotency.engine.deferring.notifier", notifier)
     before, store = set(threading.enumerate()), MemoryStore()
     called, go_on, completed = threading.Event(), threading.Event(), list[str]()
@@ -285,7 +286,7 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(store, "settle", unavailable)
         for ticket in tickets:
-            operation = Operation(store, ticket, hang, renews=False)
+            operation = LeaseOperation(store, ticket, hang, renews=False)
             operation.open()
             operation.settle(WorkResult.KEPT, OUTCOME)
     try:
@@ -336,6 +337,7 @@ import sys
 from django_idempotency.engine import deferring
 from django_idempotency.core.records import Guarantee, Outcome
 from django_idempotency.core.rules import WorkResult
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
@@ -350,7 +352,7 @@ class Away(MemoryStore):
         return super().settle(ticket, settlement)
 
 deferring.PAUSE = 0.05
-operation = Operation(Away(), make_ticket(guarantee=Guarantee.LEASE, lease=30.0), lambda event, *_: print(event, flush=True))
+operation = LeaseOperation(Away(), make_ticket(guarantee=Guarantee.LEASE, lease=30.0), lambda event, *_: print(event, flush=True))
 operation.open()
 operation.settle(WorkResult.KEPT, Outcome(status=201))
 """

@@ -15,7 +15,9 @@ import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
 from django_idempotency.core.rules import Busy, Execute, WorkResult
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import LeaseLost, StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
@@ -35,10 +37,10 @@ class World:
         self.heartbeat = Heartbeat(clock=lambda: self.seconds)
         self.events: list[str] = []
         monkeypatch.setattr(self.heartbeat, "_start", lambda: None)
-        monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", self.heartbeat)
+        monkeypatch.setattr("django_idempotency.engine.lease.heartbeat", self.heartbeat)
 
-    def operation(self, **given: Any) -> Operation:
-        return Operation(self.store, leased(**given), lambda event, *_: self.events.append(event))
+    def operation(self, **given: Any) -> LeaseOperation:
+        return LeaseOperation(self.store, leased(**given), lambda event, *_: self.events.append(event))
 
     def run(self, until: float) -> None:
         """Let time pass, a second and a beat at a time."""
@@ -163,10 +165,9 @@ def test_atomic_needs_none(world: World) -> None:
     """There the row lock says that the owner is alive."""
     from django_idempotency.stores.orm import ORMStore
 
-    world.store = ORMStore()  # type: ignore[assignment]
-    guarded = world.operation(guarantee=Guarantee.ATOMIC)
+    guarded = AtomicOperation(ORMStore(), leased(guarantee=Guarantee.ATOMIC), lambda *_: None)
     guarded.open()
-    assert not world.heartbeat._watched
+    assert id(guarded) not in world.heartbeat._watched.keys() | heartbeat._watched.keys()
     guarded.settle(WorkResult.FAILED)
 
 
@@ -227,7 +228,7 @@ def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
 def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Heartbeat], object]) -> None:
     """Nobody waits for the thread that beats, so it goes through a copy."""
     beating = Heartbeat(clock=lambda: 1.0)
-    others = [Operation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
+    others = [LeaseOperation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
 
     class Looked:
         early = 0.0
@@ -276,7 +277,7 @@ class Looked(dict[int, Lease]):
 def test_a_lease_that_comes_while_the_thread_looks(lease: float) -> None:
     """It is put in without the lock, just after the thread has looked for the next: the thread wakes up in time for it."""
     beating = Heartbeat(clock=lambda: 0.0)
-    operation = Operation(MemoryStore(), leased(lease=lease), lambda *_: None)
+    operation = LeaseOperation(MemoryStore(), leased(lease=lease), lambda *_: None)
     beating._watched = looked = Looked(beating, operation)
     beating._thread = threading.current_thread()
     waits: list[float] = []
@@ -298,7 +299,7 @@ def test_a_lease_that_comes_while_the_thread_ends() -> None:
     """The thread goes on, since whoever came has seen it."""
     now = [0.0]
     beating = Heartbeat(clock=lambda: now[0])
-    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     beating._thread = thread = threading.current_thread()
     looked = Looked(beating, operation)
 
@@ -316,7 +317,7 @@ def test_a_lease_that_comes_while_the_thread_ends() -> None:
 def test_a_lease_that_comes_in_place_of_an_abandoned_one() -> None:
     """Its operation is where the other's was, and the thread is about to take that out."""
     beating = Heartbeat(clock=lambda: 100.0)
-    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     beating._thread, beating._wakes = threading.current_thread(), 0.0
     coming = threading.Thread(target=beating.watch, args=(operation,))
 
@@ -336,7 +337,7 @@ def test_a_lease_that_comes_in_place_of_an_abandoned_one() -> None:
 def test_a_lease_is_not_taken_out_for_another() -> None:
     """The thread takes out what it has seen, and nothing that has come since."""
     beating = Heartbeat(clock=lambda: 100.0)
-    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     beating._thread, beating._wakes = threading.current_thread(), 0.0
 
     class Gone:
@@ -383,7 +384,7 @@ def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pyte
             told.set()
             go_on.wait(10)
 
-    late = Operation(world.store, leased(key="late"), page_somebody)
+    late = LeaseOperation(world.store, leased(key="late"), page_somebody)
     late.open()
     monkeypatch.setattr("django_idempotency.engine.notifying.closing", closed.set)
     monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
@@ -451,7 +452,7 @@ def test_the_thread_on_a_real_database() -> None:
     from django_idempotency.stores.orm import ORMStore
 
     store = ORMStore()
-    slow = Operation(store, leased(lease=0.5), lambda *_: None)
+    slow = LeaseOperation(store, leased(lease=0.5), lambda *_: None)
     assert isinstance(slow.open(), Execute)
     renewed = threading.Event()
     lease_until = store.claim(leased()).lease_until
@@ -481,7 +482,7 @@ def test_a_beat_that_hangs(world: World) -> None:
 def test_a_thread_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that could not start, or that somebody's exception has ended, is not taken for a living one."""
     beating = Heartbeat()
-    operation = Operation(MemoryStore(), leased(), lambda *_: None)
+    operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", raising)
         with pytest.raises(RuntimeError):
@@ -492,8 +493,8 @@ def test_a_thread_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
     beating.forget(operation)
     with monkeypatch.context() as patch:
         patch.setattr(beating, "beat", raising)
-        beating.watch(Operation(MemoryStore(), leased(lease=0.01), lambda *_: None))
-        kept = Operation(MemoryStore(), leased(lease=0.01), lambda *_: None)
+        beating.watch(LeaseOperation(MemoryStore(), leased(lease=0.01), lambda *_: None))
+        kept = LeaseOperation(MemoryStore(), leased(lease=0.01), lambda *_: None)
         beating.watch(kept)
         first.join(10)
     assert not first.is_alive()
@@ -514,7 +515,7 @@ def test_whoever_is_told_of_a_loss_may_raise(world: World) -> None:
         if event == "lost":
             raise SystemExit
 
-    loser = Operation(world.store, leased(key="loser"), tell)
+    loser = LeaseOperation(world.store, leased(key="loser"), tell)
     loser.open()
     world.seconds += 31
     world.operation(key="loser").open()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.notifying import Notifier
 from django_idempotency.engine.operation import Operation
 from django_idempotency.models import IdempotencyRecord
@@ -44,7 +45,7 @@ def receiver() -> Iterator[Hanging]:
 
 @pytest.fixture
 def operation() -> Operation:
-    return Operation(MemoryStore(), make_ticket(), Listener())
+    return LeaseOperation(MemoryStore(), make_ticket(), Listener())
 
 
 def notify(notifier: Notifier, operation: Operation, receiver: Hanging, *events: object) -> None:

@@ -11,9 +11,12 @@ import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.durable import Execution
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import EVENTS, ROUNDS, Operation
+from django_idempotency.engine.waiting import wait_slots
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
 from django_idempotency.testing.tickets import NOW, make_ticket
 
@@ -31,12 +34,13 @@ DONE = record_of(TICKET, owner=OTHER, status=Status.COMPLETED, outcome=OUTCOME)
 CHANGED = record_of(TICKET, owner=OTHER, digest=b"other")
 
 
-def operation(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Operation, Listener]:
+def operation(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Any, Listener]:
     listener = Listener()
-    return Operation(store, LEASED if lease else TICKET, listener, **options), listener
+    made = LeaseOperation(store, LEASED, listener, **options) if lease else AtomicOperation(store, TICKET, listener)
+    return made, listener
 
 
-def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Operation, Listener]:
+def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Any, Listener]:
     call, listener = operation(store, lease=lease, **options)
     assert isinstance(call.open(), Execute)
     listener.events.clear()
@@ -271,7 +275,7 @@ def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: lis
 )
 def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again until it is answered; whatever comes of it, the client gets the answer of the work."""
-    monkeypatch.setattr("django_idempotency.engine.operation.SETTLE_PAUSE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.lease.SETTLE_PAUSE", 0.0)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 60.0)
     assert settled_lease(answers) == ([event], len(answers))
 
@@ -334,10 +338,8 @@ def asleep(attempt: int = 1) -> Record:
     return replace(record, owner=EXECUTION.suspending_ticket(record, LEASED).owner)
 
 
-def executing(store: FakeStore) -> tuple[Operation, Listener]:
-    call, listener = operation(store, lease=True)
-    call.execution = EXECUTION
-    return call, listener
+def executing(store: FakeStore) -> tuple[Any, Listener]:
+    return operation(store, lease=True, execution=EXECUTION)
 
 
 def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,8 +390,7 @@ def test_what_others_have_left_is_not_woken() -> None:
     """A record of another execution, and ours for a call that is none."""
     for execution in (replace(EXECUTION, name="order-18"), None):
         for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
-            call, listener = operation(store := FakeStore(claims=[asleep()]), lease=True)
-            call.execution = execution
+            call, listener = operation(store := FakeStore(claims=[asleep()]), lease=True, execution=execution)
             assert isinstance(opening(call), Busy)
             assert (listener.events, store.settled) == (["busy"], [])
 
@@ -423,8 +424,99 @@ def test_a_takeover_that_is_abandoned() -> None:
         for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
             store = FakeStore(claims=[record_of(LEASED, **claimed)])
             with pytest.raises(Cut):
-                opening(Operation(store, LEASED, cut))
+                opening(LeaseOperation(store, LEASED, cut))
             assert [made.status for made in store.settled] == left
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises, between any two lines."""
+
+
+@pytest.mark.parametrize(
+    ("claims", "locks", "left"),
+    [
+        ([OURS], [OURS, OURS], [Status.FREE]),
+        ([LAPSED], [LAPSED], []),  # an earlier owner has crashed: the next call must take it over, and know that
+    ],
+)
+def test_an_interrupt_as_the_work_would_begin(claims: list[Any], locks: list[Any], left: list[Status]) -> None:
+    """The guard is rolled back, whoever closes the operation afterwards, and nothing holds the row."""
+
+    def interrupt(event: str, operation: Operation, error: BaseException | None = None) -> None:
+        if event in ("claimed", "taken_over"):
+            raise Interrupt
+
+    call = AtomicOperation(store := FakeStore(claims=claims, locks=locks), TICKET, interrupt)
+    with pytest.raises(Interrupt):
+        call.open()
+    assert store.trace[:3] == ["claim", "guard", "rollback"]
+    assert [made.status for made in store.settled] == left
+    call.close()
+    assert store.trace.count("rollback") == 1
+
+
+@pytest.mark.parametrize("lease", [False, True])
+def test_an_interrupt_while_it_waits(lease: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is ours, so nothing is written, and the place of the waiting thread is free."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    call, listener = operation(store := FakeStore(claims=[THEIRS]), lease=lease)
+    monkeypatch.setattr(store, "wait", raising(Interrupt))
+    with pytest.raises(Interrupt):
+        call.open(wait=20)
+    assert (store.trace, listener.events, wait_slots.count) == (["claim"], [], -10)
+
+
+@pytest.mark.parametrize(("claimed", "left"), [({}, [Status.FREE]), ({"attempt": 2, "taken": True}, [])])
+def test_a_cancellation_while_the_claim_is_on_its_way(claimed: dict[str, Any], left: list[Status]) -> None:
+    """The claim arrives all the same, so it is awaited, and the record is left as one whose work has not begun."""
+    call, listener = operation(store := SlowStore(claims=[record_of(LEASED, **claimed)]), lease=True)
+    assert cancelled(call, store)
+    assert ([made.status for made in store.settled], listener.events[:1]) == (left, ["released"] if left else [])
+
+
+def test_a_cancellation_while_it_resumes() -> None:
+    """The execution finds its record suspended again, and resumes it when it calls again."""
+    call, listener = executing(store := SlowStore(claims=[asleep()]))
+    assert cancelled(call, store)
+    resumed, suspended = store.settled
+    assert (resumed.fence, suspended.fence) == (asleep().owner, LEASED.owner)
+    assert (suspended.status, listener.events) == (Status.RUNNING, ["suspended"])
+
+
+class SlowStore(FakeStore):
+    """Its claims are on their way until `arrived` is set."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.asked, self.arrived = asyncio.Event(), asyncio.Event()
+
+    async def aclaim(self, ticket: Ticket) -> Record:
+        """See claim()."""
+        self.asked.set()
+        await self.arrived.wait()
+        return await super().aclaim(ticket)
+
+
+def cancelled(call: Any, store: SlowStore) -> bool:
+    """Cancel a call while its claim is on its way. Return whether it ended by that."""
+
+    async def run() -> bool:
+        task: asyncio.Future[Any] = asyncio.ensure_future(call.aopen())
+        await store.asked.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        store.arrived.set()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    return asyncio.run(run())
+
+
+def raising(error: type[BaseException]) -> Any:
+    def act(*_: Any, **__: Any) -> None:
+        raise error
+
+    return act
 
 
 def test_a_takeover_by_claim_is_told() -> None:

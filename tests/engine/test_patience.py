@@ -15,10 +15,10 @@ import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
-from django_idempotency.engine import operation as engine
-from django_idempotency.engine import settling
+from django_idempotency.engine import atomic, operation, settling, steps
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.testing.tickets import make_ticket
 
@@ -52,7 +52,7 @@ class BusyStore(FakeStore):
         assert self.done.wait(20)
 
     def open(self, wait: float = 20.0) -> Any:
-        return Operation(self, LEASED, Listener()).open(wait=wait)
+        return LeaseOperation(self, LEASED, Listener()).open(wait=wait)
 
 
 # ----------------------------------------------------------------------------------------------------------- threads
@@ -111,7 +111,7 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
             patch.setattr(time, "sleep", refuse)
             patch.setattr(threading.Thread, "start", refuse)
             patch.setattr(ThreadPoolExecutor, "submit", refuse)
-            waiting = [Operation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)]
+            waiting = [LeaseOperation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)]
             return (await asyncio.gather(*waiting, work()))[:callers]
 
     assert asyncio.run(crowd()) == [REPLAY] * callers
@@ -154,14 +154,14 @@ class FakeTime:
 
 
 def settle(store: DeadStore, listener: Listener) -> None:
-    call = Operation(store, LEASED, listener)
+    call = LeaseOperation(store, LEASED, listener)
     call.open()
     call.settle(WorkResult.KEPT, OUTCOME)
 
 
 def asettle(store: DeadStore, listener: Listener) -> None:
     async def run() -> None:
-        call = Operation(store, LEASED, listener)
+        call = LeaseOperation(store, LEASED, listener)
         await call.aopen()
         await call.asettle(WorkResult.KEPT, OUTCOME)
 
@@ -169,7 +169,7 @@ def asettle(store: DeadStore, listener: Listener) -> None:
 
 
 def release(store: DeadStore, listener: Listener) -> None:
-    call = Operation(store, ATOMIC, listener)
+    call = AtomicOperation(store, ATOMIC, listener)
     assert isinstance(call.open(), Execute)
     call.settle(WorkResult.FAILED)
 
@@ -189,9 +189,9 @@ def test_the_bound_of_a_settles_retries(
 ) -> None:
     """Nothing begins after 0.6 s, whatever a try takes; then it is told, and the caller has its response."""
     clock, listener = FakeTime(), Listener()
-    monkeypatch.setattr(engine, "time", clock)
-    monkeypatch.setattr(settling, "time", clock)
-    monkeypatch.setattr(engine, "asyncio", SimpleNamespace(sleep=clock.asleep))
+    for module in (atomic, operation, settling, steps):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(steps, "asyncio", SimpleNamespace(sleep=clock.asleep))
     store = DeadStore(ATOMIC if act is release else LEASED, clock, seconds)
     act(store, listener)
     assert store.trace.count("settle") == asked

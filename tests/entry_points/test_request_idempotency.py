@@ -210,7 +210,7 @@ def clocks(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clocks:
     clocks = Clocks()
     monkeypatch.setattr(stores["default"], "_clock", lambda: clocks.stored)
     monkeypatch.setattr(clocks.heartbeat, "_start", lambda: None)
-    monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", clocks.heartbeat)
+    monkeypatch.setattr("django_idempotency.engine.lease.heartbeat", clocks.heartbeat)
     return clocks
 
 

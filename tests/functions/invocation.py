@@ -30,7 +30,7 @@ def hang() -> None:
     time.sleep(60)
 
 
-def main(name: str, end: str, verb: str = "look", number: str = "0") -> None:
+def main(name: str, end: str, verb: str = "get", number: str = "0") -> None:
     django.setup()
     from django_idempotency import current_operation, execution, idempotent_function
     from django_idempotency.errors import InProgress

@@ -30,7 +30,7 @@ class Host:
         self.store = store
         self.heartbeat = Heartbeat(clock=lambda: self.seconds)
         monkeypatch.setattr(self.heartbeat, "_start", lambda: None)
-        monkeypatch.setattr("django_idempotency.engine.operation.heartbeat", self.heartbeat)
+        monkeypatch.setattr("django_idempotency.engine.lease.heartbeat", self.heartbeat)
         monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: self.seconds))
 
     def run(self, until: float) -> None:

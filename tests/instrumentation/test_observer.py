@@ -18,6 +18,7 @@ from django.urls import path, re_path
 
 from django_idempotency import idempotent, signals
 from django_idempotency.core.records import Guarantee, Status
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.operation import EVENTS, Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
@@ -408,7 +409,7 @@ def test_a_savepoint_that_cannot_be_made(listen: Listen) -> None:
         return execute(sql, params, many, context)
 
     listen("claimed", lambda **_: None)
-    operation = Operation(ORMStore(), make_ticket(guarantee=Guarantee.ATOMIC), Observer())
+    operation = AtomicOperation(ORMStore(), make_ticket(guarantee=Guarantee.ATOMIC), Observer())
     with connection.execute_wrapper(fails), pytest.raises(StoreUnavailable):
         operation.open()
     assert not connection.in_atomic_block

@@ -16,7 +16,7 @@ from django.test import TestCase
 from django_idempotency import outbox
 from django_idempotency.core.records import Outcome
 from django_idempotency.core.rules import WorkResult
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.outbox.models import Message
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
@@ -142,7 +142,7 @@ class TestTransactions:
     @pytest.mark.parametrize("fails", [False, True])
     def test_inside_a_guard(self, fails: bool) -> None:
         """Effect, record and message: all or none."""
-        operation = Operation(ORMStore(), atomic_ticket(), lambda *_: None)
+        operation = AtomicOperation(ORMStore(), atomic_ticket(), lambda *_: None)
         operation.open()
         Effect.objects.create(label="charge")
         outbox.send("payment.created", {"amount": 1})

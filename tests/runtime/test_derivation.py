@@ -12,14 +12,14 @@ from django.db.models import F
 from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.records import Guarantee, Ticket
 from django_idempotency.core.rules import Execute, WorkResult
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import OperationUnknown, SecretUnknown
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.derivation import derive, derived_by
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-from ..fakes import Listener
+from ..fakes import Listener, operation_of
 from ..stores.helpers import OUTCOME, committed
 
 pytestmark = committed
@@ -39,7 +39,7 @@ def run(
     """Run the key once more. Return what it was, and the key that it derived."""
     named = secret_id(configured.SECRET_KEY)
     ticket: Ticket = make_ticket(body=body, guarantee=guarantee, lease=0, secret_id=named, now=now)
-    call = Operation(ORMStore(), ticket, Listener(), renews=False)
+    call = operation_of(ORMStore(), ticket, Listener(), renews=False)
     verdict = call.open()
     assert isinstance(verdict, Execute)
     try:
@@ -146,4 +146,4 @@ def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
 def test_without_an_operation() -> None:
     """A call that goes on without its store derives nothing: when that is back, a retry would derive another key."""
     with pytest.raises(OperationUnknown):
-        derive(Operation(ORMStore(), make_ticket(), Listener()), "charge")
+        derive(LeaseOperation(ORMStore(), make_ticket(), Listener()), "charge")

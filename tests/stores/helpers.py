@@ -13,13 +13,12 @@ from django.db import connection, connections
 
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
 from django_idempotency.core.rules import Execute, Verdict, WorkResult
-from django_idempotency.engine.operation import Operation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
-from tests.fakes import Listener
+from tests.fakes import Listener, operation_of
 
 Result = TypeVar("Result")
 
@@ -50,12 +49,13 @@ class Call:
     listener: Listener = field(default_factory=Listener)
 
     def __post_init__(self) -> None:
-        self.operation = Operation(self.store, self.ticket, self.listener)
+        self.operation = operation_of(self.store, self.ticket, self.listener)
         if threading.current_thread() is threading.main_thread():
             CALLS.append(self)
 
     def open(self) -> Verdict:
-        return self.operation.open()
+        verdict: Verdict = self.operation.open()
+        return verdict
 
     def work(self) -> None:
         """Do what must happen once."""

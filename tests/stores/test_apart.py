@@ -13,7 +13,7 @@ from django.db import connection, connections
 from django_idempotency.core.records import Guarantee, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay, WorkResult
 from django_idempotency.engine.heartbeat import Heartbeat, heartbeat
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -148,7 +148,7 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
     listener = Listener()
 
     async def call() -> None:
-        operation = Operation(ORMStore(), LEASED, listener)
+        operation = LeaseOperation(ORMStore(), LEASED, listener)
         assert isinstance(await operation.aopen(), Execute)
         await sync_to_async(look_at)("tenant_b")
         await operation.asettle(WorkResult.KEPT, OUTCOME)

@@ -43,7 +43,7 @@ def test_nothing_is_seen_before_commit() -> None:
     call = Call()
     call.open()
     call.work()
-    assert call.operation._settle_joined(SettledState.COMPLETED, OUTCOME, None) is True
+    assert call.operation._settle_inside(SettledState.COMPLETED, OUTCOME, None) is True
     assert elsewhere(lambda: (effects(), row(call.ticket).status)) == (0, Status.RUNNING)
     call.settle()
     assert elsewhere(lambda: (effects(), row(call.ticket).status)) == (1, Status.COMPLETED)

@@ -19,6 +19,7 @@ from django.db.backends.utils import CursorWrapper
 
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
@@ -124,7 +125,7 @@ def test_whoever_is_told_raises() -> None:
         if event == "claimed":
             raise Cut
 
-    operation = Operation(ORMStore(), atomic_ticket(), tell)
+    operation = AtomicOperation(ORMStore(), atomic_ticket(), tell)
     with pytest.raises(Cut):
         operation.open()
     assert_nothing_held()

@@ -23,7 +23,7 @@ from django_idempotency.concurrency.threads import in_thread
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
@@ -234,7 +234,7 @@ class TestTrips:
 
         async def run(times: int) -> None:
             for _ in range(times):
-                operation = Operation(layers.store, make_ticket(), Listener())
+                operation = LeaseOperation(layers.store, make_ticket(), Listener())
                 if isinstance(await operation.aopen(), Execute):
                     await operation.asettle(WorkResult.KEPT, OUTCOME)
 
@@ -313,7 +313,7 @@ class TestCommit:
         layers.age(2)
         layers.store.claim(second)
         layers.asked()
-        late = Operation(layers.store, first, Listener())
+        late = LeaseOperation(layers.store, first, Listener())
         late.run = Execute(attempt=1)
         late.settle(WorkResult.KEPT, OUTCOME)
         assert layers.asked()[0] == []
@@ -582,7 +582,7 @@ def test_many_threads() -> None:
     store = LayeredStore(front=LocalCache(size=2), authority=MemoryStore())
 
     def call(number: int) -> str:
-        operation = Operation(store, make_ticket(key=f"key-{number % 5}"), Listener())
+        operation = LeaseOperation(store, make_ticket(key=f"key-{number % 5}"), Listener())
         verdict = operation.open()
         if isinstance(verdict, Execute):
             operation.settle(WorkResult.KEPT, OUTCOME)
@@ -696,7 +696,7 @@ class TestBehindRedis:
 
         async def burst() -> list[str]:
             async def call() -> str:
-                operation = Operation(store, make_ticket(), Listener())
+                operation = LeaseOperation(store, make_ticket(), Listener())
                 verdict = await operation.aopen(wait=5)
                 if isinstance(verdict, Execute):
                     await asyncio.sleep(0.1)

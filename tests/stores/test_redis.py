@@ -29,7 +29,8 @@ from redis.connection import Connection
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
-from django_idempotency.engine.durable import Execution, aresume, hand_over, resume
+from django_idempotency.engine.durable import Execution, handing_over, resuming
+from django_idempotency.engine.steps import adrive, drive
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
 from django_idempotency.stores import packing, signing
 from django_idempotency.stores.base import BaseStore
@@ -377,11 +378,11 @@ def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchr
     record = store.claim(owner)
     asleep = Execution("order-17").suspending_ticket(record, owner)
     with pytest.raises(StoreUnavailable, match="replicas"):
-        hand_over(safe, asleep, rules.handover(record, asleep))
+        drive(safe, handing_over(asleep, rules.handover(record, asleep)))
     seen = store.claim(waking)
     assert seen.owner == asleep.owner  # written all the same
     with pytest.raises(StoreUnavailable, match="replicas"):
-        async_to_sync(aresume)(safe, waking, seen) if asynchronous else resume(safe, waking, seen)
+        (async_to_sync(adrive) if asynchronous else drive)(safe, resuming(waking, seen))
 
 
 # --------------------------------------------------------------------------------------------------------- as a front

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Busy, Execute, Replay, Verdict, WorkResult
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
@@ -55,7 +55,7 @@ def first_at_work(ending: WorkResult = WorkResult.KEPT, **given: Any) -> Iterato
 
 
 def wait_for(seconds: float, **given: Any) -> Verdict:
-    operation = Operation(ORMStore(), atomic_ticket(**{"lease": 1, **given}), lambda *_: None)
+    operation = AtomicOperation(ORMStore(), atomic_ticket(**{"lease": 1, **given}), lambda *_: None)
     verdict = operation.open(wait=seconds)
     if isinstance(verdict, Execute):
         operation.settle(WorkResult.KEPT, OUTCOME)

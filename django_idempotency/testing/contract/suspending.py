@@ -10,7 +10,8 @@ from uuid import UUID
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
-from ...engine.durable import Execution, release_suspended, resume
+from ...engine.durable import Execution, release_suspended, resuming
+from ...engine.steps import drive
 from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
@@ -63,7 +64,7 @@ class Suspending(Contract):
         self.sleep(store, self.running(store))
         self.elapse(store, 400)
         owner = make_ticket(lease=30, ttl=1000)
-        found = resume(store, owner, store.claim(owner))
+        found = drive(store, resuming(owner, store.claim(owner)))
         assert rules.read(found, owner, resuming=1) == Execute(attempt=1, resumed=True)
         record = self.stored(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 1)
@@ -81,10 +82,10 @@ class Suspending(Contract):
         asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
         seen = store.claim(earlier)
-        resume(store, earlier, seen)
+        drive(store, resuming(earlier, seen))
         assert self.sleep(store, earlier).owner == asleep.owner
-        assert resume(store, later, seen).owner == later.owner
-        assert resume(store, earlier, seen) == seen
+        assert drive(store, resuming(later, seen)).owner == later.owner
+        assert drive(store, resuming(earlier, seen)) == seen
         assert self.settle(store, earlier, SettledState.BOUND, Execute(attempt=1)) is False
         assert store.renew([earlier, asleep, later]) == {later.owner}
 
@@ -94,7 +95,7 @@ class Suspending(Contract):
         owner = make_ticket()
         seen = store.claim(owner)
         assert store.settle(owner, rules.handover(seen, owner)) is True  # of which nobody hears
-        assert resume(store, owner, seen).owner == owner.owner
+        assert drive(store, resuming(owner, seen)).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, crowd: Crowd) -> None:
         """All wake it at one moment: one has it."""
@@ -118,7 +119,7 @@ class Suspending(Contract):
         """It is taken over after a short lease, not after the long one; and sleeps again as another attempt."""
         asleep = self.sleep(store, self.running(store))
         dead = make_ticket(lease=30)
-        resume(store, dead, store.claim(dead))
+        drive(store, resuming(dead, store.claim(dead)))
         self.elapse(store, 31)
         taker = make_ticket(lease=30)
         assert self.claim(store, taker) == TAKEN_OVER
@@ -151,7 +152,7 @@ class Suspending(Contract):
             assert let(EXECUTION, owner.id) is True
             assert [(record.status, record.attempt) for record in audited] == [(Status.RUNNING, 1)]
             assert let(EXECUTION, owner.id) is False
-            assert resume(store, make_ticket(key=owner.key), seen) == seen
+            assert drive(store, resuming(make_ticket(key=owner.key), seen)) == seen
             assert self.claim(store, make_ticket(key=owner.key)) == run
 
     def test_let_go_of_what_wakes(self, store: BaseStore) -> None:
@@ -162,7 +163,7 @@ class Suspending(Contract):
 
         def looked(record_id: UUID) -> Record | None:
             record = look(record_id)
-            resume(store, awake, self.stored(store, owner))
+            drive(store, resuming(awake, self.stored(store, owner)))
             return record
 
         with patch.object(store, "get", looked):
@@ -188,7 +189,7 @@ def wakes(ticket: Ticket, seen: Record, store: BaseStore) -> bool:
     """Wake a record; who lost a race asks once more, as the engine does."""
     for _ in range(2):
         try:
-            return resume(store, ticket, seen).owner == ticket.owner
+            return drive(store, resuming(ticket, seen)).owner == ticket.owner
         except LostRace:
             continue
     return False

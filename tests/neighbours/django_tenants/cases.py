@@ -25,7 +25,7 @@ from django_idempotency.checks.tenants import check_tenants
 from django_idempotency.core.records import Guarantee, Outcome
 from django_idempotency.core.rules import Execute, WorkResult
 from django_idempotency.engine.heartbeat import heartbeat
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.outbox.models import Message
@@ -199,22 +199,22 @@ def test_a_lease_is_renewed_in_its_schema() -> None:
                 assert ship(17) == [first, second, third]
 
 
-def opened(name: str) -> tuple[Operation, Listener]:
+def opened(name: str) -> tuple[LeaseOperation, Listener]:
     """Open a lease of a tenant: in a table of its own under the very same key, in one table under its realm."""
     scope = "user:1" if EACH else f"realm:{name}/user:1"
     ticket = make_ticket(scope=scope, key=KEY, guarantee=Guarantee.LEASE, lease=30.0)
-    operation = Operation(ORMStore(), ticket, listener := Listener())
+    operation = LeaseOperation(ORMStore(), ticket, listener := Listener())
     with schema_context(name):
         assert isinstance(operation.open(), Execute)
     return operation, listener
 
 
-def settled(name: str, operation: Operation) -> None:
+def settled(name: str, operation: LeaseOperation) -> None:
     with schema_context(name):
         operation.settle(WorkResult.KEPT, Outcome(status=201, body=name.encode()))
 
 
-def row(name: str, operation: Operation) -> Any:
+def row(name: str, operation: LeaseOperation) -> Any:
     with schema_context(name):
         return IdempotencyRecord.objects.filter(pk=operation.ticket.id).values().get()
 

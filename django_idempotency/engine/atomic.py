@@ -1,0 +1,234 @@
+"""Calls with `atomic`: the record is locked while the work runs, and settled in the work's transaction. Ring 2.
+
+claim   guard ───── the work's transaction ───── settle  COMMIT     the response and the writes, or neither
+                                               └ ROLLBACK  settle   what must be known of it, under the row's lock again
+
+Sync only: no transaction is held in an async call.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from typing import NoReturn
+
+from ..core import rules
+from ..core.records import Outcome, Settlement
+from ..core.rules import Busy, Execute, SettledState, Unreadable, Verdict, WorkResult
+from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, RecordUnreadable, TransactionLost
+from ..stores.base import Guard
+from .operation import EVENT_OF_STATE, ROUNDS, Operation
+from .settling import SETTLE_PAUSE, may_retry
+
+#: Before a guard is entered.
+NO_GUARD = Guard()
+
+
+class AtomicOperation(Operation):
+    """A call whose record and writes are committed together."""
+
+    _guard = NO_GUARD
+    #: Ends the guard, while it is open.
+    _guard_ends: ExitStack | None = None
+
+    # --------------------------------------------------------------------------------------------------------- open
+
+    def _claim(self) -> Verdict:
+        for _ in range(ROUNDS):
+            try:
+                record = self.store.claim(self.ticket)
+                self._found(record)
+                verdict: Verdict | None = rules.read(record, self.ticket, self._unanswered)
+                if isinstance(verdict, Execute):
+                    verdict = self._enter_guard(takeover=record.owner != self.ticket.owner)
+                if verdict is not None:
+                    return verdict
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+        return Busy(retry_after=1)
+
+    def _enter_guard(self, *, takeover: bool) -> Verdict | None:
+        """Lock the record and judge its current state. `None`: another holds it, and we hold nothing."""
+        with ExitStack() as ends:
+            guard = self._guard = ends.enter_context(self.store.guard(self.ticket, takeover=takeover))
+            verdict = None
+            if guard.record is not None:
+                self.record = guard.record
+                verdict = rules.read(guard.record, self.ticket)
+            if isinstance(verdict, Execute):
+                guard.mark()
+                self._begin(verdict)
+                self._guard_ends = ends.pop_all()
+            else:
+                guard.set_rollback()
+            return verdict
+
+    def abandon(self) -> None:
+        self.close()
+        if self.run is not None:
+            self._settle_apart(rules.abandoned(self.run))
+
+    # ------------------------------------------------------------------------------------- the work's own transaction
+
+    def close(self) -> None:
+        self._end_guard(rollback=True)
+
+    def needs_rollback(self) -> bool:
+        return self._guard.needs_rollback()
+
+    def set_rollback(self) -> None:
+        self._guard.set_rollback()
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._guard_ends is None else self._guard.savepoint()
+
+    def _end_guard(self, *, rollback: bool = False) -> None:
+        """End the guard if it is open, by a rollback if asked to."""
+        ends, self._guard_ends = self._guard_ends, None
+        if ends is not None:
+            if rollback:
+                self._guard.set_rollback()
+            ends.close()
+
+    # ------------------------------------------------------------------------------------------------------- settle
+
+    def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+        """See Operation.settle(). Ends the guard.
+
+        Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
+        writes were rolled back), `TransactionLost` when the work has ended our transaction, what COMMIT raised (the
+        writes are gone), `OutcomeUnknown` (either may be true), and what an `on_commit` callback raised (all is
+        committed).
+        """
+        try:
+            self._settle(ended, outcome, ttl)
+        finally:
+            self.close()  # if something unforeseen left it open
+
+    def _settle(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
+        guard = self._guard
+        remembered = ended in (WorkResult.KEPT, WorkResult.DROPPED)
+        # The settle compares the transaction's id itself, if it is made in the transaction: then we need not ask.
+        if remembered and (guard.transaction_id is None or guard.needs_rollback()) and guard.lost():
+            self._lose()
+        conclusion = rules.conclude(ended, guard.needs_rollback())
+        committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
+        if not committing:
+            guard.set_rollback()
+        try:
+            self._end_guard()
+        except Exception as error:
+            if guard.committed:  # an on_commit callback failed, after COMMIT: everything is committed
+                self._report(conclusion.state)
+            elif isinstance(error, OutcomeUnknown):
+                self._report(None, error)
+            else:
+                self._release()
+            raise
+        if guard.committed and committing:
+            self._report(conclusion.state)
+        else:  # rolled back, by the table or because the transaction was marked for rollback late
+            self._settle_apart(conclusion.state, outcome, ttl)
+
+    def _settle_inside(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
+        """Settle in the work's transaction. `False`: that was marked for rollback meanwhile.
+
+        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. The work had not
+        given up its writes: our own statement failed, so its response must not be kept without them.
+        """
+        guard = self._guard
+        settlement = self._settlement(state, outcome, ttl)
+        assert settlement is not None
+        if guard.transaction_id is not None:
+            settlement = replace(settlement, transaction_id=guard.transaction_id)
+        try:
+            settled = self.store.settle(self.ticket, settlement)
+        except LostRace as error:
+            self._roll_back()
+            raise OwnershipLost from error
+        except IdempotencyError as error:
+            if guard.transaction_id is not None and guard.lost():
+                self._lose(error)
+            self._roll_back()
+            raise
+        if not settled:
+            if guard.transaction_id is not None and guard.lost():
+                self._lose()
+            self.close()
+            self._report(None)
+            raise OwnershipLost
+        return not guard.needs_rollback()
+
+    def _lose(self, cause: Exception | None = None) -> NoReturn:
+        """Discard a response whose transaction is not the one that the guard began."""
+        lost = TransactionLost()
+        self._roll_back(lost)
+        raise lost from cause
+
+    def _roll_back(self, why: Exception | None = None) -> None:
+        """End the guard without the work's writes, and release the record; report why, if there is a reason."""
+        self.close()
+        self._release(why)
+
+    def _release(self, why: Exception | None = None) -> None:
+        """Release, after a rollback, the record of a call that has failed."""
+        self._settle_apart(rules.conclude(WorkResult.FAILED, needs_rollback=True).state, why=why)
+
+    def _settle_apart(
+        self,
+        state: SettledState,
+        outcome: Outcome | None = None,
+        ttl: float | None = None,
+        *,
+        why: Exception | None = None,
+    ) -> None:
+        """Settle after the work's transaction was rolled back. If that fails, the response is sent all the same."""
+        settlement = self._settlement(state, outcome, ttl)
+        if settlement is None:
+            self.left_as = state
+            return
+        began = time.monotonic()
+        while True:
+            try:
+                settled = self._settle_restored(settlement)
+            except Exception as error:  # noqa: BLE001 - see above
+                if not may_retry(began):
+                    self._report(None, None if isinstance(error, LostRace) else error)
+                    return
+            else:
+                self._report(state if settled else None, why)
+                return
+            time.sleep(SETTLE_PAUSE)
+
+    def _settle_restored(self, settlement: Settlement) -> bool:
+        """Settle the record as the rollback has restored it. Return whether it was ours."""
+        if self._settle_locked(settlement):
+            return True
+        # The claim may have been rolled back with the work.
+        return (
+            self.claimed_inside
+            and rules.owned(self.store.claim(self.ticket), self.ticket)
+            and self._settle_locked(settlement)
+        )
+
+    def _settle_locked(self, settlement: Settlement) -> bool:
+        with self.store.guard(self.ticket) as guard:
+            return self._is_still_ours(guard) and self.store.settle(self.ticket, settlement)
+
+    def _is_still_ours(self, guard: Guard) -> bool:
+        """Is the record still unsettled since our rollback? The owner that we took over from may have resumed in between.
+
+        Raises `LostRace` while another holds it: a waiter does, for an instant. Try again then.
+        """
+        if guard.record is None and self.claimed_inside:
+            return False
+        if guard.record is None:
+            raise LostRace
+        return self.record is None or rules.untouched(guard.record, self.record, self.ticket)
+
+    def _report(self, state: SettledState | None, error: Exception | None = None) -> None:
+        self.left_as = state
+        self._notify(EVENT_OF_STATE[state], error)

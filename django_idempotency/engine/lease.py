@@ -1,0 +1,238 @@
+"""Calls with `lease`: the record is ours until a deadline, which the heartbeat moves while the work runs. Ring 2.
+
+claim ── the work, in no transaction of ours ── settle     if the store does not respond, `deferring` retries
+  |--- lease ---|                                          the response is sent meanwhile
+      |--- lease ---|       renewed by `heartbeat`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..concurrency.cancellation import run_to_completion
+from ..core import rules
+from ..core.records import Outcome, Record, Ticket
+from ..core.rules import Busy, Execute, SettledState, Unreadable, Verdict, WorkResult
+from ..errors import LostRace, RecordUnreadable, StoreUnavailable
+from ..stores.base import BaseStore
+from .deferring import deferring
+from .durable import Execution, resuming
+from .heartbeat import Lease, heartbeat
+from .operation import EVENT_OF_STATE, ROUNDS, EventSink, Operation
+from .settling import SETTLE_PAUSE, SettleResult, Settling
+from .steps import Claim, Pause, Steps, adrive, drive
+from .waiting import pauses
+
+#: Seconds: a lease is never zero, or the host's deadline would be read as a crash.
+LEAST_LEASE = 0.001
+
+
+class Event(NamedTuple):
+    """A step: report an event of an operation."""
+
+    operation: LeaseOperation
+    name: str
+    error: BaseException | None = None
+
+    def take(self, store: BaseStore) -> None:
+        self.operation.sink(self.name, self.operation, self.error)
+
+    async def atake(self, store: BaseStore) -> None:
+        asend = getattr(self.operation.sink, "asend", None)
+        if asend is None:
+            self.take(store)
+        else:
+            await asend(self.name, self.operation, self.error)
+
+
+class LeaseOperation(Operation):
+    """A call that owns its record until its lease ends."""
+
+    #: Why the record is no longer ours while the work still runs.
+    lost: Exception | None = None
+    #: Is its settle waiting to be retried in the background?
+    deferred = False
+    #: What the heartbeat has watched.
+    _lease: Lease | None = None
+
+    def __init__(
+        self,
+        store: BaseStore,
+        ticket: Ticket,
+        sink: EventSink,
+        *,
+        hold_failures: bool = False,
+        renews: bool = True,
+        left: Callable[[], float | None] | None = None,
+        execution: Execution | None = None,
+    ) -> None:
+        super().__init__(store, ticket, sink)
+        self._hold_failures = hold_failures
+        #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
+        self._renews = renews
+        #: Seconds until the host stops, and with it the lease.
+        self._left = left
+        #: The durable execution that makes the call, if one does.
+        self._execution = execution
+
+    def is_lost(self) -> bool:
+        return self.lost is not None or heartbeat.lapsed(self)
+
+    # --------------------------------------------------------------------------------------------------------- open
+
+    async def aopen(self, wait: float = 0.0) -> Verdict:
+        """See open(). Waiting holds no thread. A cancellation leaves the key as it was: nothing has run."""
+        try:
+            verdict = await run_to_completion(adrive(self.store, self._claiming()))
+            for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
+                await asyncio.sleep(pause)
+                verdict = await run_to_completion(adrive(self.store, self._claiming_again(verdict)))
+                if not isinstance(verdict, Busy):
+                    break
+            await Event(self, self._opened(verdict)).atake(self.store)
+        except BaseException:
+            await run_to_completion(self.aabandon())
+            raise
+        return verdict
+
+    def _claim(self) -> Verdict:
+        return drive(self.store, self._claiming())
+
+    def _claim_again(self, busy: Verdict) -> Verdict:
+        return drive(self.store, self._claiming_again(busy))
+
+    def _claiming_again(self, busy: Verdict) -> Steps[Verdict]:
+        """See Operation._claim_again(). The lease never outlasts the host, even after the claim had to wait."""
+        if self._left is not None and not self._renews and (left := self._left()) is not None:
+            self.ticket = replace(self.ticket, lease=max(left, LEAST_LEASE))
+        try:
+            return (yield from self._claiming())
+        except StoreUnavailable:
+            self._unanswered = True
+            return busy
+
+    def _claiming(self) -> Steps[Verdict]:
+        for _ in range(ROUNDS):
+            try:
+                record: Record = yield Claim(self.ticket)
+                self._found(record)
+                verdict = rules.read(record, self.ticket, self._unanswered, self.resuming)
+                if self._is_suspended_here(verdict, record):
+                    self.record = yield from resuming(self.ticket, record)
+                    verdict = self._read_resumed(self.record)
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+            if isinstance(verdict, Execute):
+                self._begin(verdict)  # here, since a cancelled call gets no verdict
+            return verdict
+        return Busy(retry_after=1)
+
+    def _is_suspended_here(self, verdict: Verdict, record: Record) -> bool:
+        """Is the busy record one that our own execution has suspended?"""
+        if self._execution is None or not isinstance(verdict, Busy) or not self._execution.has_suspended(record):
+            return False
+        self.resuming = record.attempt
+        return True
+
+    def _read_resumed(self, record: Record) -> Verdict:
+        if not rules.owned(record, self.ticket):
+            self.resuming = 0
+        return rules.read(record, self.ticket, self._unanswered, self.resuming)
+
+    def _opened(self, verdict: Verdict) -> str:
+        """See Operation._opened(). A claim inside an open transaction is invisible to the heartbeat."""
+        if self.run is not None and self._renews and not self.claimed_inside:
+            heartbeat.watch(self)
+        return super()._opened(verdict)
+
+    # ---------------------------------------------------------------------------------------------------- the lease
+
+    def leave_lease(self) -> None:
+        """Stop the heartbeat for this lease."""
+        self._lease = heartbeat.forget(self) or self._lease
+
+    def keep_lease(self) -> None:
+        """Resume the heartbeat if it ran before leave_lease(), and the lease has not been lost meanwhile."""
+        if self._lease is not None and self.lost is None:
+            heartbeat.resume(self._lease)
+
+    def lease_ends(self) -> float:
+        """Return when the lease has certainly ended unless renewed, by the host's monotonic clock."""
+        return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
+
+    def notify_lost(self) -> None:
+        """Report that the heartbeat has set `lost`: another may own the record by now. The work may check, and stop."""
+        self._notify("lost", self.lost)
+
+    # ------------------------------------------------------------------------------------------------------- settle
+
+    def abandon(self) -> None:
+        drive(self.store, self._abandoning())
+
+    async def aabandon(self) -> None:
+        await adrive(self.store, self._abandoning())
+
+    def _abandoning(self) -> Steps[None]:
+        if self.run is not None:
+            yield from self._settling(rules.abandoned(self.run))
+
+    def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+        """See Operation.settle(). Raises nothing: what cannot be written is an event, and the response is sent."""
+        drive(self.store, self._settling(self._conclude(ended), outcome, ttl))
+
+    async def asettle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+        """See settle()."""
+        await adrive(self.store, self._settling(self._conclude(ended), outcome, ttl))
+
+    def _conclude(self, ended: WorkResult) -> SettledState:
+        return rules.conclude(ended, needs_rollback=False, hold_failures=self._hold_failures).state
+
+    def _settling(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> Steps[None]:
+        """Settle the record, with a few retries; report it, or queue it for more."""
+        self.leave_lease()
+        settling = self._settling_of(state, outcome, ttl)
+        if settling is None:
+            self.left_as = state
+            return
+        result = None
+        while result is None:
+            try:
+                result = settling.written((yield from settling.writing()))
+            except Exception as error:  # noqa: BLE001 - the response is sent anyway
+                result = settling.failed(error)
+            if result is None:
+                yield Pause(SETTLE_PAUSE)
+        if (event := self._reported(result)) is not None:
+            yield event
+
+    def _settling_of(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+        """Return the settlement to write; `None`: none, the record stays as it is."""
+        if state is SettledState.SUSPENDED:
+            assert self._execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
+            ticket = self._execution.suspending_ticket(self.record, self.ticket)
+            return Settling(self, state, ticket, rules.handover(self.record, ticket))
+        settlement = self._settlement(state, outcome, ttl)
+        return None if settlement is None else Settling(self, state, self.ticket, settlement)
+
+    def defer(self, settling: Settling) -> bool:
+        """Queue a settle for retries in the background. `False`: there is no room for it."""
+        return deferring.add(settling)
+
+    def notify_settled(self, result: SettleResult) -> None:
+        """Report the outcome of a deferred settle."""
+        if (event := self._reported(result)) is not None:
+            event.take(self.store)
+
+    def _reported(self, result: SettleResult) -> Event | None:
+        """Note the outcome of a settle, and return its event; `None` for a loss that the heartbeat has reported."""
+        self.left_as = result.state
+        if result.deferred:
+            return Event(self, "deferred", result.error)
+        if result.state is None and self.lost is not None:
+            return None
+        return Event(self, EVENT_OF_STATE[result.state], result.error)
