@@ -62,13 +62,17 @@ IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZ
 _RESOLVED = "_resolved"
 
 
+#: What a project without `settings.IDEMPOTENCY` has set.
+_NONE: Mapping[str, Any] = {}
+
+
 def project_settings() -> Mapping[str, Any]:
     """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` if it is not a dict."""
     found = getattr(django_settings, NAME, None)
     if isinstance(found, dict):
         return found
     if found is None:
-        return {}
+        return _NONE
     raise ImproperlyConfigured(f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.')
 
 
@@ -81,17 +85,6 @@ def field(policy: Policy, name: str) -> Any:
     """Return one field of a policy, or else its setting."""
     value = getattr(policy, name)
     return get(name.upper()) if value is MISSING else value
-
-
-def concerns_keyless(policy: Policy) -> bool:
-    """Does a policy also concern requests without a key? It refuses them, or selects a key for them."""
-    required: Any = policy.required
-    key: Any = policy.key
-    if MISSING in (required, key):
-        found = project_settings()
-        required = found.get("REQUIRED", False) if required is MISSING else required
-        key = found.get("KEY") if key is MISSING else key
-    return bool(required) or key is not None
 
 
 def resolve(policy: Policy) -> Resolved:

@@ -23,9 +23,10 @@ from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLo
 from .graphql.hook import library_view
 from .http.access import ask_again
 from .http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
-from .http.exchange import Exchange, key_of, may_have_key
+from .http.exchange import Exchange, key_to_guard
 from .http.exemptions import exempted_by
-from .http.keys import carries_key, user_of
+from .http.facts import facts_of
+from .http.keys import user_of
 from .http.markers import guards_itself, is_exempt, rest_class, view_class
 from .http.ninja_views import is_ninja, operation_of
 from .http.problems import problem_response
@@ -66,12 +67,9 @@ class IdempotencyMiddleware:
             self.process_view = self.aprocess_view  # type: ignore[assignment]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if not self._concerns(request):
+        if request.method in SAFE_METHODS or not facts_of(request).may_have_key(_POLICY):
             return self.get_response(request)  # type: ignore[no-any-return]
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
-
-    def _concerns(self, request: HttpRequest) -> bool:
-        return request.method not in SAFE_METHODS and may_have_key(request, _POLICY)
 
     # --------------------------------------------------------------------------------------------------- the answer
 
@@ -123,7 +121,7 @@ class IdempotencyMiddleware:
 
     def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
         """Report a keyed request that no entry point has handled."""
-        if noted(request) is None and not is_left_unguarded(request) and carries_key(request):
+        if noted(request) is None and not is_left_unguarded(request) and facts_of(request).carries_key:
             pass_by(request, response)
 
     def _say(self, request: HttpRequest) -> None:
@@ -177,7 +175,7 @@ class IdempotencyMiddleware:
     ) -> HttpResponseBase | None:
         """See process_view()."""
         guarded_alias.set(None)
-        if not self._asks(request):
+        if request.method in SAFE_METHODS or not facts_of(request).asks_for_guard(_POLICY):
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
@@ -205,14 +203,16 @@ class IdempotencyMiddleware:
 
     def _passes(self, request: HttpRequest, callback: Any) -> bool:
         """Does the request pass, because there is nothing to guard, or a guard closer to the view?"""
-        method = request.method or ""
-        if not self._asks(request):
+        if request.method in SAFE_METHODS:
             return True
-        if method not in {name.upper() for name in conf.get("METHODS")}:
+        facts = facts_of(request)
+        if not facts.asks_for_guard(_POLICY):
+            return True
+        if not facts.is_guarded_method(_POLICY):
             return self._left(request, METHOD)
-        if is_exempt(callback, method):
+        if is_exempt(callback, facts.method):
             return self._left(request, EXEMPT)
-        return guards_itself(callback, method) or self._is_left(request, callback)
+        return guards_itself(callback, facts.method) or self._is_left(request, callback)
 
     def _is_left(self, request: HttpRequest, callback: Any) -> bool:
         """Is a view without its own guard exempt, or can only its own guard work?"""
@@ -221,10 +221,6 @@ class IdempotencyMiddleware:
         if is_ninja(callback):
             return self._stands_outside(request, callback)
         return library_view(view_class(callback)) is not None and self._resolves_later(request, callback)
-
-    def _asks(self, request: HttpRequest) -> bool:
-        """Does a request ask to be guarded, or do the settings require it of every unsafe one?"""
-        return request.method not in SAFE_METHODS and (carries_key(request) or conf.concerns_keyless(_POLICY))
 
     def _stands_outside(self, request: HttpRequest, callback: Any) -> bool:
         """Skip a ninja operation: access to its replays is checked inside it."""
@@ -247,14 +243,14 @@ class IdempotencyMiddleware:
         return self._left(request, RESOLVERS)
 
     def _left(self, request: HttpRequest, reason: Reason, sentence: str = "") -> bool:
-        if carries_key(request):
+        if facts_of(request).carries_key:
             leave_unguarded(request, reason, sentence)
         return True
 
     def _admit(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
     ) -> Exchange | None:
-        if (key := key_of(request, _POLICY)) is None:
+        if (key := key_to_guard(request, _POLICY)) is None:
             return None
         terms = resolve_policy(_POLICY)
         if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or rest_class(callback) is not None):
@@ -272,7 +268,7 @@ class IdempotencyMiddleware:
 
     def _require_settling(self, request: HttpRequest, how: str) -> None:
         """Refuse a guard that would never be closed: __call__ must have seen the same key and view."""
-        if getattr(request, _SETTLES, None) != how and may_have_key(request, _POLICY):
+        if getattr(request, _SETTLES, None) != how and facts_of(request).may_have_key(_POLICY):
             raise ConfigurationError(
                 "A middleware after IdempotencyMiddleware has changed the key or the URLconf of this request. "
                 "Put IdempotencyMiddleware last in MIDDLEWARE."

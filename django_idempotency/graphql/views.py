@@ -24,7 +24,7 @@ from ..errors import Problem
 from ..http import bodies
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.exchange import exchange_of, is_guarded
-from ..http.keys import carries_key
+from ..http.facts import facts_of
 from ..http.markers import POLICY
 from ..http.problems import problem_response
 from ..http.running import arun_guarded, run_guarded
@@ -100,7 +100,7 @@ class _GuardedView(View):
             return run_guarded(
                 request, policy, lambda: _judged(request, asked, call()), source=request, non_atomic=non_atomic
             )
-        if carries_key(request):
+        if facts_of(request).carries_key:
             leave_unguarded(request, READS)
             say_unguarded(request)
         with atomic_requests(non_atomic):
@@ -134,7 +134,7 @@ class _AsyncGuardedView(_GuardedView):
                 return cast("HttpResponseBase", await _ajudged(request, asked, await call()))
 
             return await arun_guarded(request, policy, answer)
-        if carries_key(request):
+        if facts_of(request).carries_key:
             leave_unguarded(request, READS)
             await asay_unguarded(request)
         return stamp(request, cast("HttpResponseBase", await call()))
@@ -144,7 +144,7 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
     """Does a request have a key that guards it, or may it need one?"""
     if request.method in SAFE_METHODS or is_guarded(request):
         return False
-    return carries_key(request) or conf.concerns_keyless(policy)
+    return facts_of(request).asks_for_guard(policy)
 
 
 def _judged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:

@@ -18,7 +18,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.encoding import escape_uri_path
 
-from .. import conf
 from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import Guarantee, Outcome
@@ -45,9 +44,10 @@ from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issue
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from .atomic_requests import OpenedTransactions, asks_for_transaction
+from .facts import facts_of
 from .fingerprint import fingerprint
 from .handle import RequestIdempotency, switch_off
-from .keys import carries_key, read_key, scope_of
+from .keys import scope_of
 from .raised import response_to, status_of
 from .responses import capture, ending_of, rebuild, render
 from .selection import Document, selected_key
@@ -66,31 +66,30 @@ class Where(Enum):
 Key = str | Literal[Where.PAYLOAD]
 
 
-def key_of(request: HttpRequest, policy: Policy) -> Key | None:
+def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
     Raises `KeyMissing` and `KeyMalformed`.
     """
-    method = request.method or ""
-    if method in SAFE_METHODS or is_guarded(request):
+    if request.method in SAFE_METHODS or is_guarded(request):
         return None
-    if not carries_key(request) and not conf.concerns_keyless(policy):
+    facts = facts_of(request)
+    if not facts.asks_for_guard(policy):
         return None
-    if method not in {name.upper() for name in conf.field(policy, "methods")}:
-        if carries_key(request):
+    if not facts.is_guarded_method(policy):
+        if facts.carries_key:
             leave_unguarded(request, METHOD)
         return None
     if not switch.enabled():
         switch_off(request, policy)
         return None
-    key = read_key(request, conf.get("HEADER"))
-    if key is None and conf.field(policy, "key") is not None:
+    if (key := facts.read_key()) is not None:
+        return key
+    if facts.may_have_key(policy):
         return Where.PAYLOAD
-    if key is None:
-        raise KeyMissing
-    return key
+    raise KeyMissing
 
 
 def is_guarded(request: HttpRequest) -> bool:
@@ -101,11 +100,6 @@ def is_guarded(request: HttpRequest) -> bool:
 def exchange_of(request: HttpRequest) -> Exchange | None:
     """Return the exchange that guards a request now."""
     return getattr(request, _ATTRIBUTE, None)
-
-
-def may_have_key(request: HttpRequest, policy: Policy) -> bool:
-    """Does a request carry a key, or may its policy select one?"""
-    return carries_key(request) or conf.field(policy, "key") is not None
 
 
 class Exchange:

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from django.http import HttpRequest
 
-from .. import conf
 from ..core.policy import Policy
 from ..core.rules import WorkResult
 from ..core.scope_names import qualified
@@ -16,7 +15,7 @@ from ..errors import KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
 from ..runtime.handle import OperationHandle, SwitchedOff
-from .keys import carries_key, read_key
+from .facts import facts_of
 from .status import HeaderStatus, note
 from .terms import resolve_policy
 
@@ -41,7 +40,7 @@ class RequestIdempotency(OperationHandle):
 def switch_off(request: HttpRequest, policy: Policy) -> None:
     """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
     switch.warn_once()
-    if carries_key(request):
+    if facts_of(request).carries_key:
         note(request, HeaderStatus.UNGUARDED)
     if not hasattr(request, "idempotency"):  # another entry point has set it
         request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
@@ -50,7 +49,7 @@ def switch_off(request: HttpRequest, policy: Policy) -> None:
 def _key_of(request: HttpRequest) -> str:
     """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
     with suppress(KeyMalformed):
-        if (key := read_key(request, conf.get("HEADER"))) is not None:
+        if (key := facts_of(request).read_key()) is not None:
             return key
     return uuid4().hex
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
 
-from .. import conf
 from ..core.policy import Policy
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
@@ -31,25 +29,12 @@ _BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 
 
-def carries_key(request: HttpRequest) -> bool:
-    """Does the request have the header, well formed or not?"""
-    return _meta_name(conf.get("HEADER")) in request.META
+def parse_key(sent: str) -> str:
+    """Return the key in the value of a header. `"k"` and `k` are one key.
 
-
-@lru_cache(maxsize=8)
-def _meta_name(header: str) -> str:
-    return "HTTP_" + header.upper().replace("-", "_")
-
-
-def read_key(request: HttpRequest, header: str) -> str | None:
-    """Return the key of a request, or `None` without one. `"k"` and `k` are one key.
-
-    Raises `KeyMalformed`. Official Stripe clients send unquoted keys that are no valid UUIDv4: they are accepted.
+    Raises `KeyMalformed`. Official Stripe clients send unquoted keys that are not valid UUIDs: they are accepted.
     """
-    raw = request.META.get(_meta_name(header))
-    if raw is None:
-        return None
-    text = str(raw).strip(" \t")
+    text = sent.strip(" \t")
     if quoted := _QUOTED.fullmatch(text):
         key = re.sub(r"\\(.)", r"\1", quoted[1])
     elif _BARE.fullmatch(text):

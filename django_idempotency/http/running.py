@@ -17,7 +17,7 @@ from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
 from .atomic_requests import OpenedTransactions, atomic_requests
-from .exchange import Exchange, key_of
+from .exchange import Exchange, key_to_guard
 from .keys import user_of
 from .problems import problem_response
 from .responses import render
@@ -40,7 +40,7 @@ def run_guarded(
     """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call."""
     try:
         exchange = None
-        if (key := key_of(request, policy)) is not None:
+        if (key := key_to_guard(request, policy)) is not None:
             user = getattr(source, "user", None)
             exchange = Exchange.of(
                 request, resolve_policy(policy), key=key, user=user, source=source, non_atomic=non_atomic
@@ -90,7 +90,7 @@ async def arun_guarded(
     """Run an async view under guard if the request carries a key. A client that disconnects never frees a key early."""
     try:
         exchange = None
-        if (key := key_of(request, policy)) is not None:
+        if (key := key_to_guard(request, policy)) is not None:
             user = await user_of(request)
             terms = resolve_policy(policy)
             if terms.guarantee == Guarantee.ATOMIC:

@@ -16,11 +16,10 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from .. import conf
 from ..core.policy import SAFE_METHODS
 from ..errors import KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
-from .keys import carries_key, read_key
+from .facts import facts_of
 from .status import HeaderStatus, note, noted, stamp
 
 #: On a request: why it is not guarded, until that is reported.
@@ -85,7 +84,7 @@ def watched(view: Callable[..., Any]) -> Callable[..., Any]:
     def passes(request: HttpRequest, response: Any) -> bool:
         """Has nothing been noted about a keyed request?"""
         silent = noted(request) is None and isinstance(response, HttpResponseBase)
-        return silent and request.method not in SAFE_METHODS and carries_key(request)
+        return silent and request.method not in SAFE_METHODS and facts_of(request).carries_key
 
     if iscoroutinefunction(view):
 
@@ -120,5 +119,5 @@ def _taken(request: HttpRequest) -> Reason | None:
 
 def _key_of(request: HttpRequest) -> str | None:
     with suppress(KeyMalformed):
-        return read_key(request, conf.get("HEADER"))
+        return facts_of(request).read_key()
     return None

@@ -23,8 +23,9 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
 from ..http import problems
 from ..http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests, non_atomic_aliases_of
-from ..http.exchange import Exchange, Key, is_guarded, key_of, may_have_key
-from ..http.keys import carries_key, user_of
+from ..http.exchange import Exchange, Key, is_guarded, key_to_guard
+from ..http.facts import facts_of
+from ..http.keys import user_of
 from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import resolve_policy
@@ -72,7 +73,7 @@ class Transactions:
         setattr(request, TRANSACTIONS, self)
         try:
             with self._stack:
-                self.begin(noted=may_have_key(request, policy))
+                self.begin(noted=facts_of(request).may_have_key(policy))
                 yield
         finally:
             delattr(request, TRANSACTIONS)
@@ -176,7 +177,7 @@ class OperationCall:
         if (
             not self._reached
             and request.method not in SAFE_METHODS
-            and carries_key(request)
+            and facts_of(request).carries_key
             and not is_guarded(request)
         ):
             pass_by(request, response)
@@ -187,7 +188,7 @@ class OperationCall:
         """Open the guard, if the request carries a key, and call the function."""
         self._reached = True
         try:
-            if (key := key_of(self.request, self.policy)) is not None:
+            if (key := key_to_guard(self.request, self.policy)) is not None:
                 self._open(key)
         except Problem as problem:
             raise OperationFinished(self._answer(problem)) from problem
@@ -215,7 +216,7 @@ class OperationCall:
         """See enter()."""
         self._reached = True
         try:
-            if (key := key_of(self.request, self.policy)) is not None:
+            if (key := key_to_guard(self.request, self.policy)) is not None:
                 await self._aopen(key)
         except Problem as problem:
             raise OperationFinished(self._answer(problem)) from problem

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 
 from ..core.policy import Policy
 from ..errors import ConfigurationError
-from ..http.exchange import key_of
+from ..http.exchange import key_to_guard
 from ..http.ninja_views import MODULE, is_ninja
 from .calls import CALL, OperationCall
 
@@ -97,7 +97,7 @@ def call_of(request: Any, policy: Policy) -> OperationCall | None:
     call: OperationCall | None = getattr(request, CALL, None)
     if call is not None and call.policy is policy:
         return call
-    if is_ninja(getattr(request.resolver_match, "func", None)) and key_of(request, policy) is not None:
+    if is_ninja(getattr(request.resolver_match, "func", None)) and key_to_guard(request, policy) is not None:
         raise ConfigurationError(
             "A function with @idempotent() was called inside ninja, but not by the operation that it guards. Put "
             "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."

@@ -20,8 +20,8 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
 from ..http.atomic_requests import non_atomic_aliases_of
 from ..http.bodies import keep
-from ..http.exchange import Exchange, key_of
-from ..http.keys import carries_key
+from ..http.exchange import Exchange, key_to_guard
+from ..http.facts import facts_of
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
@@ -41,10 +41,10 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
-        if request.method not in SAFE_METHODS and carries_key(request):
+        if request.method not in SAFE_METHODS and facts_of(request).carries_key:
             await _leave(request, exempt=handler is not None)
         return stamp(request, await run())
-    if terms.may_select(request) and (terms.fixed is not None or carries_key(request)):
+    if terms.may_read_body(request):
         await sync_to_async(keep)(request)
     guard = _AsyncGuardedHandler(view, terms, handler)
 
@@ -159,7 +159,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
 
 async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange | None:
     http = request._request
-    if (key := key_of(http, policy)) is None:
+    if (key := key_to_guard(http, policy)) is None:
         return None
     terms = resolve_policy(policy)
     if terms.guarantee is Guarantee.ATOMIC:

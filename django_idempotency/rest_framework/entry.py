@@ -12,8 +12,8 @@ from django.http.response import HttpResponseBase
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, Problem
 from ..http.atomic_requests import OpenedTransactions
-from ..http.exchange import Exchange, is_guarded, may_have_key
-from ..http.keys import carries_key
+from ..http.exchange import Exchange, is_guarded
+from ..http.facts import facts_of
 from ..http.problems import headers, problem_response
 from ..http.responses import render
 from ..http.status import note_problem
@@ -37,11 +37,18 @@ class ViewTerms:
         """Return the policy of a view that is about to call its handler."""
         return checked_policy(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
 
-    def may_select(self, request: HttpRequest) -> bool:
+    def may_have_key(self, request: HttpRequest) -> bool:
         """May a request have a key? Asked before the view exists."""
         if request.method in SAFE_METHODS:
             return False
-        return self.fixed is None or may_have_key(request, self.fixed)
+        return self.fixed is None or facts_of(request).may_have_key(self.fixed)
+
+    def may_read_body(self, request: HttpRequest) -> bool:
+        """Is the body of a request compared, or its key selected from it, as far as is known before the view decides?"""
+        if request.method in SAFE_METHODS:
+            return False
+        facts = facts_of(request)
+        return facts.carries_key if self.fixed is None else facts.may_have_key(self.fixed)
 
 
 def checked_policy(view: Any, policy: Any) -> Policy:
@@ -82,7 +89,7 @@ class ViewEntry:
 
 def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
     """Settle a keyed request that the view has answered before its handler was called."""
-    if not reached and carries_key(request) and not is_guarded(request):
+    if not reached and facts_of(request).carries_key and not is_guarded(request):
         pass_by(request, response)
 
 

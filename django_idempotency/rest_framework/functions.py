@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.atomic_requests import ALL_ALIASES
-from ..http.exchange import may_have_key
+from ..http.facts import facts_of
 from ..http.running import run_guarded
 from . import problems
 from .problems import IdempotencyException
@@ -22,7 +22,7 @@ from .problems import IdempotencyException
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Run a DRF function under guard, exceptions answered and the response finished as its view would."""
     view = request.parser_context["view"]
-    keyed = request.method not in SAFE_METHODS and may_have_key(request._request, policy)
+    keyed = request.method not in SAFE_METHODS and facts_of(request._request).may_have_key(policy)
     if keyed and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
         raise ImproperlyConfigured(
             "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. Swap the two lines."

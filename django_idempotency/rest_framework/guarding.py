@@ -17,14 +17,13 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.rules import SettledState
 from ..errors import ConfigurationError, OperationUnknown, Problem
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
-from ..http.exchange import Exchange, key_of
-from ..http.keys import carries_key
+from ..http.exchange import Exchange, key_to_guard
+from ..http.facts import facts_of
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
@@ -46,7 +45,7 @@ _ENTRY = "_idempotency_entry"
 
 def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
     """Run a view, as Django would run it under ATOMIC_REQUESTS, and settle what its guard has opened."""
-    entry, response, keyed = ViewEntry(non_atomic), None, terms.may_select(request)
+    entry, response, keyed = ViewEntry(non_atomic), None, terms.may_have_key(request)
     setattr(request, _ENTRY, entry)
     try:
         with atomic_requests(non_atomic, noted=keyed) as entry.opened:
@@ -92,12 +91,12 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
-        if request.method not in SAFE_METHODS and carries_key(request):
+        if request.method not in SAFE_METHODS and facts_of(request).carries_key:
             _leave(request, exempt=handler is not None)
         return stamp(request, run())
     if iscoroutinefunction(handler):
         _refuse_async(view, request, terms)
-    if terms.may_select(request) and (terms.fixed is not None or carries_key(request)):
+    if terms.may_read_body(request):
         keep(request)
     guard = _GuardedHandler(entry, terms, handler)
     try:
@@ -139,7 +138,7 @@ def asynchronous(cls: type[Any]) -> str:
 
 def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
     """Refuse what has still to be awaited when the guard closes, unless the request needs none."""
-    if terms.may_select(request) or conf.concerns_keyless(terms.fixed or Policy()):
+    if terms.may_have_key(request) or facts_of(request).asks_for_guard(terms.fixed or Policy()):
         if begun is not None:
             begun.close()
         raise ConfigurationError(asynchronous(type(view)))
@@ -194,7 +193,7 @@ class _GuardedHandler:
     def _open(self, request: Any) -> None:
         http, entry = request._request, self._entry
         policy = self._terms.policy_of(entry.view)
-        key = key_of(http, policy)
+        key = key_to_guard(http, policy)
         if key is None:
             say_unguarded(http)
             return

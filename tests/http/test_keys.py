@@ -12,8 +12,8 @@ from django.test import RequestFactory, override_settings
 
 from django_idempotency import Policy
 from django_idempotency.errors import KeyMalformed, KeyMissing
-from django_idempotency.http.exchange import key_of
-from django_idempotency.http.keys import carries_key, read_key
+from django_idempotency.http.exchange import key_to_guard
+from django_idempotency.http.facts import facts_of
 
 UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 HEADER = "Idempotency-Key"
@@ -88,68 +88,68 @@ def over_asgi(*lines: bytes) -> HttpRequest:
 def test_a_malformed_key_is_refused(raw: str) -> None:
     """Never taken for another key, and never cut to fit."""
     with pytest.raises(KeyMalformed):
-        read_key(posted(raw), HEADER)
+        facts_of(posted(raw)).read_key()
 
 
 @pytest.mark.parametrize(("raw", "key"), WELL_FORMED.items())
 def test_a_well_formed_key_is_read(raw: str, key: str) -> None:
     """Bare, or as the structured field's string with its two escapes."""
-    assert read_key(posted(raw), HEADER) == key
+    assert facts_of(posted(raw)).read_key() == key
 
 
 def test_two_lines_of_the_header_are_refused_over_asgi() -> None:
     """Nobody knows which of them was meant, quoted or bare; one line is fine."""
-    assert read_key(over_asgi(b"a"), HEADER) == "a"
+    assert facts_of(over_asgi(b"a")).read_key() == "a"
     for lines in ([b"a", b"b"], [b"a", b"a"], [b'"a"', b'"b"'], [b'"a"', b"b"], [b"a", b""]):
         with pytest.raises(KeyMalformed):
-            read_key(over_asgi(*lines), HEADER)
+            facts_of(over_asgi(*lines)).read_key()
 
 
 def test_bytes_beyond_ascii_are_refused_over_asgi() -> None:
     """A header is bytes: whatever they are, the answer is 400."""
     with pytest.raises(KeyMalformed):
-        read_key(over_asgi(b"\xff\xfe"), HEADER)
+        facts_of(over_asgi(b"\xff\xfe")).read_key()
 
 
 def test_no_header_is_no_key() -> None:
     """And nothing is wrong with that."""
-    assert read_key(posted(), HEADER) is None
-    assert not carries_key(posted())
-    assert carries_key(posted(""))  # but an empty header is one
+    assert facts_of(posted()).read_key() is None
+    assert not facts_of(posted()).carries_key
+    assert facts_of(posted("")).carries_key  # but an empty header is one
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])
 def test_a_safe_method_ignores_the_header(method: str) -> None:
     """Even a malformed one, and even where a key is required."""
-    assert key_of(posted("", method=method), Policy(required=True)) is None
+    assert key_to_guard(posted("", method=method), Policy(required=True)) is None
 
 
 @pytest.mark.parametrize("key", [UUID, ""])
 def test_a_method_outside_the_policy_ignores_the_header(key: str) -> None:
     """As a safe one does: nothing is guarded, so nothing is refused."""
     policy = Policy(methods=("POST",), required=True)
-    assert key_of(posted(key, method="DELETE"), policy) is None
-    assert key_of(posted(None, method="DELETE"), policy) is None
-    assert key_of(posted(UUID), policy) == UUID
+    assert key_to_guard(posted(key, method="DELETE"), policy) is None
+    assert key_to_guard(posted(None, method="DELETE"), policy) is None
+    assert key_to_guard(posted(UUID), policy) == UUID
 
 
 def test_methods_may_be_written_in_lower_case() -> None:
     """A policy is written by people."""
-    assert key_of(posted(UUID, method="PATCH"), Policy(methods=["patch"])) == UUID
+    assert key_to_guard(posted(UUID, method="PATCH"), Policy(methods=["patch"])) == UUID
 
 
 def test_a_required_key_must_be_there() -> None:
     """Missing where it is required: 400. Elsewhere the request runs unguarded."""
     with pytest.raises(KeyMissing):
-        key_of(posted(), Policy(required=True))
-    assert key_of(posted(), Policy(required=False)) is None
+        key_to_guard(posted(), Policy(required=True))
+    assert key_to_guard(posted(), Policy(required=False)) is None
 
 
 @pytest.mark.parametrize("name", ["X-Request-Token", "x-request-token"])
 def test_the_name_of_the_header_is_configurable(name: str) -> None:
     """`HEADER` is read live, in any case; the usual name means nothing then."""
     with override_settings(IDEMPOTENCY={"HEADER": name}):
-        assert key_of(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy()) == "a"
-        assert key_of(posted("a,b"), Policy()) is None
+        assert key_to_guard(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy()) == "a"
+        assert key_to_guard(posted("a,b"), Policy()) is None
         with pytest.raises(KeyMalformed):
-            key_of(RequestFactory().post("/", headers={"X-Request-Token": "a,b"}), Policy())
+            key_to_guard(RequestFactory().post("/", headers={"X-Request-Token": "a,b"}), Policy())

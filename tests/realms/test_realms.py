@@ -15,7 +15,7 @@ from django.test import RequestFactory, override_settings
 from django_idempotency import Policy, conf, idempotent_function, realm, scopes
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.functions import current_operation
-from django_idempotency.http.exchange import key_of
+from django_idempotency.http.exchange import key_to_guard
 from django_idempotency.http.keys import scope_of
 from django_idempotency.realms import host, realm_of, schema
 from django_idempotency.runtime.switch import overridden
@@ -204,9 +204,9 @@ def test_derived_keys_while_disabled(calls: list[int]) -> None:
             with realm(name):
                 charge(17)
         request = sent()
-        assert key_of(request, Policy(realm=by_host)) is None
+        assert key_to_guard(request, Policy(realm=by_host)) is None
         other = sent("b.localhost")
-        assert key_of(other, Policy(realm=by_host)) is None
+        assert key_to_guard(other, Policy(realm=by_host)) is None
         derived: list[Any] = [each.idempotency.derive("provider") for each in (request, other, request)]  # type: ignore[attr-defined]
     assert SEEN[0] == SEEN[2] != SEEN[1]
     assert derived[0] == derived[2] != derived[1]
