@@ -22,8 +22,9 @@ from .core.records import Guarantee
 from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
 from .graphql.hook import library_view
 from .http.access import ask_again
+from .http.admission import key_to_guard
 from .http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
-from .http.exchange import Exchange, key_to_guard
+from .http.exchange import Exchange
 from .http.exemptions import exempted_by
 from .http.facts import facts_of
 from .http.keys import user_of

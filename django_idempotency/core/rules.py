@@ -3,7 +3,7 @@
 Two rules about the rules:
 
 1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy before a store,
-   `answerable_from_copy`), and never judges; the doors translate the verdicts and never judge either.
+   `answerable_from_copy`), and never judges; the integrations translate the verdicts and never judge either.
 2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
    the store put beside the row, so both come from one clock.
 
@@ -38,7 +38,7 @@ How a call ends
 Two questions that do not depend on each other: is the answer remembered, and is what the work wrote committed? They
 are the table `CONCLUSIONS`. It holds for the transaction that the guard began, which is known by its mark (`Guard.mark`).
 One that was ended or replaced meanwhile is never an answer: the call ends as a failed one does, and its caller gets
-`TransactionLost`. We never take away a write that the project would have kept without us, except for 5xx.
+`TransactionLost`. We never take away a write that the project would have kept without us, except for 5xx (`RETURNED`).
 A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
 
 An exception that becomes a response below 500 ends as that response, since a view without a guard keeps what it wrote
@@ -261,32 +261,56 @@ class WorkResult(Enum):
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 415, 425, 429})
 
 
-def classify_status(status: int, kept: Collection[int] | None = None) -> WorkResult:
-    """Classify an HTTP status. `kept` names statuses below 500 to remember although they are refusals."""
+def classify_status(status: int, kept: Collection[int] | None = None, wanted: bool | None = None) -> WorkResult:
+    """Classify an HTTP status. `kept` names statuses below 500 to remember although they are refusals.
+
+    `wanted` is what the project's own function says about this response; `None`: nothing, or it has none.
+    """
     if status >= 500:
         return WorkResult.FAILED
+    if wanted is not None:
+        return WorkResult.KEPT if wanted else WorkResult.DROPPED
     if status in DROPPED_STATUSES and (kept is None or status not in kept):
         return WorkResult.DROPPED
     return WorkResult.KEPT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Raised:
-    """How a call ends that raised."""
+class ResponseEnding:
+    """How a call ends that has a response."""
 
-    #: Is the response that became of the exception an answer like any other? Otherwise the call has failed.
+    #: Is the response an answer, which is stored or not by its status? Otherwise the call has failed.
     answers: bool
     #: May what the work wrote be committed with it?
     commit: bool
 
 
-#: (does the exception become a response below 500?, does ATOMIC_REQUESTS hold for the record's database?) → how it ends.
-RAISED: dict[tuple[bool, bool], Raised] = {
-    (True, False): Raised(answers=True, commit=True),  # a counted PIN stays counted, however the refusal is written
-    (True, True): Raised(answers=True, commit=False),  # as Django does
-    (False, False): Raised(answers=False, commit=False),
-    (False, True): Raised(answers=False, commit=False),
+#: (is a returned response below 500?) → how the call ends. A 5xx may be kept by the view, its writes never are.
+RETURNED: dict[bool, ResponseEnding] = {
+    True: ResponseEnding(answers=True, commit=True),
+    False: ResponseEnding(answers=True, commit=False),
 }
+
+#: (does an exception become a response below 500?, does ATOMIC_REQUESTS hold for the record's database?) → how it ends.
+RAISED: dict[tuple[bool, bool], ResponseEnding] = {
+    (True, False): ResponseEnding(answers=True, commit=True),  # a counted PIN stays counted, however it is refused
+    (True, True): ResponseEnding(answers=True, commit=False),  # as Django does
+    (False, False): ResponseEnding(answers=False, commit=False),
+    (False, True): ResponseEnding(answers=False, commit=False),
+}
+
+
+def response_ending(status: int, *, raised: bool, atomic_requests: bool) -> ResponseEnding:
+    """Read the tables. `raised`: the response was made of an exception that left the work."""
+    return RAISED[status < 500, atomic_requests] if raised else RETURNED[status < 500]
+
+
+def keeps_reported_failure(*, refused: bool, needs_rollback: bool) -> bool:
+    """Is a response stored whose body reports a failure that its status does not? `refused`: nothing was done.
+
+    Partly done work is, since a retry would repeat that part, unless it will be rolled back.
+    """
+    return not refused and not needs_rollback
 
 
 class SettledState(Enum):

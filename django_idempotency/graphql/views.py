@@ -22,8 +22,9 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import Problem
 from ..http import bodies
+from ..http.admission import is_guarded
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
-from ..http.exchange import exchange_of, is_guarded
+from ..http.exchange import exchange_of
 from ..http.facts import facts_of
 from ..http.markers import POLICY
 from ..http.problems import problem_response

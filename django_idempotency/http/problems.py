@@ -8,12 +8,24 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from .. import conf
-from ..errors import Problem
+from ..core.rules import Busy, Mismatch, Unreadable
+from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch
 from . import status
 from .responses import StoredResponse
 
 #: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
 NAMESPACE = "urn:django-idempotency:problem:"
+
+
+def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
+    """Return the problem that answers a request which neither runs nor gets a replay."""
+    match verdict:
+        case Busy(retry_after=seconds):
+            return InProgress(headers={"Retry-After": str(seconds)})
+        case Mismatch():
+            return RequestMismatch()
+        case Unreadable():
+            return RecordUnreadable()
 
 
 def docs_url(problem: Problem) -> str | None:

@@ -56,14 +56,11 @@ REASON = ":reason"
 
 def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> WorkResult:
     """Return the kind of a response. A redirect to a login page is a refusal, like 401."""
-    keep = policy.keep
-    if callable(keep):
-        wanted = keep(response)
-        if wanted is not None and response.status_code < 500:
-            return WorkResult.KEPT if wanted else WorkResult.DROPPED
-        keep = None
-    ended = rules.classify_status(response.status_code, keep)
-    return WorkResult.DROPPED if ended is WorkResult.KEPT and _asks_to_log_in(request, response) else ended
+    wanted = policy.keep(response) if callable(policy.keep) else None
+    ended = rules.classify_status(response.status_code, None if callable(policy.keep) else policy.keep, wanted)
+    if wanted is None and ended is WorkResult.KEPT and _asks_to_log_in(request, response):
+        return WorkResult.DROPPED
+    return ended
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:

@@ -16,8 +16,9 @@ from ..concurrency.threads import in_thread
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
+from .admission import key_to_guard
 from .atomic_requests import OpenedTransactions, atomic_requests
-from .exchange import Exchange, key_to_guard
+from .exchange import Exchange
 from .keys import user_of
 from .problems import problem_response
 from .responses import render

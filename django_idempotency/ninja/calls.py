@@ -22,8 +22,9 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
 from ..http import problems
+from ..http.admission import Key, is_guarded, key_to_guard
 from ..http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests, non_atomic_aliases_of
-from ..http.exchange import Exchange, Key, is_guarded, key_to_guard
+from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.keys import user_of
 from ..http.responses import render

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 
 from ..core.policy import Policy
 from ..errors import ConfigurationError
-from ..http.exchange import key_to_guard
+from ..http.admission import key_to_guard
 from ..http.ninja_views import MODULE, is_ninja
 from .calls import CALL, OperationCall
 

@@ -18,9 +18,10 @@ from ..concurrency.cancellation import run_to_completion
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
+from ..http.admission import key_to_guard
 from ..http.atomic_requests import non_atomic_aliases_of
 from ..http.bodies import keep
-from ..http.exchange import Exchange, key_to_guard
+from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response

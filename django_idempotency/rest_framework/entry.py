@@ -11,8 +11,9 @@ from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, Problem
+from ..http.admission import is_guarded
 from ..http.atomic_requests import OpenedTransactions
-from ..http.exchange import Exchange, is_guarded
+from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.problems import headers, problem_response
 from ..http.responses import render

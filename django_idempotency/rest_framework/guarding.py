@@ -20,9 +20,10 @@ from django.http.response import HttpResponseBase
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.rules import SettledState
 from ..errors import ConfigurationError, OperationUnknown, Problem
+from ..http.admission import key_to_guard
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
-from ..http.exchange import Exchange, key_to_guard
+from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response

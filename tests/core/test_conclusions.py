@@ -10,7 +10,7 @@ import pytest
 from django_idempotency.core import rules
 from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.records import Record, Settlement, Status
-from django_idempotency.core.rules import Conclusion, Execute, SettledState, WorkResult
+from django_idempotency.core.rules import Conclusion, Execute, ResponseEnding, SettledState, WorkResult
 from django_idempotency.testing.tickets import make_ticket
 
 from .test_rules import FIRST, OTHER, OUTCOME, SAME, record
@@ -47,6 +47,54 @@ def test_ending(statuses: list[int], ended: WorkResult) -> None:
 def test_ending_with_a_policy(status: int, kept: set[int], ended: WorkResult) -> None:
     """A policy can keep a refusal, and never a failure."""
     assert rules.classify_status(status, kept) is ended
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted", "ended"),
+    [
+        (403, True, WorkResult.KEPT),  # the project's own function has looked at the response
+        (201, False, WorkResult.DROPPED),
+        (403, None, WorkResult.DROPPED),  # it says nothing
+        (500, True, WorkResult.FAILED),
+    ],
+)
+def test_ending_with_a_function(status: int, wanted: bool | None, ended: WorkResult) -> None:
+    """It decides below 500."""
+    assert rules.classify_status(status, None, wanted) is ended
+
+
+@pytest.mark.parametrize(
+    ("status", "raised", "atomic_requests", "answers", "commit"),
+    [
+        (201, False, False, True, True),
+        (201, False, True, True, True),
+        (503, False, False, True, False),  # even one that the view keeps: its writes are rolled back
+        (404, True, False, True, True),  # as without a guard
+        (404, True, True, True, False),  # as Django does
+        (500, True, False, False, False),
+        (500, True, True, False, False),
+    ],
+)
+def test_a_response_that_was_returned_or_raised(
+    status: int, raised: bool, atomic_requests: bool, answers: bool, commit: bool
+) -> None:
+    """Whether it may be stored, and whether what was written before it is committed."""
+    expected = ResponseEnding(answers=answers, commit=commit)
+    assert rules.response_ending(status, raised=raised, atomic_requests=atomic_requests) == expected
+
+
+@pytest.mark.parametrize(
+    ("refused", "needs_rollback", "stored"),
+    [
+        (False, False, True),  # a retry would repeat the part that was done
+        (False, True, False),  # which will not be there
+        (True, False, False),
+        (True, True, False),
+    ],
+)
+def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: bool, stored: bool) -> None:
+    """As GraphQL's errors, under status 200."""
+    assert rules.keeps_reported_failure(refused=refused, needs_rollback=needs_rollback) is stored
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Conclusion, Raised, SettledState, WorkResult
+from django_idempotency.core.rules import Conclusion, ResponseEnding, SettledState, WorkResult
 
 from .pages import checked, code, text
 
@@ -34,7 +34,7 @@ def test_how_a_call_ends_that_raised() -> None:
     """RAISED, row by row."""
     said = {"no": False, "yes": True}
     shown = {
-        (said[below], said[atomic]): Raised(answers=ends == "its response", commit=writes == "committed")
+        (said[below], said[atomic]): ResponseEnding(answers=ends == "its response", commit=writes == "committed")
         for below, atomic, ends, writes in checked("reference/http.md", "RAISED")
     }
     assert shown == rules.RAISED

@@ -12,7 +12,7 @@ from django.test import RequestFactory, override_settings
 
 from django_idempotency import Policy
 from django_idempotency.errors import KeyMalformed, KeyMissing
-from django_idempotency.http.exchange import key_to_guard
+from django_idempotency.http.admission import key_to_guard
 from django_idempotency.http.facts import facts_of
 
 UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"

@@ -1,0 +1,58 @@
+"""Which requests are guarded, and under which key: asked by every entry point, before there is an exchange."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+from django.http import HttpRequest
+
+from ..core.policy import SAFE_METHODS, Policy
+from ..errors import KeyMissing
+from ..runtime import switch
+from .facts import facts_of
+from .handle import switch_off
+from .unguarded import METHOD, leave_unguarded
+
+#: On a request: the exchange that guards it, while its view runs.
+GUARDED_BY = "_idempotency_exchange"
+
+
+class Where(Enum):
+    """Where the key is, if not in the header."""
+
+    PAYLOAD = "payload"
+
+
+Key = str | Literal[Where.PAYLOAD]
+
+
+def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
+    """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
+
+    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
+    method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
+    Raises `KeyMissing` and `KeyMalformed`.
+    """
+    if request.method in SAFE_METHODS or is_guarded(request):
+        return None
+    facts = facts_of(request)
+    if not facts.asks_for_guard(policy):
+        return None
+    if not facts.is_guarded_method(policy):
+        if facts.carries_key:
+            leave_unguarded(request, METHOD)
+        return None
+    if not switch.enabled():
+        switch_off(request, policy)
+        return None
+    if (key := facts.read_key()) is not None:
+        return key
+    if facts.may_have_key(policy):
+        return Where.PAYLOAD
+    raise KeyMissing
+
+
+def is_guarded(request: HttpRequest) -> bool:
+    """Does an outer entry point guard this request now?"""
+    return hasattr(request, GUARDED_BY)

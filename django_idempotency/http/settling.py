@@ -1,0 +1,217 @@
+"""How an exchange ends: what is stored of a response, and what an exception that leaves the view becomes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import NoReturn
+
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..concurrency.threads import in_thread
+from ..core import rules
+from ..core.policy import Resolved
+from ..core.records import Outcome
+from ..core.rules import WorkResult
+from ..engine.operation import Operation
+from ..errors import OperationUnknown, Problem, TransactionLost, translate_django_error
+from ..runtime.registry import body_limit
+from .admission import GUARDED_BY
+from .atomic_requests import asks_for_transaction
+from .handle import RequestIdempotency
+from .raised import response_to, status_of
+from .responses import capture, ending_of, render
+from .status import OF_RECORD, HeaderStatus, note, say
+
+
+class RunningExchange:
+    """A keyed request whose view runs: `settle()` its response, or `fail()` if it raised."""
+
+    #: Did the store not respond, and the policy let the request run without a guard?
+    degraded = False
+    #: Set by an entry point that sees an exception only after it has become a response.
+    raised: Exception | None = None
+
+    def __init__(
+        self, request: HttpRequest, policy: Resolved, operation: Operation, *, non_atomic: AbstractSet[str]
+    ) -> None:
+        # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
+        self._request = weakref.ref(request)
+        self.policy = policy
+        self.operation = operation
+        self.handle = RequestIdempotency(operation)
+        self._max_body = body_limit(policy, operation.store)
+        self._atomic_requests = asks_for_transaction(self._record_alias, non_atomic)
+
+    @property
+    def request(self) -> HttpRequest:
+        """The request, which the caller of this exchange keeps alive."""
+        request = self._request()
+        assert request is not None
+        return request
+
+    @property
+    def _record_alias(self) -> str | None:
+        """Return the database whose open transaction the record joins."""
+        return getattr(self.operation.store, "using", None)
+
+    def _leave(self) -> None:
+        """Detach from a finished request: if it is sent through the view again, it is guarded again."""
+        request = self._request()
+        if request is not None and getattr(request, GUARDED_BY, None) is self:
+            delattr(request, GUARDED_BY)
+
+    def _say(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Set the status header of the request, replacing one that its view has set."""
+        self._note()
+        say(self._status, response)
+        return response
+
+    def _note(self) -> None:
+        if (request := self._request()) is not None:
+            note(request, self._status)
+
+    @property
+    def _status(self) -> HeaderStatus:
+        return HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
+
+    def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
+        """Decide whether to store a response below 500 whose body reports a failure that its status does not.
+
+        `refused`: nothing was done. The view's own decision and the policy's `keep` come first.
+        """
+        keep = self.policy.keep
+        if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
+            return
+        wanted = keep(response) if callable(keep) else (keep is not None and response.status_code in keep) or None
+        if wanted is None:
+            wanted = rules.keeps_reported_failure(refused=refused, needs_rollback=self.operation.needs_rollback())
+        if wanted:
+            self.handle.keep()
+        else:
+            self.handle.drop()
+
+    def settle(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
+        if self.degraded:
+            self._leave()
+            return self._say(response)
+        try:
+            ended, outcome = self._conclude(response)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
+        try:
+            self.operation.settle(ended, outcome, ttl=self.handle.seconds)
+        finally:
+            self._leave()
+        return self._say(response)
+
+    async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
+        """See settle()."""
+        if self.degraded:
+            self._leave()
+            return self._say(response)
+        try:
+            # The project's function, a file and a sync stream may query a database, which an event loop refuses.
+            asks = callable(self.policy.keep) or (response.streaming and not getattr(response, "is_async", False))
+            ended, outcome = (
+                await in_thread(self._conclude, response, close=connections.close_all)
+                if asks
+                else self._conclude(response)
+            )
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            await self._afail(error)
+        try:
+            await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
+        finally:
+            self._leave()
+        return self._say(response)
+
+    def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
+        raised = self.raised is not None
+        ending = rules.response_ending(response.status_code, raised=raised, atomic_requests=self._atomic_requests)
+        if not ending.commit:
+            self.operation.set_rollback()
+        if not ending.answers:
+            return WorkResult.FAILED, None
+        ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
+        return ended, capture(response, self.policy, self._max_body) if ended is WorkResult.KEPT else None
+
+    def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
+        """End an exchange whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
+
+        `committed` returns the view's response when only an `on_commit` callback failed: that is stored, unless it
+        cannot be finished. Returns a problem to respond with instead if the view's writes could not be kept, or if it
+        asked for a derived key that could not be derived again.
+        """
+        if self.degraded and isinstance(error, OperationUnknown):
+            return self._stopped(error)
+        answer, error = self._ended(error, committed)
+        if answer is None:
+            try:
+                self._fail(error)
+            except TransactionLost as problem:
+                return problem
+        try:
+            self.settle(answer)
+        except Problem as problem:
+            return problem
+        raise translate_django_error(error)
+
+    async def afail(self, error: BaseException) -> Problem:
+        """See fail()."""
+        if self.degraded and isinstance(error, OperationUnknown):
+            return self._stopped(error)
+        # Its handler is the project's, and may query a database.
+        known = isinstance(error, Exception) and status_of(error) is not None
+        answer, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
+        if answer is None:
+            await self._afail(error)
+        try:
+            await self.asettle(answer)
+        except Problem as problem:
+            return problem
+        raise translate_django_error(error)
+
+    def _stopped(self, problem: OperationUnknown) -> Problem:
+        """End an exchange without a record, and return the view's problem."""
+        self._leave()
+        self._note()
+        return problem
+
+    def _ended(
+        self, error: BaseException, committed: Callable[[], HttpResponseBase | None] = lambda: None
+    ) -> tuple[HttpResponseBase | None, BaseException]:
+        """Return the response that ends a view which raised, or `None` for a failure; and what to raise."""
+        try:
+            if (answer := committed()) is not None:
+                render(answer)
+                return answer, error
+        except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
+            return None, unfinished if isinstance(error, Exception) else error
+        if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
+            # No query works in a transaction that is marked for rollback.
+            answer = None if self.operation.needs_rollback() else response_to(self.request, error, status)
+            if answer is not None and answer.status_code < 500:
+                self.raised = error
+                return answer, error
+        return None, error
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """End an exchange that has no response to store."""
+        self._leave()
+        if not self.degraded:
+            self.operation.settle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+        self._note()
+        raise translate_django_error(error)
+
+    async def _afail(self, error: BaseException) -> NoReturn:
+        """See _fail()."""
+        self._leave()
+        if not self.degraded:
+            await self.operation.asettle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+        self._note()
+        raise translate_django_error(error)
