@@ -38,7 +38,8 @@ def new_lock() -> threading.Lock:
 
 def _reset_after_fork() -> None:
     for lock in list(_LOCKS):
-        lock._at_fork_reinit()  # noqa: SLF001 - as the standard library does with its own
+        if lock.locked():  # by a thread that does not exist here; any thread may release a lock of this type
+            lock.release()
     for thing in list(_INHERITED):
         thing.reset_after_fork()
 

@@ -16,12 +16,13 @@ from django.http import HttpRequest
 
 from ..errors import ConfigurationError
 from ..stores.blocks import Block
+from .introspection import NON_ATOMIC, exclude_aliases, excluded_aliases
 
 View = TypeVar("View", bound=Callable[..., Any])
 
 
 class AllAliases(set[str]):
-    """A set that contains every alias, for `view._non_atomic_requests`: databases may be set up later than views.
+    """A set that contains every alias, for a view to be excluded on: databases may be set up later than views.
 
     Iterating yields only the aliases of the project's own `@non_atomic_requests`.
     """
@@ -48,7 +49,7 @@ ALL_ALIASES = AllAliases()
 
 def non_atomic_aliases(view: Any) -> set[str]:
     """Return the aliases that the project itself excludes with `@non_atomic_requests`."""
-    return set(getattr(view, "_non_atomic_requests", ()))
+    return set(excluded_aliases(view))
 
 
 def non_atomic_aliases_of(request: HttpRequest) -> set[str]:
@@ -64,18 +65,17 @@ def asks_for_transaction(alias: str | None, non_atomic: AbstractSet[str]) -> boo
 
 def leave_atomic_requests(view: View) -> View:
     """Exclude a view from ATOMIC_REQUESTS, on every database."""
-    # The attribute that Django's own decorator sets.
-    view._non_atomic_requests = AllAliases(non_atomic_aliases(view))  # type: ignore[attr-defined]  # noqa: SLF001
+    exclude_aliases(view, AllAliases(non_atomic_aliases(view)))
     return view
 
 
 def leave_while_guarded(view: Any) -> None:
     """Exclude a view from ATOMIC_REQUESTS for those requests that the middleware guards."""
-    if not isinstance(getattr(view, "_non_atomic_requests", None), (AllAliases, ExcludedWhileGuarded)):
+    if not isinstance(excluded_aliases(view), (AllAliases, ExcludedWhileGuarded)):
         # A bound method (of an admin site) takes no attributes, but has those of its function.
         carrier = getattr(view, "__func__", view)
         try:
-            carrier._non_atomic_requests = ExcludedWhileGuarded(non_atomic_aliases(view))  # noqa: SLF001
+            exclude_aliases(carrier, ExcludedWhileGuarded(non_atomic_aliases(view)))
         except AttributeError:
             if can_be_left(view):
                 return
@@ -93,7 +93,7 @@ def cannot_leave(view: Any) -> str:
 def can_be_left(view: Any) -> bool:
     """Can one request to a view leave ATOMIC_REQUESTS? Not if the view has `__slots__` without a `__dict__`."""
     carrier = getattr(view, "__func__", view)
-    if hasattr(carrier, "__dict__") or "_non_atomic_requests" in getattr(type(carrier), "__slots__", ()):
+    if hasattr(carrier, "__dict__") or NON_ATOMIC in getattr(type(carrier), "__slots__", ()):
         return True
     non_atomic = non_atomic_aliases(view)
     return all(alias in non_atomic or not s["ATOMIC_REQUESTS"] for alias, s in connections.settings.items())

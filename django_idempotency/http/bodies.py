@@ -20,6 +20,15 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 
 from ..errors import ConfigurationError, RequestTooLarge
+from .introspection import (
+    forget_data,
+    forget_form,
+    is_form_parsed,
+    is_in_memory,
+    is_read,
+    replace_stream,
+    stream_of,
+)
 
 CHUNK = 64 * 1024
 #: The longest body that is held in memory (bytes). A longer one is spooled to disk.
@@ -54,7 +63,7 @@ def require_bounded(http: HttpRequest, limit: int | None) -> None:
 
 def keep(http: HttpRequest) -> None:
     """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
-    if is_json((http.content_type or "").lower()) and not _started(http) and fits(http):
+    if is_json((http.content_type or "").lower()) and not is_read(http) and fits(http):
         http.body  # noqa: B018 - Django caches the body
 
 
@@ -66,8 +75,8 @@ def form(request: Any, http: HttpRequest) -> Any:
     another reason than the body (a full disk, a client that hung up): the work has not begun, and a retry may fare better.
     """
     rewind: Callable[[], None] = _leave
-    if not hasattr(http, "_post"):
-        if request is http and _started(http) and not hasattr(http, "_body"):
+    if not is_form_parsed(http):
+        if request is http and is_read(http) and not is_in_memory(http):
             raise ConfigurationError(_GONE)  # Django would return an empty form: all forms would be equal
         if http.content_type == FORMS[0] and not fits(http):
             return None  # Django would read all of it into memory
@@ -95,13 +104,9 @@ def _is_of_the_body(error: Exception) -> bool:
 def _forget(request: Any, http: HttpRequest) -> None:
     """Undo a failed parse, which would leave an empty form."""
     if request is http:
-        for name in ("_post", "_files"):
-            vars(http).pop(name, None)
-        return
-    from rest_framework.request import Empty  # which such a request has loaded
-
-    for name in ("_data", "_files", "_full_data", "_stream"):
-        setattr(request, name, Empty)
+        forget_form(http)
+    else:
+        forget_data(request)
 
 
 def _leave() -> None:
@@ -110,14 +115,14 @@ def _leave() -> None:
 
 def _rewindable(http: HttpRequest) -> Callable[[], None]:
     """Make a body readable again after it is parsed. Returns the function to call then."""
-    if _started(http):
+    if is_read(http):
         return _leave
     if fits(http):
         http.body  # noqa: B018 - Django caches the body
         return _leave
     for _ in chunks(http):
         pass  # into the copy
-    return lambda: _lay(http, http._stream)  # noqa: SLF001
+    return lambda: _put_back(http, stream_of(http))
 
 
 def read_already(request: Any, http: HttpRequest) -> Any:
@@ -132,20 +137,16 @@ def read_already(request: Any, http: HttpRequest) -> Any:
     raise ConfigurationError(_GONE)
 
 
-def _started(http: HttpRequest) -> bool:
-    return bool(http._read_started)  # type: ignore[attr-defined]  # noqa: SLF001
-
-
 def fits(http: HttpRequest) -> bool:
     """May `http.body` be read into memory, by Django's own limit and by ours?"""
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     bound = IN_MEMORY if limit is None else min(limit, IN_MEMORY)
-    return hasattr(http, "_body") or max(_length(http), _buffered(http)) <= bound
+    return is_in_memory(http) or max(_length(http), _buffered(http)) <= bound
 
 
 def _buffered(http: HttpRequest) -> int:
     """Return the length of a body that the server has already received: on ASGI, chunks without a Content-Length."""
-    stream: Any = getattr(http, "_stream", None)
+    stream = stream_of(http)
     try:
         here = stream.tell()
         stream.seek(0, SEEK_END)
@@ -168,7 +169,7 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
     if fits(http):
         yield http.body
         return
-    if _started(http):
+    if is_read(http):
         raise RawPostDataException
     # Longer than what is held in memory, and perhaps never read as `body`: read it as a stream, and put a copy in its
     # place. A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
@@ -177,11 +178,10 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
     while chunk := http.read(CHUNK):
         copy.write(chunk)
         yield chunk
-    _lay(http, copy)
+    _put_back(http, copy)
 
 
-def _lay(http: HttpRequest, copy: Any) -> None:
+def _put_back(http: HttpRequest, copy: Any) -> None:
     """Put a copy of the body in its place, unread."""
     copy.seek(0)
-    http._stream = copy  # noqa: SLF001
-    http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001
+    replace_stream(http, copy)

@@ -1,4 +1,7 @@
-"""Recognizes the views of django-ninja, and their operations. Does not import ninja."""
+"""Recognizes the views of django-ninja, and their operations. Does not import ninja.
+
+What ninja offers no public way to ask is asked here; tests/neighbours/test_ninja.py fails when a version changes that.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +30,11 @@ def operations_of(callback: Any) -> list[Any]:
             return list(getattr(path, "operations", ()))
         callback = getattr(callback, "__wrapped__", None)
     return []
+
+
+def handled_exceptions(api: Any) -> Any:
+    """Return the exception classes that an API has handlers for.
+
+    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the project has one for ours.
+    """
+    return getattr(api, "_exception_handlers", {})

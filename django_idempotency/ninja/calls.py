@@ -26,7 +26,9 @@ from ..http.admission import Key, is_guarded, key_to_guard
 from ..http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests, non_atomic_aliases_of
 from ..http.exchange import Exchange
 from ..http.facts import facts_of
+from ..http.introspection import excluded_aliases
 from ..http.keys import user_of
+from ..http.ninja_views import handled_exceptions
 from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import resolve_policy
@@ -248,7 +250,7 @@ class OperationCall:
     def _refuse_transaction(self) -> None:
         """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path leaves."""
         callback = getattr(self.request.resolver_match, "func", None)
-        left = getattr(callback, "_non_atomic_requests", ())
+        left = excluded_aliases(callback)
         if not isinstance(left, AllAliases) and any(
             settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
         ):
@@ -259,7 +261,7 @@ class OperationCall:
 
     def _answer(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the API's own handler, if there is one, or a problem document."""
-        handled = getattr(self._api, "_exception_handlers", {})
+        handled = handled_exceptions(self._api)
         if not any(issubclass(cls, IdempotencyError) and cls in handled for cls in type(problem).__mro__):
             return problems.problem_response(problem, self.request)
         note_problem(self.request, problem)

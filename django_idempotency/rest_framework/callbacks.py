@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..http.atomic_requests import ALL_ALIASES, AllAliases, non_atomic_aliases
+from ..http.introspection import NON_ATOMIC, exclude_aliases
 from .entry import ViewTerms
 from .guarding import enter
 
@@ -27,14 +28,14 @@ class GuardedView:
     the decorator, as without us, and nothing is left to open here.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_non_atomic_requests", "_terms", "_view")
+    __slots__ = ("__dict__", "__weakref__", NON_ATOMIC, "_terms", "_view")
 
     def __init__(self, view: Callable[..., HttpResponseBase], terms: ViewTerms) -> None:
         functools.update_wrapper(self, view)
         vars(self).pop("__wrapped__")  # nothing wraps it
         self._view = view
         self._terms = terms
-        self._non_atomic_requests = AllAliases(non_atomic_aliases(view))
+        exclude_aliases(self, AllAliases(non_atomic_aliases(view)))
 
     def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Run the view."""
