@@ -1,9 +1,10 @@
-"""The text that says whose a key is: `realm:acme/user:shop.customer:7`. No two owners share theirs.
+"""The text that names the owner of a key: `realm:acme/user:shop.customer:7`. No two owners share one.
 
-It is the kind of its owner, a colon and a name, behind what qualifies it: a realm (a tenant), a database. Each of them
-is a kind, a colon, a name without a slash, and a slash. So a scope can be read from left to right in one way only, and
-a name cannot pass for a qualifier, nor one tenant's for another's. What cannot stand there as it is stands as its hash:
-`realm#sha256:…/`, `scope#sha256:…`. No name can pass for the hash of another: behind its kind stands a colon.
+A scope is the kind of the owner, a colon and a name. Qualifiers may precede it: a realm (a tenant), a database. Each
+consists of a kind, a colon, a name without a slash, and a slash. So a scope can be read from left to right in only one
+way: a name cannot be mistaken for a qualifier, nor one tenant's scope for another's. A name that cannot be written as
+is, is written as its hash: `realm#sha256:…/`, `scope#sha256:…`. No name can pass for the hash of another, since a colon
+follows its kind.
 """
 
 from __future__ import annotations
@@ -11,27 +12,27 @@ from __future__ import annotations
 import hashlib
 import re
 
-#: What its column holds.
+#: The length of its column.
 LONGEST = 255
-#: A qualifier's name that stands as it is: visible ASCII without a slash; no longer than its hash.
+#: A qualifier's name that is written as is: visible ASCII without a slash, no longer than its hash.
 _PLAIN = re.compile(r"[!-.0-~]{1,64}")
 #: One qualifier at the beginning of a scope, as a person types it.
 _TYPED = re.compile(r"(realm|database)(#sha256)?:([^/]+)/")
 
 
 def hashed(scope: str) -> str:
-    """Return a scope, not qualified, without its name: what is a secret, too long or not printable ASCII."""
+    """Return an unqualified scope with the hash of its name, for one that is secret, too long or not printable ASCII."""
     return f"{scope.partition(':')[0]}#sha256:{_digest(scope)}"
 
 
 def qualified(scope: str, *, realm: str | None = None, database: str | None = None) -> str:
-    """Return a scope as it is stored: on any database it fits its column, behind any two qualifiers."""
+    """Return a scope as it is stored. It fits its column on every database, with any two qualifiers."""
     front = _qualifier("realm", realm) + _qualifier("database", database)
     return front + _fitting(scope, len(front))
 
 
 def spellings(typed: str, *, realm: str | None = None) -> tuple[str, ...]:
-    """Return the stored scopes that a person may mean, who knows a name and not its hash; the likeliest first."""
+    """Return the stored scopes that a typed one may mean, since people know names, not hashes; the likeliest first."""
     front = _qualifier("realm", realm)
     while qualifier := _TYPED.match(typed):
         kind, is_hash, name = qualifier.groups()

@@ -1,4 +1,4 @@
-"""Whether a GraphQL response is a success: its status of 200 does not tell.
+"""Whether a GraphQL response is a success: its status is 200 either way.
 
 A result with `errors` is a refusal, like a 403, unless part of the work was done: a retry under a free key would repeat
 that part.

@@ -97,7 +97,7 @@ def stamp(request: HttpRequest, response: T) -> T:
 
 
 def say(status: HeaderStatus, response: HttpResponseBase) -> None:
-    """Set the headers of a status. Those set by a view, say copied from another service, are not about this key."""
+    """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key."""
     response[HEADER] = status.value
     for name, its in _MARKS.items():
         if status is its:

@@ -120,7 +120,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def json_text(value: str) -> str | None:
-    """Return JSON, indented and masked, or `None` for what is no JSON (or nested too deep to show)."""
+    """Return JSON, indented and masked, or `None` for text that is not JSON (or nested too deep to show)."""
     try:
         parsed = json.loads(
             value, parse_float=_Number, parse_int=_Number, parse_constant=_Number, object_pairs_hook=_Pairs

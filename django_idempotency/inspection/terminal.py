@@ -26,7 +26,7 @@ _BODIES = {
 
 
 def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> Iterator[str]:
-    """Yield the facts of a record, each on its line, and its response. `store` says where it is."""
+    """Yield the facts of a record, each on its line, and its response. `store` is its location."""
     status = display_status(record)
     yield _fact("status", f"{status.label}. {status.meaning}")
     yield _fact("a request now", next_answer(record, purged=purged))

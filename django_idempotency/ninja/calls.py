@@ -175,7 +175,7 @@ class OperationCall:
             return self._answer(problem)
 
     def _judge(self, response: HttpResponseBase) -> None:
-        """Settle a keyed request that ninja has answered before its function was called."""
+        """Note the status of a keyed request that ninja has responded to before its function was called."""
         request = self.request
         if (
             not self._reached
@@ -272,5 +272,5 @@ class OperationCall:
 
 
 def _met(error: BaseException) -> BaseException:
-    """Return the problem that a function has met."""
+    """Return the problem that a function ran into."""
     return error.problem if isinstance(error, Stopped) else error

@@ -61,7 +61,9 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         return answered.response
     finally:
         delattr(view, name)  # the guard refers to the view
-        if of_instance and guard.exchange is None:  # the response is not rendered: renderers ask the view for it
+        if (
+            of_instance and guard.exchange is None
+        ):  # the response is not rendered yet, and renderers read it from the view
             setattr(view, name, handler)
     if guard.exchange is not None:
         return await _settled(view, guard.exchange, response)

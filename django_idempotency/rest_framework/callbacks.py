@@ -22,10 +22,10 @@ def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:
 
 
 class GuardedView:
-    """A view, as `as_view()` returns it, with the project's marks on it.
+    """A view, as `as_view()` returns it, with the attributes that the project has set on it.
 
-    That it opens the transactions itself is not among them, so no decorator may copy that: Django then opens them around
-    the decorator, as without us, and nothing is left to open here.
+    That it opens the transactions itself is kept in a slot, so no decorator copies it: around a decorator Django opens
+    them, as without us, and nothing is left to open here.
     """
 
     __slots__ = ("__dict__", "__weakref__", NON_ATOMIC, "_terms", "_view")

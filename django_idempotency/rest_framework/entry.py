@@ -1,4 +1,4 @@
-"""One request to a DRF view, and the terms of that view."""
+"""One request to a DRF view, and the policy of that view."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .problems import IdempotencyException
 
 @dataclass(frozen=True, slots=True)
 class ViewTerms:
-    """The terms on which a view is guarded."""
+    """Where the policy of a view comes from."""
 
     #: The policy, if it does not depend on the request.
     fixed: Policy | None
@@ -66,7 +66,7 @@ class ViewEntry:
     """One request on its way through a view."""
 
     def __init__(self, non_atomic: AbstractSet[str]) -> None:
-        #: The databases that nothing is opened on, and what is opened.
+        #: The databases without a transaction of ours, and the transactions of the others.
         self.non_atomic = non_atomic
         self.opened = OpenedTransactions()
         self.exchange: Exchange | None = None
@@ -89,7 +89,7 @@ class ViewEntry:
 
 
 def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
-    """Settle a keyed request that the view has answered before its handler was called."""
+    """Note the status of a keyed request whose handler was never called."""
     if not reached and facts_of(request).carries_key and not is_guarded(request):
         pass_by(request, response)
 

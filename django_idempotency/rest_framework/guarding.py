@@ -45,7 +45,7 @@ _ENTRY = "_idempotency_entry"
 
 
 def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
-    """Run a view, as Django would run it under ATOMIC_REQUESTS, and settle what its guard has opened."""
+    """Run a view as Django would under ATOMIC_REQUESTS, and settle the exchange if its guard has opened one."""
     entry, response, keyed = ViewEntry(non_atomic), None, terms.may_have_key(request)
     setattr(request, _ENTRY, entry)
     try:
@@ -124,13 +124,13 @@ def _with_guard(view: Any, name: str, guard: _GuardedHandler, run: Run) -> HttpR
         delattr(view, name)  # the guard leads back to the view
         if guard.inside is not None:
             guard.inside.leave()
-        if of_instance:  # the response is not rendered: renderers ask the view for it
+        if of_instance:  # the response is not rendered yet, and renderers read it from the view
             setattr(view, name, guard.handler)
     return response if guard.problem is None else headed(response, guard.problem)
 
 
 def asynchronous(cls: type[Any]) -> str:
-    """Say that a class is async, and what to do."""
+    """Return the error text for a class with async handlers."""
     return (
         f"{cls.__name__} has async handlers, which REST framework does not await: the guard would close before they have "
         'run. Take the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.'
@@ -138,7 +138,7 @@ def asynchronous(cls: type[Any]) -> str:
 
 
 def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
-    """Refuse what has still to be awaited when the guard closes, unless the request needs none."""
+    """Refuse a view that is still to be awaited when the guard closes, unless the request needs no guard."""
     if terms.may_have_key(request) or facts_of(request).asks_for_guard(terms.fixed or Policy()):
         if begun is not None:
             begun.close()
@@ -146,7 +146,7 @@ def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any 
 
 
 def _leave(request: HttpRequest, *, exempt: bool) -> None:
-    """Say why a keyed request finds no guard: its handler is exempt, or there is none."""
+    """Report why a keyed request is not guarded: its handler is exempt, or missing."""
     if exempt:
         leave_unguarded(request, IS_EXEMPT)
         say_unguarded(request)
@@ -155,7 +155,7 @@ def _leave(request: HttpRequest, *, exempt: bool) -> None:
 
 
 class _GuardedHandler:
-    """Stands in for one handler, for one request."""
+    """Replaces one handler, for one request."""
 
     def __init__(self, entry: ViewEntry, terms: ViewTerms, handler: Any) -> None:
         self._entry = entry
@@ -163,7 +163,7 @@ class _GuardedHandler:
         self.handler = handler
         #: Has the view called it? Before that, DRF may refuse the request.
         self.reached = False
-        #: What it has answered through the project's own exception handler.
+        #: The problem that went to the project's own exception handler.
         self.problem: Problem | None = None
         #: Ends the exchange, inside a transaction of the project's around the view's dispatch.
         self.inside: Inside | None = None

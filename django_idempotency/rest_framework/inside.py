@@ -3,7 +3,7 @@
     enter ─ BEGIN ─ dispatch ─ permissions ─┬ claim ─ handler ─ finalize_response ─ store response ┬─ COMMIT ─ enter
                                             └──────────────────── savepoint ───────────────────────┘
 
-The response is rendered there. What a `dispatch()` of the project's changes on it afterwards is not remembered.
+The response is rendered there. Changes that the project's `dispatch()` makes to it afterwards are not stored.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Inside:
         self._entry = entry
         self._exchange = exchange
         self._view = entry.view
-        #: What the view itself has in the place of ours, once ours are there.
+        #: The view's own attributes that ours replace, while they do.
         self._replaced: dict[str, Any] | None = None
 
     def call(self, handler: Callable[[], Any]) -> Any:
-        """Call the handler. From then on the guard ends with DRF's dispatch; before, the handler may use what that uses."""
+        """Call the handler. Our methods replace the view's only after it, since the handler may call those itself."""
         try:
             response = handler()
         except Exception:
@@ -102,7 +102,7 @@ class Inside:
         alias = self._exchange.atomic_alias
         assert alias is not None, "see is_inside()"
         if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
-            transaction.set_rollback(True, using=alias)  # the whole of it, as DRF has asked for
+            transaction.set_rollback(True, using=alias)  # all of it, as DRF has requested
         return response
 
     def _fail(self, error: BaseException) -> NoReturn:

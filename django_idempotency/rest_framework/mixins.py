@@ -1,4 +1,4 @@
-"""The mixin's entry point: after DRF's authentication, permissions and throttles, around everything else."""
+"""The mixin: guards after DRF's authentication, permissions and throttles, around everything else."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ else:
 
 
 class IdempotentViewMixin(Base):
-    """Makes the unsafe methods of an APIView or ViewSet safe to retry. It stands before them in the bases.
+    """Makes the unsafe methods of an APIView or ViewSet safe to retry. Put it before them in the bases.
 
     The guard opens when DRF calls the handler, so a replay repeats authentication, permissions and throttles, and it
-    closes around the rendered response, so that exceptions which DRF answers are answers.
+    closes around the rendered response, so that an exception which DRF turns into a response ends as that response.
     """
 
-    #: The terms of every action; or override `get_idempotency_policy()`.
+    #: The policy of every action; or override `get_idempotency_policy()`.
     idempotency: Policy = Policy()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Compile what the class selects by. Raises `ValueError` for a wrong expression."""
+        """Compile the expressions of the class's policy. Raises `ValueError` for an invalid one."""
         super().__init_subclass__(**kwargs)
         if isinstance(policy := vars(cls).get("idempotency"), Policy):
             compile_expressions(policy)
@@ -41,7 +41,7 @@ class IdempotentViewMixin(Base):
         return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls))
 
     def get_idempotency_policy(self) -> Policy:
-        """Return the terms of this request; `self.action`, `self.request` and `self.kwargs` are set."""
+        """Return the policy of this request; `self.action`, `self.request` and `self.kwargs` are set."""
         return self.idempotency
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

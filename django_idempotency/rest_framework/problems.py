@@ -1,4 +1,4 @@
-"""Our errors in DRF's terms. A project's own exception handler wins over the problem document."""
+"""Our errors as exceptions of DRF. A project's own exception handler wins over the problem document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DispatchFinished(BaseException):
-    """Leaves DRF's dispatch with an answer that is finished: no exception handler and no finalize_response is for it."""
+    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response."""
 
     def __init__(self, response: HttpResponseBase) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class DispatchFinished(BaseException):
 
 
 class IdempotencyException(APIException):
-    """A problem as DRF raises it."""
+    """A problem as an exception of DRF."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -35,7 +35,7 @@ class IdempotencyException(APIException):
 
 
 def has_own_handler(view: Any) -> bool:
-    """Has the project set EXCEPTION_HANDLER? Then that answers."""
+    """Has the project set EXCEPTION_HANDLER? Then it makes the responses to problems."""
     return view.get_exception_handler() is not exception_handler
 
 

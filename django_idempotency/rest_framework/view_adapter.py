@@ -1,4 +1,4 @@
-"""Lending the mixin to a DRF view that does not have it."""
+"""Guards a DRF view that does not have the mixin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .mixins import IdempotentViewMixin, view_terms_of
 
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
-    """Guard a DRF view class that was decorated, as the mixin would. No other class is made."""
+    """Guard a decorated DRF view class, as the mixin would. No new class is made."""
     ours, chosen = IdempotentViewMixin.get_idempotency_policy, getattr(cls, "get_idempotency_policy", None)
     if issubclass(cls, IdempotentViewMixin) or chosen is ours:
         raise ImproperlyConfigured(f"{cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute.")
@@ -52,7 +52,7 @@ def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
 
 
 def with_mixin(callback: Any, policy: Policy) -> Any:
-    """Return the callback of a view class with the guard in it. The class stays as it is, and no other is made.
+    """Return the callback of a view class with a guard inside. The class is not changed, and no new one is made.
 
     Raises `ImproperlyConfigured` unless the callback is provably what `as_view()` returned: a decorator around it
     copies `.cls` upward, and making the view from that would skip the decorator.
@@ -79,7 +79,7 @@ def _adapted(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]
 
 
 def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
-    """Return what makes the view and calls it, as that of DRF's `as_view()` does, with a guard before the handler."""
+    """Return a function that makes and calls the view, as DRF's `as_view()` does, with a guard before the handler."""
     cls, actions = callback.cls, getattr(callback, "actions", None)
 
     def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -98,14 +98,14 @@ def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
     return markcoroutinefunction(view) if iscoroutinefunction(callback) else view
 
 
-#: The middleware asks for nothing of its own, and lets a request without a principal through.
+#: The middleware has no policy of its own, and lets a request without a principal pass.
 _TERMS = ViewTerms(Policy(), strict=False)
 
 
 def run_with_mixin(callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Answer for the middleware, from its process_view. What the view raises reaches every process_exception."""
+    """Return the response for process_view of the middleware. An exception reaches every process_exception."""
     if handler_of(callback, request.method or "") is None and not is_undecorated(callback):
-        return None  # cache_page(…)(ListView.as_view()), say: nothing to guard, it answers 405
+        return None  # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
     run = functools.partial(_adapted(callback, _TERMS), request, *args, **kwargs)
     try:
         return enter(request, _TERMS, run, non_atomic=non_atomic_aliases(callback))
@@ -114,7 +114,7 @@ def run_with_mixin(callback: Any, request: HttpRequest, args: tuple[Any, ...], k
 
 
 class _Raising(SimpleTemplateResponse):
-    """Raises where Django renders: there it asks `process_exception`, which it does not after a `process_view`."""
+    """Raises when Django renders it: then Django calls `process_exception`, which it does not after a `process_view`."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__("")
@@ -125,9 +125,9 @@ class _Raising(SimpleTemplateResponse):
 
 
 def is_undecorated(callback: Any) -> bool:
-    """Is this what `as_view()` returned, with nothing around it? Told by the code of its outermost layers.
+    """Is this exactly what `as_view()` returned? Compares the code of its outermost layers.
 
-    Further in, `as_view()` has copied what decorates `dispatch`, which stays inside the view.
+    Deeper layers are decorators of `dispatch`, which `as_view()` copies; those remain inside the view.
     """
     layers = _layers(callback)
     references = _references("adrf.viewsets" in sys.modules)

@@ -1,4 +1,4 @@
-"""JMESPath's functions over Python's types, and those that open what is packed inside a payload."""
+"""JMESPath's functions over Python's types, and functions that decode what is packed inside a payload."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jmespath.functions import TYPES_MAP, signature
 
 from ..core.records import INFLATE_LIMIT
 
-#: As of Python's own integers in text (CVE-2020-10735).
+#: The same limit as Python's for integers in text (CVE-2020-10735).
 _MOST_DIGITS = 4300
 
 
 class Unpackable(ValueError):
-    """A text that a function should open is not what the function opens."""
+    """A function cannot decode the text that it is given."""
 
 
 #: JMESPath's name of a type → Python's types.
@@ -40,7 +40,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def type_name(value: object) -> str:
-    """Return JMESPath's name of a value's type; "object" of anything that has fields."""
+    """Return JMESPath's name for a value's type; "object" for anything that has fields."""
     if isinstance(value, bool):
         return "boolean"
     if type(value).__name__ == "_Expression":
@@ -49,9 +49,9 @@ def type_name(value: object) -> str:
 
 
 class Functions(jmespath.functions.Functions):
-    """The functions of every expression. Subclass it, or JMESPath's own, to add some: `_func_<name>`, `@signature`.
+    """The functions of every expression. Subclass it, or JMESPath's own, to add more: `_func_<name>`, `@signature`.
 
-    Numbers keep their digits: `Decimal` is a number, and text becomes one where it has a fraction.
+    Numbers keep their digits: `Decimal` is a number, and text with a fraction becomes one.
     """
 
     @signature({"types": ["string", "null"]})
@@ -133,9 +133,9 @@ _UNPACKING = frozenset({"json", "base64", "base64_gzip"})
 
 
 def with_ours(functions: Any) -> Functions:
-    """Return a project's functions, and ours beside them. Of one name, the project's counts.
+    """Return a project's functions together with ours. If both have a name, the project's is used.
 
-    Raises `TypeError` for what is neither a subclass of jmespath's `Functions` nor an instance of one.
+    Raises `TypeError` for anything that is neither a subclass of jmespath's `Functions` nor an instance of one.
     """
     if functions is None:
         return _OURS
@@ -171,7 +171,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 def _json(value: Any) -> str:
-    """Write JSON in which a `Decimal` is a number, and the order of an object's names says nothing."""
+    """Write JSON in which a `Decimal` is a number, with an object's names in order."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
@@ -183,7 +183,7 @@ def _json(value: Any) -> str:
 
 
 def _said(value: Any) -> str:
-    """Return what a value says as text. The repr of a set or of an object is another one in the next process."""
+    """Return a value as text. The repr of a set or of an object would differ in the next process."""
     kind: Any = type(value)
     if kind.__str__ is object.__str__:
         raise Unpackable(f"to_string() takes a value that has a text, not {kind.__name__}.")
@@ -206,14 +206,14 @@ def _decimal(text: str) -> Decimal | None:
 
 
 def _of_fair_size(number: float | Decimal, function: str) -> float | Decimal:
-    """Return a number that can be made an `int`: 1e9999999, ten bytes of anybody's JSON, would take hours."""
+    """Return a number that can be converted to `int`: 1e9999999, ten bytes of a client's JSON, would take hours."""
     if isinstance(number, Decimal) and number.adjusted() > _MOST_DIGITS:
         raise Unpackable(f"{function}() takes numbers of {_MOST_DIGITS} digits at most.")
     return number
 
 
 def _sum(numbers: Iterable[Any], function: str) -> Any:
-    """Add without rounding: Python's `Decimal` keeps 28 digits, and two sums that differ later would be one key."""
+    """Add without rounding: Python's `Decimal` keeps 28 digits, and two sums that differ beyond that would be one key."""
     try:
         with localcontext(_EXACT):
             return sum(numbers)
@@ -229,20 +229,20 @@ def _base64(text: str | bytes) -> bytes:
         joined = b"".join((text.encode("ascii") if isinstance(text, str) else text).split())
         return base64.b64decode(joined, validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise Unpackable("from_base64() got what is not base64.") from None
+        raise Unpackable("from_base64() got text that is not base64.") from None
 
 
-#: What one selection may still inflate (bytes): a projection asks for each of its elements.
+#: The bytes that one selection may still inflate: a projection inflates each of its elements.
 _INFLATABLE: ContextVar[int] = ContextVar("django_idempotency_inflatable", default=INFLATE_LIMIT)
 
 
 def inflates(function: str) -> bool:
-    """Does a function of this name make more bytes than it is given?"""
+    """Does this function return more bytes than it is given?"""
     return function.endswith("_base64_gzip")
 
 
 def inflating_once(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Let all that one search inflates share one limit."""
+    """Share one limit among everything that one selection inflates."""
 
     def bounded(payload: Any) -> Any:
         token = _INFLATABLE.set(INFLATE_LIMIT)
@@ -260,7 +260,7 @@ def _gunzipped(packed: bytes) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as opened:
             content = opened.read(limit + 1)
     except (OSError, EOFError, zlib.error):
-        raise Unpackable("from_base64_gzip() got what is not compressed by gzip.") from None
+        raise Unpackable("from_base64_gzip() got bytes that gzip did not compress.") from None
     if len(content) > limit:
         raise Unpackable(f"from_base64_gzip() inflates {INFLATE_LIMIT // 1024**2} MiB at most, in one selection.")
     _INFLATABLE.set(limit - len(content))
@@ -271,4 +271,4 @@ def _text(content: bytes, function: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise Unpackable(f"{function}() found bytes that are no text in UTF-8.") from None
+        raise Unpackable(f"{function}() found bytes that are not UTF-8 text.") from None

@@ -1,7 +1,7 @@
-"""JMESPath's interpreter over Python objects: nothing is copied, and a value comes out as it went in.
+"""JMESPath's interpreter over Python objects: nothing is copied, and values keep their types.
 
-A mapping is asked by name, a tuple is a list, any other object is asked for its public attributes; never for a method,
-and never for a name that begins with "_".
+Names are looked up in mappings, and as public attributes of other objects; never a method, and never a name that begins
+with "_". A tuple counts as a list.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _OPAQUE = (
 
 
 class Interpreter(TreeInterpreter):
-    """Walks one expression. It keeps no state of a search, so threads may share it."""
+    """Walks one expression. It holds no state, so threads may share it."""
 
     def __init__(self, functions: Functions, dict_cls: type[Any] | None = None) -> None:
         super().__init__(Options(dict_cls=dict_cls, custom_functions=functions))
 
     def visit_field(self, node: Node, value: Any) -> Any:
         name = node["value"]
-        # To ask an ABC takes as long as all else here (measured), and what has no get() is no mapping to us.
+        # An ABC check takes as long as everything else here (measured), so a mapping must have get().
         if type(value) is dict or (hasattr(value, "get") and isinstance(value, Mapping)):
             return value.get(name)
         if name.startswith("_") or isinstance(value, _OPAQUE):
@@ -46,7 +46,7 @@ class Interpreter(TreeInterpreter):
         return found if isinstance(found, _OPAQUE) or not inspect.isroutine(found) else None
 
     def visit_comparator(self, node: Node, value: Any) -> Any:
-        # A literal is a float, and 0.1 is less than Decimal("0.1"): by their digits they are equal.
+        # A literal is a float, and 0.1 is less than Decimal("0.1"): their digits are equal.
         left, right = (self.visit(child, value) for child in node["children"])
         if isinstance(left, Decimal) and isinstance(right, float):
             right = Decimal(repr(right))
@@ -100,5 +100,5 @@ class Interpreter(TreeInterpreter):
         return [found for element in base if (found := self.visit(node, element)) is not None]
 
     def _is_false(self, value: Any) -> bool:
-        # Not `== []`: who knows what an object compares.
+        # Not `== []`: an object may compare in any way.
         return value is None or value is False or (isinstance(value, (str, list, tuple, Mapping)) and len(value) == 0)

@@ -17,11 +17,11 @@ from .interpreter import Interpreter, Node
 
 
 class Selector:
-    """`selector(payload)` is what an expression, or a callable, finds in the payload; `None` where it finds nothing.
+    """`selector(payload)` returns what an expression or a callable finds in the payload; `None` if it finds nothing.
 
-    Raises `ValueError` for what is no expression, calls an unknown function or gives it too few arguments. Custom
-    `functions` (a subclass of jmespath's `Functions`, or an instance of one) are known beside ours; jmespath's own
-    `options` have both these and the class of what `{a: b}` makes.
+    Raises `ValueError` for an invalid expression, an unknown function or too few arguments. Custom `functions` (a
+    subclass of jmespath's `Functions`, or an instance of one) are available in addition to ours; jmespath's own
+    `options` contain them, and the class of what `{a: b}` makes.
     """
 
     __slots__ = ("_find", "expression", "in_parts", "is_missing", "roots")
@@ -31,15 +31,17 @@ class Selector:
     ) -> None:
         #: As it was declared.
         self.expression = expression
-        #: Does the expression put its result together from parts (`[a, b]`, `{a: a, b: b}`)?
+        #: Does the expression build its result from parts (`[a, b]`, `{a: a, b: b}`)?
         self.in_parts = callable(expression)
-        #: The names that an expression asks the payload itself for.
+        #: The names that an expression looks up in the payload itself.
         self.roots: frozenset[str] = frozenset()
         self._find: Callable[[Any], Any]
         if isinstance(expression, str):
             if options is not None:
                 if functions is not None and options.custom_functions is not None:
-                    raise ValueError("Custom functions are given twice: leave those in the options, or the others.")
+                    raise ValueError(
+                        "Custom functions are given twice: pass them in the options or as functions, not both."
+                    )
                 functions = functions or options.custom_functions
             tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
             self.in_parts = _in_parts(tree)
@@ -53,14 +55,14 @@ class Selector:
             )
         else:
             self._find = expression
-        #: Is what was selected missing, or one of the parts that it was put together from?
+        #: Is the selected value missing, or one of the parts that it was built from?
         self.is_missing: Callable[[Any], bool] = partial(is_missing, parts=self.in_parts)
 
     def __repr__(self) -> str:
         return f"Selector({self.expression!r})"
 
     def __call__(self, payload: Any) -> Any:
-        """Select. Raises `NotSelectable` where the expression does not fit the payload, and what a callable raises."""
+        """Select. Raises `NotSelectable` if the expression cannot be applied to the payload, and what a callable raises."""
         if not isinstance(self.expression, str):
             return self._find(payload)
         try:
@@ -75,7 +77,7 @@ def _compiled(expression: str, custom: Any, dict_cls: Any) -> tuple[Node, Interp
     try:
         tree: Node = jmespath.compile(expression).parsed
     except JMESPathError as error:
-        raise ValueError(f"{expression!r} is no JMESPath expression: {_fault(error, expression)}") from error
+        raise ValueError(f"{expression!r} is not a JMESPath expression: {_fault(error, expression)}") from error
     for call in _calls(tree):
         _check_call(call, functions, expression)
     return tree, Interpreter(functions, dict_cls)
@@ -87,7 +89,7 @@ def _fault(error: JMESPathError, expression: str) -> str:
     if isinstance(error, LexerError):
         return f"{error.message} at column {error.lexer_position + 1}."
     if isinstance(error, ParseError) and error.lex_position < len(expression):
-        return f"{error.token_value!r} cannot stand at column {error.lex_position + 1}."
+        return f"{error.token_value!r} is not allowed at column {error.lex_position + 1}."
     return f"it ends too early, at column {len(expression) + 1}."
 
 
@@ -105,7 +107,7 @@ def _check_call(call: Node, functions: Functions, expression: str) -> None:
     if known is None:
         column = expression.find(f"{name}(") + 1
         raise ValueError(
-            f"{expression!r} is no JMESPath expression: there is no function {name}() (column {column}). "
+            f"{expression!r} is not a JMESPath expression: there is no function {name}() (column {column}). "
             f"There are {', '.join(sorted(functions.FUNCTION_TABLE))}."
         )
     takes = known["signature"]
@@ -113,11 +115,11 @@ def _check_call(call: Node, functions: Functions, expression: str) -> None:
     if given < len(takes) or (given > len(takes) and not variadic):
         least = "at least " * variadic
         raise ValueError(
-            f"{expression!r} is no JMESPath expression: {name}() takes {least}{len(takes)} argument(s), not {given}."
+            f"{expression!r} is not a JMESPath expression: {name}() takes {least}{len(takes)} argument(s), not {given}."
         )
 
 
-#: Nodes whose first child alone is asked of what they are asked of; the others are asked of what that finds.
+#: Nodes of which only the first child is applied to the node's own input; the others are applied to its result.
 _CHAINS = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "filter_projection", "value_projection", "flatten"}
 )
@@ -138,7 +140,7 @@ def _roots(node: Any) -> Iterator[str]:
 
 
 def _in_parts(node: Node) -> bool:
-    """Does a node put its result together from parts? Of alternatives it is enough that one does."""
+    """Does a node build its result from parts? Of several alternatives, one is enough."""
     kind, children = node["type"], node["children"]
     if kind in ("subexpression", "pipe", "and_expression"):
         passes_on = children[-1]["type"] in ("current", "identity")  # [a, b] | @

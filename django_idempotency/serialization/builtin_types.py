@@ -18,7 +18,7 @@ Moment = TypeVar("Moment", datetime, time)
 
 
 class Codec(NamedTuple):
-    """What a type is called in the bytes, and its way into parts and back."""
+    """The name of a type in the bytes, and how its values become parts and parts its values."""
 
     tag: str
     encode: Callable[[Any], tuple[Any, ...]]
@@ -35,7 +35,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def _encode_moment(value: datetime | time) -> tuple[Any, ...]:
-    """Take a datetime or a time apart: ISO 8601, whether it is the second of its name, and a zone that has a name."""
+    """Split a datetime or a time into ISO 8601 text, its fold, and a zone that has a name."""
     zone = value.tzinfo
     if zone is None or zone is timezone.utc or _nameless(zone):
         return (value.isoformat(), 1) if value.fold else (value.isoformat(),)

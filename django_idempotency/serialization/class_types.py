@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from .builtin_types import BUILTINS, Codec, single
 
-#: Where attrs' cache_hash=True keeps a hash: it is another one in the next process.
+#: Where attrs' cache_hash=True keeps a hash: it differs in the next process.
 _CACHED_HASH = "_attrs_cached_hash"
 _ABSENT = object()
 
 
 def codec_of(cls: type) -> Codec | None:
-    """Return the codec of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for every other."""
+    """Return the codec of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for any other."""
     if issubclass(cls, Enum):
         return _enum(cls)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -37,7 +37,7 @@ def error_codec(cls: type[BaseException]) -> Codec:
     built_in = tuple(_Field(name, None, required=False) for name in _built_in(cls))
 
     def encode(error: BaseException) -> tuple[dict[str, Any]]:
-        # What its args alone would not bring back, such as the name that an ImportError was given beside them.
+        # What its args alone would not restore, such as the `name` of an ImportError.
         bare = cls.__new__(cls, *error.args) if built_in else error
         given = {name: found for name, _, _ in built_in if (found := _found(error, name)) != _found(bare, name)}
         # "args" is a descriptor of BaseException: no attribute has its name.
@@ -54,7 +54,7 @@ def error_codec(cls: type[BaseException]) -> Codec:
 
 
 def _built_in(cls: type[BaseException]) -> list[str]:
-    """Return the names of the fields that Python's own classes of exceptions have; but for the object that lacks a name."""
+    """Return the names of the fields of Python's own exception classes, except the object in which a name was not found."""
     owners = (base for base in cls.__mro__ if base.__module__ == "builtins" and base not in (BaseException, object))
     kinds = (MemberDescriptorType, GetSetDescriptorType)
     return [name for base in owners for name, field in vars(base).items() if isinstance(field, kinds) and name != "obj"]
@@ -68,7 +68,7 @@ def _found(error: BaseException, name: str) -> Any:
 
 
 def name_of(cls: type) -> str:
-    """Name a class in the bytes. There is always a dot in it, and never one in a tag of ours."""
+    """Name a class in the bytes. It always contains a dot, and our own tags never do."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -144,10 +144,10 @@ def _slots(cls: type) -> list[str]:
 
 
 def _state(cls: type, fields: Iterable[_Field], value: Any) -> dict[str, Any]:
-    """Return fields, and what else stands in an instance's `__dict__`, but for what a cached property left there."""
+    """Return the fields and the rest of an instance's `__dict__`, except what a cached property left there."""
     state = {name: found for name, _, _ in fields if (found := getattr(value, name, _ABSENT)) is not _ABSENT}
     for name, item in getattr(value, "__dict__", {}).items():
-        # typing leaves there which Page[Line](...) it was called as: nothing of the value.
+        # typing records there that Page[Line](...) was called: that is not part of the value.
         if name not in state and name != "__orig_class__" and not hasattr(getattr(cls, name, None), "__get__"):
             state[name] = item
     return {**state, _CACHED_HASH: None} if _CACHED_HASH in state else state
@@ -162,12 +162,12 @@ def _restore(value: Any, fields: Iterable[_Field], state: dict[str, Any]) -> Non
             object.__setattr__(value, name, missing())
         elif required:
             raise ValueError(f"{name_of(type(value))} has a new field, {name}, without a default")
-    if hasattr(value, "__dict__"):  # with slots, a field that the class has no more is let go
+    if hasattr(value, "__dict__"):  # with slots, a field that the class no longer has is dropped
         value.__dict__.update(state)
 
 
 def _pydantic(cls: Any) -> Codec:
-    """By the protocol for copies that pydantic's models have: values as they are, which are set, extra and private ones."""
+    """Use the copy protocol of pydantic's models: the values as they are, which are set, and extra and private ones."""
 
     def encode(value: Any) -> tuple[Any, ...]:
         state = value.__getstate__()

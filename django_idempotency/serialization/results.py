@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Serializer(Protocol):
-    """A value to one that can be stored, and back."""
+    """Converts a value to one that can be stored, and back."""
 
     @property
     def dump(self) -> Callable[[Any], Any]: ...
@@ -50,7 +50,7 @@ class _Serialized(NamedTuple):
 
 
 class FunctionResults:
-    """The results of one function. What its annotation names is found when it is first needed, and then known."""
+    """The results of one function. What its annotation names is looked up when first needed, and kept."""
 
     def __init__(
         self, function: Callable[..., Any], serializer: Serializer | None = None, classes: Collection[type] = ()
@@ -94,10 +94,10 @@ def results_for(
     serializer: Serializer | Sequence[Callable[[Any], Any]] | None = None,
     classes: Collection[type] = (),
 ) -> FunctionResults:
-    """Return how the results of a function are stored. Raises ValueError for what is no serializer and no class of ours.
+    """Return how the results of a function are stored. Raises `ValueError` for an invalid serializer or class.
 
-    `serializer` is a pair of callables (dump, load), or an object that has both; `classes` may be returned beside those
-    that the return annotation names.
+    `serializer` is a pair of callables (dump, load), or an object that has both; `classes` may be returned in
+    addition to those that the return annotation names.
     """
     for cls in classes:
         allowed_codec(cls)
@@ -134,7 +134,7 @@ class _Raised(NamedTuple):
 def dump_error(error: BaseException, kept: Sequence[type[Exception]]) -> bytes:
     """Return an exception as bytes: as the nearest class of its MRO that is kept, with args and attributes.
 
-    Raises `Unstorable`, also where its text would not be the same. Cause, context and traceback are not stored.
+    Raises `Unstorable`, also if its text would not be the same. Cause, context and traceback are not stored.
     """
     cls = next((cls for cls in type(error).__mro__ if cls in kept), None)
     if cls is None:

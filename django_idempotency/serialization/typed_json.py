@@ -2,9 +2,9 @@
 
     1:{"id":7,"paid":{"$":["Decimal","12.50"]},"state":{"$":["shop.orders.State","PAID"]}}
 
-What JSON has exactly, stands there as it is. Everything else is an object with the one name "$": its tag, and its parts
-(see builtin_types.py and class_types.py). A class of the project is its own tag, and only the classes that were allowed are ever written or
-rebuilt. The same object twice comes back as two that are equal.
+A value that JSON represents exactly is written as is. Any other is an object with the single name "$": its tag and
+its parts (see builtin_types.py and class_types.py). A class of the project is its own tag, and only the classes that
+were allowed are ever written or rebuilt. An object that occurs twice comes back as two equal ones.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from .builtin_types import BUILTINS, Codec
 from .class_types import codec_of, name_of
 
-#: Before the JSON. Another format has another.
+#: The version, written before the JSON. Another format has another.
 VERSION = b"1:"
 TAG = "$"
-#: Values in values in values; what is read back needs as much of the stack, wherever that is done.
+#: The deepest nesting. Reading a value back needs as much of the stack, wherever that happens.
 MAX_DEPTH = 100
 
 _EXACT: frozenset[type] = frozenset({str, bool, type(None)})
-#: Numbers, too, if JSON has them: the encoder refuses the others.
+#: Includes numbers that JSON has; the encoder refuses the others.
 _LIKELY: frozenset[type] = _EXACT | {int, float}
 #: Longer integers (bits) are written in hexadecimal: Python may refuse to read them otherwise (CVE-2020-10735).
 _LONG = 1024
@@ -41,7 +41,7 @@ class Unstorable(TypeError):
 
 
 class Unreadable(ValueError):
-    """These bytes are no result of ours, or of a class that is not allowed or not the same any more."""
+    """These bytes were not written by us, or need a class that is not allowed or has changed."""
 
 
 class Results:
@@ -58,7 +58,7 @@ class Results:
     ) -> None:
         named = {cls: allowed_codec(cls) for cls in classes}
         tags = Counter(codec.tag for codec in named.values())
-        # Two classes of one name cannot be told apart in the bytes: neither is stored.
+        # Two classes of one name cannot be distinguished in the bytes: neither is stored.
         self._codecs = {**BUILTINS, **more, **{cls: codec for cls, codec in named.items() if tags[codec.tag] == 1}}
         self._decoders = {codec.tag: codec.decode for codec in self._codecs.values()}
         self._root = root
@@ -99,7 +99,7 @@ class Results:
         return value
 
     def _tree(self, value: Any, path: tuple[Any, ...], leaves: frozenset[type]) -> Any:
-        """Return a value as JSON has it. `leaves` are the types that it has."""
+        """Return a value as JSON has it. `leaves` are the types that JSON has."""
         kind = type(value)
         if kind in leaves or (kind is int and value.bit_length() <= _LONG) or (kind is float and math.isfinite(value)):
             return value
@@ -120,7 +120,7 @@ class Results:
         return {TAG: [codec.tag, *[self._tree(part, path, leaves) for part in codec.encode(value)]]}
 
     def _object(self, value: dict[Any, Any], path: tuple[Any, ...], leaves: frozenset[type]) -> dict[str, Any] | None:
-        """Return a dict as JSON has it; `None` for one that it does not have: with a key that is no text, or our tag."""
+        """Return a dict as JSON has it; `None` if it has a key that is not text, or our tag."""
         plain = True
         for key, item in value.items():
             if type(key) is not str or key == TAG:
@@ -134,7 +134,7 @@ class Results:
         }
 
     def _build(self, found: dict[str, Any]) -> Any:
-        """Return what an object in JSON stands for. The objects inside it have been built."""
+        """Return the value that a JSON object represents. The objects inside it are already decoded."""
         if TAG not in found:
             return found
         tag, *parts = found[TAG]
@@ -150,15 +150,15 @@ class Results:
 
 
 def allowed_codec(cls: type) -> Codec:
-    """Return how a class is stored. Raises ValueError for what is no class of fields or members."""
+    """Return how a class is stored. Raises `ValueError` for a class without fields or members."""
     codec = codec_of(cls)
     if codec is None:
-        raise ValueError(f"{name_of(cls)} is no dataclass and no attrs, pydantic, Enum or NamedTuple class.")
+        raise ValueError(f"{name_of(cls)} is not a dataclass, attrs, pydantic, Enum or NamedTuple class.")
     return codec
 
 
 def _step(step: Any) -> str:
-    """Write a step of a path as JMESPath does. A key that is no name may be anybody's data: it is not shown."""
+    """Write a step of a path as JMESPath does. A key that is not a name may be a client's data, so it is not shown."""
     if isinstance(step, str):
         return f".{step}" if step.isidentifier() else '."…"'
     return f"[{step}]"

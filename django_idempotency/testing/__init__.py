@@ -1,8 +1,8 @@
 """For your tests, and for the tests of your own store.
 
-`assert_idempotent` calls something twenty times at once; `override_idempotency` switches all of it off;
-`RecordingStore` tells which verbs were called; `StoreContract` is what every store must keep, and
-`tickets.make_ticket` makes something to claim; `clock.elapse` lets time pass for the ORM store without sleep.
+`assert_idempotent` calls something twenty times at once; `override_idempotency` switches idempotency off or on;
+`RecordingStore` records which verbs were called; `StoreContract` tests what every store must do, and
+`tickets.make_ticket` makes a ticket to claim; `clock.elapse` lets time pass for the ORM store without sleeping.
 Import what is not listed below from its module: some load the model, and this package must not.
 """
 

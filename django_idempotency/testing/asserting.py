@@ -1,4 +1,4 @@
-"""assert_idempotent(): twenty at once, one run, one answer."""
+"""assert_idempotent(): twenty calls at once, one run, equal responses."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def assert_idempotent(
     concurrent: bool = True,
     timeout: float = 30.0,
 ) -> Any:
-    """Call `act` so many times at once and then once more: its work runs once, and every call gets the same answer.
+    """Call `act` `times` times at once and then once more: its work runs once, and all calls get equal responses.
 
-    `act` is a function without arguments, or a request of RequestFactory's, which goes through the project's handler,
-    middleware included, each time as a fresh copy. Functions are called in threads, coroutine functions (and the
-    requests of AsyncRequestFactory) in tasks. A call that is told "busy" is made again, for up to `timeout` seconds.
+    `act` is a function without arguments, or a request of RequestFactory, of which each call sends a fresh copy through
+    the project's handler, middleware included. Functions are called in threads, coroutine functions (and the
+    requests of AsyncRequestFactory) in tasks. A busy call is repeated for up to `timeout` seconds.
     `effects` returns a number that must have risen by one, such as `Charge.objects.count`. An exception of `raises`
-    is an answer like another. `concurrent=False` calls one after the other, in this thread.
+    counts as a response. `concurrent=False` makes the calls one after the other, in this thread.
 
-    Returns what the calls returned, or the exception that was their answer. Raises `AssertionError`, which says what ran
-    and how the answers differ, and `RuntimeError` where calls at once could not see what the test has written.
+    Returns what the calls returned, or the exception that they raised. Raises `AssertionError`, with what ran and how the
+    responses differ, and `RuntimeError` if concurrent calls could not see what the test has written.
     """
     _refuse_event_loop()
     act = carried(act) if isinstance(act, HttpRequest) else act
@@ -82,7 +82,7 @@ def _refuse_event_loop() -> None:
 
 
 def _must_stay_in_this_thread() -> bool:
-    """Would threads not see what the test has written? Raises `RuntimeError` where they would wait for its records."""
+    """Can other threads not see what the test has written? Raises `RuntimeError` if they would wait for its records."""
     inside = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
     if not inside:
         return False
@@ -106,7 +106,7 @@ def _errors(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[BaseExcept
 
 def _problems(calls: list[ConcurrentCall], raises: _Raises, timeout: float) -> Iterator[str]:
     if silent := [call for call in calls if call.busy]:
-        yield f"{len(silent)} of {len(calls)} calls had no answer within {timeout:g} s."
+        yield f"{len(silent)} of {len(calls)} calls got no response within {timeout:g} s."
     for error, count in Counter(map(repr, _errors(calls, raises))).most_common():
         yield f"{_calls(count)} raised: {error[:200]}"
     yield from _wrong_runs([call for call in calls if call.events or not call.busy])
@@ -114,13 +114,13 @@ def _problems(calls: list[ConcurrentCall], raises: _Raises, timeout: float) -> I
 
 
 def _wrong_runs(calls: list[ConcurrentCall]) -> Iterator[str]:
-    """Say what did not run once. A call's own keys are those of all calls: nested ones come up in the first run only."""
+    """Yield what did not run once. A call's own keys appear in all calls; nested ones only in the first run."""
     records = [{event.record for event in call.events} for call in calls]
     guarded = [seen for seen in records if seen]
     if not guarded:
         if not any(call.answer is not None and call.answer.replayed for call in calls):  # by a server elsewhere
             off = "" if switch.enabled() else "idempotency is off. "
-            yield f"Nothing was guarded: {off}Is there a guard, and does the call bring a key that belongs to somebody?"
+            yield f"Nothing was guarded: {off}Is there a guard, and does the call send a key that has an owner?"
         return
     if len(guarded) < len(calls):
         yield f"{_calls(len(calls) - len(guarded))} ran without a guard."
@@ -137,12 +137,12 @@ def _wrong_runs(calls: list[ConcurrentCall]) -> Iterator[str]:
 
 
 def _begun(call: ConcurrentCall) -> set[Any]:
-    """Return what a call has begun. Where the call's own work was known, nothing nested in it came up."""
+    """Return the records that a call claimed. A replayed call claims none of its nested ones."""
     return {event.record for event in call.events if event.name in BEGINS}
 
 
 def _runs(call: ConcurrentCall, record: Any) -> int:
-    """Count how often a call did the work. What an `atomic` guard has lost was rolled back."""
+    """Count how often a call did the work. Work whose `atomic` guard was lost was rolled back."""
     own = [event for event in call.events if event.record == record]
     begun = sum(event.name in BEGINS for event in own)
     return begun - sum(event.name == "lost" and event.guarantee is Guarantee.ATOMIC for event in own)
@@ -157,7 +157,7 @@ def _wrong_answers(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[str
 
 
 def _answers(calls: list[ConcurrentCall], raises: _Raises) -> list[tuple[CallResult, list[int]]]:
-    """Return each answer, and the numbers of those calls that got it. Answers need not be hashable."""
+    """Return each distinct response and the numbers of the calls that got it. Results need not be hashable."""
     given: list[tuple[CallResult, list[int]]] = []
     for call in calls:
         answer = CallResult.raised(call.error) if isinstance(call.error, raises) else call.answer

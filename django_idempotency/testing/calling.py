@@ -1,4 +1,4 @@
-"""Many calls of one thing at one moment, each with what the guards said to it. For `asserting`."""
+"""Makes many calls at one moment, and records the guards' events of each. For `asserting`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PAUSE, LONGEST_PAUSE = 0.01, 0.25
 
 _NAMES = {signal: name for name, signal in vars(signals).items() if isinstance(signal, Signal)}
 EVENTS = tuple(_NAMES.values())
-#: The call that this thread, or task, makes. What others do meanwhile is none of its events.
+#: The call that this thread or task makes. Events of others are not recorded for it.
 _calling: ContextVar[ConcurrentCall | None] = ContextVar("django_idempotency_call", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a guard said."""
+    """An event of a guard."""
 
     name: str
     record: UUID
@@ -43,17 +43,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What two calls must have alike: the status and the body of a response, the type and value of all else."""
+    """What must be equal for all calls: the status and the body of a response, the type and value of anything else."""
 
     kind: type[Any]
     value: Any
     status: int | None = None
-    #: Does it say that it is a replay?
+    #: Is it marked as a replay?
     replayed: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, given: Any) -> CallResult:
-        """Read an answer: Django's, or one of a client over HTTP."""
+        """Read a result: Django's response, or that of an HTTP client."""
         if not hasattr(given, "status_code"):
             return cls(type(given), given)
         body = b"".join(given) if getattr(given, "streaming", False) else bytes(given.content)
@@ -61,7 +61,7 @@ class CallResult:
 
     @classmethod
     def raised(cls, error: BaseException) -> CallResult:
-        """Take an exception for an answer."""
+        """Make a result of an exception."""
         return cls(type(error), error.args)
 
     def __str__(self) -> str:
@@ -71,14 +71,14 @@ class CallResult:
 
 @dataclass(slots=True, eq=False)
 class ConcurrentCall:
-    """One call, which is made again while its answer is that another one is running."""
+    """One call, which is repeated while another one is running."""
 
     number: int
     events: list[Event] = field(default_factory=list)
     result: Any = MISSING
     answer: CallResult | None = None
     error: BaseException | None = None
-    #: Is another one still running, as far as the last try knows?
+    #: Was another one still running at the last try?
     busy: bool = True
 
     def make(self, act: Callable[[], Any], deadline: float) -> None:
@@ -96,7 +96,7 @@ class ConcurrentCall:
                 self.result = await act()
 
     def _pauses(self, deadline: float) -> Iterator[float]:
-        """Yield how long to pause before each try, as long as there is to be another."""
+        """Yield the pause before each try (seconds), until the deadline."""
         pause = PAUSE
         yield 0.0
         while self.busy and time.monotonic() < deadline:
@@ -110,7 +110,7 @@ class ConcurrentCall:
         try:
             yield
             self.answer = CallResult.of(self.result)
-        except BaseException as error:  # noqa: BLE001 - told with all the others'
+        except BaseException as error:  # noqa: BLE001 - reported with all the others
             self.error = error
         finally:
             _calling.reset(token)
@@ -121,7 +121,7 @@ class ConcurrentCall:
             return isinstance(self.error, InProgress)
         if said and said[-1].name == "busy":
             return True
-        # A server elsewhere, whose guards are not heard; or one that was overtaken.
+        # A server in another process, which sends no events here; or a call that lost its race.
         return (
             self.answer is not None
             and self.answer.status == 409
@@ -134,13 +134,13 @@ async def _wait_for(awaitable: Awaitable[Any]) -> Any:
 
 
 def _awaited(result: Any) -> Any:
-    """Return what a call returned: a coroutine, perhaps, of `lambda: charge(order)`."""
+    """Return a call's result, awaited if it is a coroutine, as of `lambda: charge(order)`."""
     return async_to_sync(_wait_for)(result) if inspect.isawaitable(result) else result
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Write down what the guards say, each to the call that it was said to."""
+    """Record the events of the guards, each for the call that it belongs to."""
 
     def hear(*, signal: Signal, operation: Operation, **_: Any) -> None:
         if (call := _calling.get()) is not None:
@@ -156,7 +156,7 @@ def listening() -> Iterator[None]:
 
 
 def together(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: float) -> None:
-    """Make the calls in as many threads, through as many connections, released at one moment."""
+    """Make each call in a thread and with connections of its own, all released at one moment."""
     barrier = threading.Barrier(len(calls))
 
     def run(call: ConcurrentCall) -> None:
@@ -180,7 +180,7 @@ def one_by_one(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: fl
 
 
 def gathered(act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], deadline: float) -> None:
-    """Make the calls in as many tasks of one event loop."""
+    """Make each call in a task of its own, in one event loop."""
 
     async def gather() -> None:
         tasks = {asyncio.ensure_future(call.amake(act, deadline)): call for call in calls}

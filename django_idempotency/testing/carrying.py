@@ -1,4 +1,4 @@
-"""A request made by a RequestFactory, carried through the project's whole handler, as often as a test likes."""
+"""Sends copies of a RequestFactory's request through the project's whole handler."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from django.http.response import HttpResponseBase
 
 
 def carried(request: HttpRequest) -> Callable[[], Any]:
-    """Return a function that answers a fresh copy of the request each time: a coroutine function for an async request.
+    """Return a function that sends a fresh copy of the request each time: a coroutine function for an async request.
 
-    The request keeps its user and DRF's forced one; all else on it is for the project's middleware to set anew.
+    The copy keeps the user and DRF's forced one; everything else is set by the project's middleware again.
     Raises `TypeError` for a request that no RequestFactory made.
     """
     if not isinstance(request, (ASGIRequest, WSGIRequest)):
@@ -42,7 +42,11 @@ def carried(request: HttpRequest) -> Callable[[], Any]:
 
 
 def _as(request: Any, copy: Any) -> Any:
-    """Let the copy come from the same user: AuthenticationMiddleware takes the cached one, DRF the forced one."""
+    """Give the copy the same user.
+
+    By private names, since there is no public way: AuthenticationMiddleware sets a user of its own, unless its cache has
+    one; and DRF's `force_authenticate()` sets a forced user, but nothing reads the original's.
+    """
     copy._dont_enforce_csrf_checks = True  # noqa: SLF001 - as the test client does
     user = getattr(request, "user", None)
     if user is not None:
@@ -56,7 +60,7 @@ def _as(request: Any, copy: Any) -> Any:
 
 
 def _closed(response: HttpResponseBase) -> HttpResponseBase:
-    """Read a stream and close the response, without what Django does then: close the connection of a TestCase."""
+    """Read a stream and close the response, without closing the database connections, which a TestCase still needs."""
     streamed = b"".join(response) if response.streaming else None
     request_finished.disconnect(close_old_connections)
     try:

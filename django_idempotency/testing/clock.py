@@ -1,4 +1,4 @@
-"""Time that passes when a test says so."""
+"""Lets time pass for stored records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at", "purge_at"
 
 
 def elapse(duration: Duration, *, using: str = DEFAULT_DB_ALIAS) -> None:
-    """Let time pass for the records of the ORM store: move all that they remember into the past.
+    """Let time pass for the records of the ORM store: move their timestamps into the past.
 
     Its clock is the database's own and cannot be frozen.
     """

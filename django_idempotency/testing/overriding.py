@@ -1,4 +1,4 @@
-"""Idempotency on or off for a test, whatever the environment says."""
+"""Switches idempotency on or off for a test, regardless of the environment."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..runtime import switch
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-#: On a test class: what its tests want, and those of its subclasses that do not say otherwise.
+#: On a test class: whether idempotency is on for its tests, and for subclasses without an override.
 _WANTED = "_overridden_idempotency"
 
 
 class override_idempotency:  # noqa: N801 - beside override_settings
     """Switch idempotency off, or on: a context manager, and a decorator of functions, coroutine functions and TestCases.
 
-    With `enabled=False` requests with a key and guarded functions run as if we were not there. It holds for the whole
-    process, the threads of a live server included. The innermost one counts, and goes before IDEMPOTENCY_DISABLED.
+    With `enabled=False`, requests with a key and guarded functions run unguarded. It holds for the whole process, the
+    threads of a live server included. The innermost override counts, and takes precedence over IDEMPOTENCY_DISABLED.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -39,16 +39,16 @@ class override_idempotency:  # noqa: N801 - beside override_settings
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, trace)  # another call's, perhaps: they are all alike
+        self._entered.pop().__exit__(kind, error, trace)  # perhaps another call's: they are all alike
 
     def __call__(self, decorated: Decorated) -> Decorated:
-        """Decorate. Raises `TypeError` for what would run outside: a generator, or a class that is no TestCase."""
+        """Decorate. Raises `TypeError` for a generator, or a class that is not a TestCase: they would run outside."""
         name = getattr(decorated, "__qualname__", repr(decorated))
         wrapper: Any
         if inspect.isclass(decorated):
             if not issubclass(decorated, TestCase):
                 raise TypeError(
-                    f"override_idempotency() on {name}, which is no TestCase. Put it on the methods, or type "
+                    f"override_idempotency() on {name}, which is not a TestCase. Put it on the methods, or type "
                     '@pytest.mark.usefixtures("idempotency_disabled").'
                 )
             _on_class(decorated, enabled=self.enabled)
@@ -77,7 +77,7 @@ def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
     own, decorated = vars(cls).get("setUpClass"), cls
 
     def set_up_class(cls: type[TestCase]) -> None:
-        override = override_idempotency(enabled=getattr(cls, _WANTED))  # a base's setUpClass() asks its subclass
+        override = override_idempotency(enabled=getattr(cls, _WANTED))  # a base's setUpClass() reads its subclass's
         override.__enter__()
         cls.addClassCleanup(override.__exit__, None, None, None)
         if own is None:

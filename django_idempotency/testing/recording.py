@@ -1,4 +1,4 @@
-"""A store that tells what was asked of it, in order."""
+"""A store that records which verbs were called, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..stores.wrapper import WrappedStore
 
 
 class RecordingStore(WrappedStore):
-    """Passes every verb on to another store and keeps its name in `verbs`. An async twin counts as its verb."""
+    """Passes every verb on to another store and records its name in `verbs`. An async variant counts as its verb."""
 
     def __init__(self, store: BaseStore) -> None:
         super().__init__(store)

@@ -1,4 +1,4 @@
-"""Tickets for tests: valid ones, of which a test names only what it is about."""
+"""Makes valid tickets for tests, which name only the fields that they are about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What values mean: the bytes themselves, what is equal, what differs, and what has no meaning."""
+"""What values mean: the bytes themselves, what is equal, what differs, and what cannot be hashed."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_a_proxy_means_the_row_it_shows() -> None:
 
 def test_an_unsaved_row_has_no_meaning() -> None:
     """It has no identity yet."""
-    with pytest.raises(UnhashableValue, match=r"^order\.charge: a Charge that is not saved has no meaning yet"):
+    with pytest.raises(UnhashableValue, match=r"^order\.charge: a Charge that is not saved cannot be hashed"):
         canonical_bytes({"order": {"charge": Charge(amount=1)}})
 
 
@@ -364,22 +364,25 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (lambda: 1, "a value of type function has"),
-        (1j, "a value of type complex has"),
-        (object(), "a value of type object has"),
-        (int, "a value of type type has"),
-        ((number for number in [1]), "a value of type generator has"),
-        ({"order": {"items": [1, "x", {"at": range(2)}]}}, r"order.items\[2\].at: a value of type range has"),
-        ({"a b": {5: {(1,): 1j}}}, r"\['a b'\]\[5\]\[a key of type tuple\]: a value of type complex has"),
-        ([Data(1, [1j])], r"\[0\].right\[0\]: a value of type complex has"),  # type: ignore[arg-type]
-        ({Currency: 1}, "a value of type EnumType has" if sys.version_info >= (3, 11) else "a value of type EnumMeta"),
-        (circle(), r"\[0\].again\[0\].+…: what is nested deeper than 128 levels, or in a circle,"),
+        (lambda: 1, "a value of type function cannot"),
+        (1j, "a value of type complex cannot"),
+        (object(), "a value of type object cannot"),
+        (int, "a value of type type cannot"),
+        ((number for number in [1]), "a value of type generator cannot"),
+        ({"order": {"items": [1, "x", {"at": range(2)}]}}, r"order.items\[2\].at: a value of type range cannot"),
+        ({"a b": {5: {(1,): 1j}}}, r"\['a b'\]\[5\]\[a key of type tuple\]: a value of type complex cannot"),
+        ([Data(1, [1j])], r"\[0\].right\[0\]: a value of type complex cannot"),  # type: ignore[arg-type]
+        (
+            {Currency: 1},
+            "a value of type EnumType cannot" if sys.version_info >= (3, 11) else "a value of type EnumMeta",
+        ),
+        (circle(), r"\[0\].again\[0\].+…: what is nested deeper than 128 levels, or contains itself,"),
         (deep(129), r"(\[0\]){8}…: what is nested deeper"),
         (dt.time(12, tzinfo=BERLIN), "a time in a zone"),
-        ([{"inr": 1, Currency.INR: 2}], r"\[0\]: a mapping with two keys of one meaning"),
+        ([{"inr": 1, Currency.INR: 2}], r"\[0\]: a mapping with two keys that are hashed alike"),
     ],
 )
-def test_what_has_no_meaning(value: object, message: str) -> None:
+def test_what_cannot_be_hashed(value: object, message: str) -> None:
     """It is said where it is, of which type, and what to do; never its value."""
     with pytest.raises(UnhashableValue, match=f"^{message}") as caught:
         canonical_bytes(value)
@@ -393,13 +396,13 @@ def test_a_socket_is_left_alone() -> None:
 
 
 def test_a_field_that_was_never_set() -> None:
-    """A half-made object has no meaning."""
+    """A half-made object cannot be hashed."""
     with pytest.raises(UnhashableValue, match=r"^left: this field of Slotted was never set\."):
         canonical_bytes(object.__new__(Slotted))
 
 
 def test_what_is_as_deep_as_may_be() -> None:
-    """128 levels have a meaning."""
+    """128 levels can be hashed."""
     assert canonical_bytes(deep(128)).startswith(b"[" * 128 + b"i1;")
 
 

@@ -369,7 +369,7 @@ def test_a_permission_that_has_read_the_data(send: Send) -> None:
 
 
 def test_a_function_of_the_request(send: Send) -> None:
-    """It returns any value that has a meaning; a part that is None is missing."""
+    """It returns any value that can be hashed; a part that is None is missing."""
     first = send("callable", headers={"X-Order": "o-1"})
     assert send("callable", headers={"X-Order": "o-1"}).content == first.content
     assert send("callable").json()["key"] is None

@@ -273,7 +273,9 @@ def test_what_cannot_be_selected_from_is_compared_whole(one: HttpRequest, other:
 
 def test_wrong_expressions_name_their_field() -> None:
     """Said where they are declared."""
-    with pytest.raises(ValueError, match=r"^Policy\(key='body\.\['\): 'body\.\[' is no JMESPath expression: it ends"):
+    with pytest.raises(
+        ValueError, match=r"^Policy\(key='body\.\['\): 'body\.\[' is not a JMESPath expression: it ends"
+    ):
         compile_expressions(Policy(key="body.["))
     with pytest.raises(ValueError, match=r"'a\.b' asks for 'a', but a request has body, .*\. Type 'body\.a' instead"):
         compile_expressions(Policy(fingerprint="a.b"))

@@ -152,7 +152,7 @@ def test_wrong_serializers(serializer: Any) -> None:
 
 
 def test_wrong_classes() -> None:
-    with pytest.raises(ValueError, match=r"builtins.dict is no dataclass"):
+    with pytest.raises(ValueError, match=r"builtins.dict is not a dataclass"):
         results_for(bare, classes=[dict])
 
 

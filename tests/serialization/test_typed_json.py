@@ -455,7 +455,7 @@ def test_a_subclass_is_another_class() -> None:
 
 
 def test_only_classes_with_fields_or_members() -> None:
-    with pytest.raises(ValueError, match="Plain is no dataclass"):
+    with pytest.raises(ValueError, match="Plain is not a dataclass"):
         Results([Plain])
 
 

@@ -358,7 +358,7 @@ def test_work_without_an_end_fails(kind: str) -> None:
 
     began, before = time.monotonic(), set(threading.enumerate())
     said = problems(charge if kind == "sync" else acharge, timeout=0.3)
-    assert "calls had no answer within 0.3 s" in said
+    assert "calls got no response within 0.3 s" in said
     assert time.monotonic() - began < 10
     release.set()
     for thread in set(threading.enumerate()) - before:
@@ -523,9 +523,9 @@ def test_a_wrong_view_fails(post: Callable[..., HttpRequest], user: User, url: s
 @committed
 @pytest.mark.urls(__name__)
 def test_a_request_without_a_key_fails(post: Callable[..., HttpRequest]) -> None:
-    """It asks whether the call brings one."""
+    """It asks whether the call sends one."""
     said = problems(post("/guarded/", headers={}), effects=Effect.objects.count)
-    assert "does the call bring a key" in said
+    assert "does the call send a key" in said
     assert "6 of 6 responses have no Idempotency-Replayed" in said
     assert "1 call got 201 {" in said
 

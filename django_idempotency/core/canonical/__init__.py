@@ -1,7 +1,7 @@
-"""What a Python value means, as bytes: two values have the same bytes if, and only if, they mean the same.
+"""The canonical bytes of Python values: two values have the same bytes if, and only if, they mean the same.
 
 The bytes name keys and are compared by validation, so they must be the same in every process, on every Python and in
-every release: tests/core/test_canonical.py spells them out. Whatever is added here gets a tag of its own.
+every release: tests/core/test_canonical.py spells them out. Anything added here gets a tag of its own.
 
 The rules
 ---------
@@ -18,13 +18,14 @@ The rules
 5. An object with declared fields (dataclass, attrs, pydantic) means the mapping of them, so a dict may become a class
    and keep its keys. Fields that its own `==` leaves out (`compare=False`, attrs' `eq=False`) are left out. A
    `NamedTuple` is a tuple. A pydantic root model means its root.
-6. A row of a Django model means its model and its primary key. A lazy object means what it stands for, a lazy
-   translation its text.
-7. Nothing else has a meaning: a function, a socket, a row that is not saved, a circle, what is nested deeper than
-   `MAX_DEPTH`, a mapping with two keys of one meaning. `UnhashableValue` says where it was found, and never shows a value.
+6. A row of a Django model means its model and its primary key. A lazy object means the object that it loads,
+   a lazy translation its text.
+7. Nothing else can be hashed: a function, a socket, a row that is not saved, a value that contains itself or is nested
+   deeper than `MAX_DEPTH`, a mapping with two keys that mean the same. `UnhashableValue` names the place, and never
+   shows a value.
 
 Every scalar is written as a tag and its text up to ";", or with its length, and every container between brackets, so
-the borders of no two values can be confused.
+the borders between values are unambiguous.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = ["TooDeep", "UnhashableValue", "canonical_bytes", "digest", "hasher", 
 
 def canonical_bytes(value: object) -> bytes:
     """Return the canonical bytes of a value. Raises `UnhashableValue`. Neither copies nor changes it."""
-    if type(value) is str:  # what a key mostly is
+    if type(value) is str:  # most keys are text
         return f"s{len(value)}:{value}".encode("utf-8", "surrogatepass")
     encoder = CanonicalEncoder()
     encoder.write(value)
@@ -50,7 +51,10 @@ def canonical_bytes(value: object) -> bytes:
 
 
 def digest(value: object, algorithm: str = "sha256") -> str:
-    """Hash what a value means: hexadecimal digits. Raises `UnhashableValue`, and `ValueError` for an unknown algorithm."""
+    """Return the hash of a value's canonical bytes, as hexadecimal digits.
+
+    Raises `UnhashableValue`, and `ValueError` for an unknown algorithm.
+    """
     digits: str = hasher(algorithm)(canonical_bytes(value)).hexdigest()
     return digits
 
@@ -59,7 +63,7 @@ def digest(value: object, algorithm: str = "sha256") -> str:
 def hasher(algorithm: str) -> Callable[[bytes], Any]:
     """Return the constructor of a hash by its name in hashlib.
 
-    Raises `ValueError` where there is none, or none with a digest of fixed size.
+    Raises `ValueError` if there is none, or its digest has no fixed size of at least 16 bytes.
     """
     if algorithm == "sha256":
         return hashlib.sha256
@@ -81,7 +85,7 @@ def is_missing(value: object, *, parts: bool = True) -> bool:
     checked, nor are the members of a value that was not composed of parts.
     """
     if not isinstance(value, _SIZED):
-        return isinstance(value, _NOTHING)  # a lazy object shows the class of what it stands for
+        return isinstance(value, _NOTHING)  # a lazy object reports the class of the object that it loads
     if len(value) == 0:
         return True
     if parts and isinstance(value, (list, tuple, dict)):

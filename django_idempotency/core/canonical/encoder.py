@@ -1,4 +1,4 @@
-"""Writes what a value means, by the rules of `core.canonical`."""
+"""Encodes values by the rules of `core.canonical`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from weakref import WeakKeyDictionary
 
 from .scalars import SCALARS, SELECT, TooDeep, UnhashableValue
 
-#: What is nested deeper is taken for a circle.
+#: A value that is nested deeper is assumed to contain itself.
 MAX_DEPTH = 128
 
 
 class CanonicalEncoder:
-    """Writes one value. Dicts of the same names, as in a list of rows, share the order of their names.
+    """Encodes one value. Dicts with the same names, as in a list of rows, share the order of their names.
 
-    What a payload is mostly made of, text and whole numbers in dicts and lists, is written without a call for each.
+    Payloads consist mostly of text and integers in dicts and lists: those are encoded without a call for each.
     """
 
     __slots__ = ("_depth", "_layouts", "parts")
@@ -35,7 +35,7 @@ class CanonicalEncoder:
         (_WRITERS.get(kind) or _writer_of(kind))(self, value)
 
     def encoded(self, value: Any) -> str:
-        """Return what would be written."""
+        """Return the encoding of a value, without adding it."""
         kept, self.parts = self.parts, []
         self.write(value)
         written = "".join(self.parts)
@@ -49,7 +49,7 @@ class CanonicalEncoder:
             raise _too_deep()
         append("[")
         try:
-            for index, item in enumerate(value):  # noqa: B007 - told when an item has no meaning
+            for index, item in enumerate(value):  # noqa: B007 - reported if an item cannot be hashed
                 if (kind := type(item)) is str:
                     append(f"s{len(item)}:{item}")
                 elif kind is int:
@@ -72,11 +72,11 @@ class CanonicalEncoder:
         self.fields(layout, value.__getitem__)
 
     def layout(self, names: Iterable[Any]) -> _Layout:
-        """Return names as they are written, in the order of that. Raises `UnhashableValue` where two are written alike."""
+        """Return encoded names in the order of their encoding. Raises `UnhashableValue` if two are encoded alike."""
         written = [(self.encoded(name), name) for name in names]
         layout = sorted(written, key=_first)
         if any(one[0] == other[0] for one, other in pairwise(layout)):
-            raise UnhashableValue("a mapping with two keys of one meaning has none itself. " + SELECT)
+            raise UnhashableValue("a mapping with two keys that are hashed alike cannot be hashed. " + SELECT)
         return layout
 
     def fields(self, layout: _Layout, get: Callable[[Any], Any]) -> None:
@@ -119,7 +119,7 @@ _Writer = Callable[[CanonicalEncoder, Any], None]
 
 
 def _too_deep() -> TooDeep:
-    return TooDeep(f"what is nested deeper than {MAX_DEPTH} levels, or in a circle, has no meaning. {SELECT}")
+    return TooDeep(f"what is nested deeper than {MAX_DEPTH} levels, or contains itself, cannot be hashed. {SELECT}")
 
 
 def _first(pair: tuple[str, Any]) -> str:
@@ -132,12 +132,12 @@ def _write_text(encoder: CanonicalEncoder, value: str) -> None:
 
 
 def _write_sequence(encoder: CanonicalEncoder, value: Any) -> None:
-    # What a subclass makes of iteration is its own affair; what it holds is its meaning.
+    # The items that a subclass holds, whatever its own iteration yields.
     encoder.sequence(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value))
 
 
 def _write_dict(encoder: CanonicalEncoder, value: dict[Any, Any]) -> None:
-    # Past what a subclass makes of it: a QueryDict holds all values of a name, and shows the last.
+    # Bypasses a subclass's own access: a QueryDict holds all values of a name, and returns the last.
     encoder.fields(encoder.layout(list(dict.keys(value))), partial(dict.__getitem__, value))
 
 
@@ -175,7 +175,7 @@ _WRITERS: dict[type, _Writer] = {
     set: CanonicalEncoder.set,
     frozenset: CanonicalEncoder.set,
 }
-#: For subclasses, which may hide what they hold.
+#: For subclasses, which may override access to what they hold.
 _INHERITED: dict[type, _Writer] = {
     **_WRITERS,
     list: _write_sequence,
@@ -190,7 +190,7 @@ _FOUND: WeakKeyDictionary[type, _Writer] = WeakKeyDictionary()
 
 
 def _writer_of(kind: type) -> _Writer:
-    """Return how values of a type are written, by rules 2, 5 and 6. Raises `UnhashableValue` by rule 7."""
+    """Return how values of a type are encoded, by rules 2, 5 and 6. Raises `UnhashableValue` by rule 7."""
     writer = _FOUND.get(kind)
     if writer is None:
         writer = _FOUND[kind] = _find(kind)
@@ -254,15 +254,15 @@ def _write_row(encoder: CanonicalEncoder, value: Any) -> None:
     meta = value._meta
     key = value.pk
     if key is None or (isinstance(key, tuple) and None in key):  # a composite key, set in part
-        raise UnhashableValue(f"a {type(value).__name__} that is not saved has no meaning yet. {SELECT}")
-    # A proxy shows the same row, as Django's own == has it.
+        raise UnhashableValue(f"a {type(value).__name__} that is not saved cannot be hashed. {SELECT}")
+    # A proxy is the same row, as in Django's own ==.
     encoder.row(getattr(meta.concrete_model, "_meta", meta).label_lower, key)
 
 
 def _write_lazy(encoder: CanonicalEncoder, value: Any) -> None:
-    value.__class__  # noqa: B018 - makes what it stands for
+    value.__class__  # noqa: B018 - loads the object
     encoder.write(value.__dict__["_wrapped"])
 
 
 def _refuse(_: CanonicalEncoder, value: Any) -> None:
-    raise UnhashableValue(f"a value of type {type(value).__name__} has no meaning that could be hashed. {SELECT}")
+    raise UnhashableValue(f"a value of type {type(value).__name__} cannot be hashed. {SELECT}")

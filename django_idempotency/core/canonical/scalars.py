@@ -8,18 +8,18 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-#: How much of the way to what is refused is told.
+#: The most steps of the path to a refused value that are shown.
 _SHOWN = 8
 SELECT = "Select what identifies the call with key=…"
 
 
 class UnhashableValue(TypeError):
-    """A value, or a part of it, means nothing that could be hashed."""
+    """A value, or a part of it, cannot be hashed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        #: The way to the part: names and indexes, outermost first.
+        #: The path to the part: names and indexes, outermost first.
         self.path: list[object] = []
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class UnhashableValue(TypeError):
 
 
 class TooDeep(UnhashableValue):
-    """A value holds values in values in values, or itself."""
+    """A value is nested too deep, or contains itself."""
 
 
 def _step(name: object) -> str:
@@ -56,7 +56,7 @@ def _time(value: dt.time) -> str:
     offset = value.utcoffset()
     if offset is None:
         if value.tzinfo is not None:
-            raise UnhashableValue(f"a time in a zone whose offset depends on the date has no meaning. {SELECT}")
+            raise UnhashableValue(f"a time in a zone whose offset depends on the date cannot be hashed. {SELECT}")
         return f"T{_of_day(value):x};"
     return f"U{_of_day(value):x}/{_microseconds(offset):x};"
 
