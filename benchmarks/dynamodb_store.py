@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb.table import create
 
 from . import acts
 from .measuring import Case, Effort, interleaved
@@ -40,7 +39,7 @@ def served() -> Iterator[DynamoDBStore]:
         session = boto3.Session(aws_access_key_id="bench", aws_secret_access_key="bench", region_name=REGION)
         config = Config(connect_timeout=10, read_timeout=10)
         store = DynamoDBStore(table="bench", endpoint_url=server.url, session=session, config=config)
-        for _ in create(store):
+        for _ in store.create_table():
             pass
         yield store
 

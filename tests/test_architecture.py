@@ -94,12 +94,10 @@ RINGS: dict[str, dict[str, Row]] = {
         ),
         "checks": row(
             "conf core errors functions graphql http inspection middleware models outbox realms rest_framework runtime"
-            " scopes selectors stores stores.dynamodb stores.layered stores.orm stores.redis",
+            " scopes selectors stores stores.orm",
             "asgiref django",
         ),
-        "management": row(
-            "checks conf core engine errors http inspection runtime stores stores.dynamodb stores.orm", "django"
-        ),
+        "management": row("checks conf core engine errors http inspection runtime stores", "django"),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
         "admin": row("conf core errors inspection models runtime stores stores.orm", "django"),
         "apps": row("checks engine", "django"),

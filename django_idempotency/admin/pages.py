@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import flatten_fieldsets
-from django.db import connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
@@ -19,7 +19,6 @@ from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.orm.interventions import clock
-from ..stores.wrapper import innermost
 from .columns import Columns
 from .interventions import VERBS, Interventions
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
@@ -68,13 +67,13 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         aliases = conf.get("STORES") if self.store_alias is None else [self.store_alias]
         for alias in sorted(aliases, key=lambda alias: alias != "default"):
             store = stores[alias]
-            if isinstance(innermost(store), ORMStore):
+            if store.rows_in is not None:
                 return stores.outermost(store)
         return ORMStore()
 
     def get_queryset(self, request: HttpRequest) -> Records:
         """Return the records of the store's database, each with that database's current time."""
-        using = getattr(self.get_store(), "using")  # noqa: B009 - a wrapped one has it, too
+        using = self.get_store().rows_in or DEFAULT_DB_ALIAS
         return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RecordChangeList]:

@@ -5,18 +5,16 @@ E: the configuration cannot work. W: it works, but may surprise.
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
-from django.core.checks import CheckMessage, Error
-from django.core.checks import Warning as Caution
+from django.core.checks import CheckMessage
 
-PREFIX = "django_idempotency"
+from ..stores.check_messages import PREFIX, STORE_CHECKS, a, closest, message, shown, told
+from ..stores.check_messages import SILENCE as _SILENCE
+
+__all__ = ["CATALOGUE", "PREFIX", "a", "closest", "finding", "shown", "told"]
 
 _OURS = '"django_idempotency.middleware.IdempotencyMiddleware"'
-_SILENCE = 'SILENCED_SYSTEM_CHECKS = ["django_idempotency.%(code)s"]'
 
 #: Code → (message, hint).
 CATALOGUE: dict[str, tuple[str, str]] = {
@@ -103,14 +101,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["STORE"] = %(value)s, and IDEMPOTENCY["STORES"] has no such alias.',
         'Type "STORE": "%(close)s", or add the alias to "STORES".',
     ),
-    "E014": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database %(using)s, which DATABASES does not have.',
-        'Type "OPTIONS": {"using": "%(close)s"}, or add the database.',
-    ),
-    "E015": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database "%(using)s", whose kind is "%(vendor)s".',
-        'Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite.',
-    ),
+    "E014": STORE_CHECKS["E014"],
+    "E015": STORE_CHECKS["E015"],
     "E016": (
         'IDEMPOTENCY["GUARANTEE"] is "atomic", which the store "%(alias)s" cannot keep: it joins no transaction.',
         'Type "GUARANTEE": "lease", or "STORE": the alias of an ORMStore.',
@@ -119,23 +111,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: no other connection would see a claim.',
         'Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions with atomic().',
     ),
-    "E018": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.',
-        (
-            'Type "OPTIONS": {"cache": "%(close)s"}, or add CACHES["%(cache)s"] = '
-            '{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}.'
-        ),
-    ),
-    "E019": (
-        (
-            'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], '
-            "which is not a django-redis cache: %(problem)s."
-        ),
-        (
-            'Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", '
-            '"LOCATION": "redis://127.0.0.1:6379/1"}, or "OPTIONS": {"cache": …} with one that is.'
-        ),
-    ),
+    "E018": STORE_CHECKS["E018"],
+    "E019": STORE_CHECKS["E019"],
     "E040": (
         'IDEMPOTENCY["STORES"]["%(alias)s"] is a %(backend)s, and its driver %(driver)s is not installed.',
         'Type python -m pip install "django-idempotency[%(extra)s]".',
@@ -401,18 +378,9 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         'The table "%(table)s" is missing in the database "%(using)s".',
         "Type python manage.py migrate django_idempotency --database=%(using)s",
     ),
-    "E051": (
-        'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, but the store needs 5 or later.',
-        "Type redis-cli INFO server to see which server responds, and move the records to Redis 5 or later.",
-    ),
-    "E052": (
-        'The table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"] is missing in DynamoDB.',
-        "Type python manage.py create_idempotency_table --store=%(alias)s",
-    ),
-    "E053": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] does not match its table in DynamoDB: %(error)s',
-        'Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or another "table".',
-    ),
+    "E051": STORE_CHECKS["E051"],
+    "E052": STORE_CHECKS["E052"],
+    "E053": STORE_CHECKS["E053"],
     "W050": (
         'The database "%(using)s" is not responding, so its settings were not checked: %(error)s.',
         "Start it, then type python manage.py check --deploy again.",
@@ -511,70 +479,12 @@ CATALOGUE: dict[str, tuple[str, str]] = {
             "then type python manage.py check --deploy again."
         ),
     ),
-    "W061": (
-        (
-            'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] evicts keys when its %(maxmemory)s are full '
-            '(maxmemory-policy is "%(policy)s"): the work of an evicted record runs again.'
-        ),
-        (
-            "Type redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf "
-            "(or in the parameters of a managed service). If a cache needs eviction, put the records into another Redis."
-        ),
-    ),
-    "W062": (
-        (
-            'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is "no"): '
-            "a restart loses records, and their work runs again."
-        ),
-        (
-            "Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. "
-            f"If the service persists them in another way, {_SILENCE}."
-        ),
-    ),
-    "W063": (
-        (
-            'TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: '
-            "nothing is deleted, and it grows forever."
-        ),
-        "Type python manage.py create_idempotency_table --store=%(alias)s",
-    ),
+    "W061": STORE_CHECKS["W061"],
+    "W062": STORE_CHECKS["W062"],
+    "W063": STORE_CHECKS["W063"],
 }
 
 
 def finding(code: str, **facts: Any) -> CheckMessage:
     """Build the check message of a code."""
-    message, hint = CATALOGUE[code]
-    kind = Error if code.startswith("E") else Caution
-    facts["code"] = code
-    return kind(message % facts, hint=hint % facts, id=f"{PREFIX}.{code}")
-
-
-def closest(name: str, known: Iterable[Any]) -> str:
-    """Return the known name that is most like `name`."""
-    return next(iter(get_close_matches(name, map(str, known), n=1, cutoff=0)), "default")
-
-
-def shown(value: Any) -> str:
-    """Return a value's repr, shortened, on one line."""
-    try:
-        return " ".join(_SHORT.repr(value).split())
-    except Exception:  # noqa: BLE001 - a foreign repr
-        return a(value)
-
-
-def told(error: BaseException) -> str:
-    """Return an error's type and message, shortened, on one line: our messages say what to type."""
-    try:
-        text = " ".join(str(error).split()).rstrip(".")
-    except Exception:  # noqa: BLE001 - a foreign repr
-        text = ""
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
-
-
-def a(value: Any) -> str:
-    """Name the type of a value without showing it: it may be a secret."""
-    return "None" if value is None else f"a value of type {type(value).__name__}"
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
+    return message(CATALOGUE, code, **facts)

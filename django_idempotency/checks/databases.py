@@ -11,12 +11,11 @@ from django.db import Error, connections, router
 from .. import conf
 from ..core.records import Guarantee
 from ..stores.base import BaseStore
-from ..stores.orm import ORMStore
-from ..stores.wrapper import innermost
+from ..stores.orm.checks import SUPPORTED, vendor_of
 from .catalogue import finding, shown
 from .database_servers import on_server
 from .settings import check_settings
-from .stores import SUPPORTED, built, vendor_of
+from .stores import built
 from .tenants import kept_in_tenants
 
 if TYPE_CHECKING:
@@ -41,14 +40,12 @@ def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list
 
 def _aliases() -> list[str]:
     """Return the databases that hold records."""
-    stores = [_orm(built(alias)) for alias in conf.get("STORES")]
-    return list(dict.fromkeys(store.using for store in stores if store is not None))
+    found = [_rows_in(built(alias)) for alias in conf.get("STORES")]
+    return list(dict.fromkeys(using for using in found if using is not None))
 
 
-def _orm(store: BaseStore | None) -> ORMStore | None:
-    """Return the ORM store under a store, if there is one."""
-    found = None if store is None else innermost(store)
-    return found if isinstance(found, ORMStore) else None
+def _rows_in(store: BaseStore | None) -> str | None:
+    return None if store is None else store.rows_in
 
 
 # ---------------------------------------------------------------------------------------------------- without asking
@@ -61,15 +58,15 @@ def _manual() -> Iterator[CheckMessage]:
 
 
 def _uncovered() -> Iterator[CheckMessage]:
-    store = _orm(built(conf.get("STORE")))
-    if conf.get("GUARANTEE") != Guarantee.ATOMIC or store is None:
+    using = _rows_in(built(conf.get("STORE")))
+    if conf.get("GUARANTEE") != Guarantee.ATOMIC or using is None:
         return
     holders = _aliases()
     places = {_place(connections.settings[using]) for using in holders}
     for other, settings in connections.settings.items():
         mirrors = settings.get("TEST", {}).get("MIRROR")
         if other not in holders and not mirrors and vendor_of(other) in SUPPORTED and _place(settings) not in places:
-            yield finding("W001", other=other, using=store.using)
+            yield finding("W001", other=other, using=using)
 
 
 def _place(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..stores.memory import MemoryStore
 from ..stores.wrapper import innermost
 from .catalogue import finding
 from .settings import check_settings
@@ -26,5 +25,5 @@ def _found() -> Iterator[CheckMessage]:
     for alias in conf.get("STORES"):
         store = built(alias)
         # A nested store is reported under its own alias.
-        if store is not None and isinstance(innermost(store), MemoryStore) and not nested_in(alias):
+        if store is not None and innermost(store).in_process and not nested_in(alias):
             yield finding("W003", alias=alias)

@@ -11,9 +11,9 @@ from django.db import connections, router
 
 from .. import conf
 from ..outbox.publishing import publisher_at
+from ..stores.orm.checks import vendor_of
 from .catalogue import a, finding, shown, told
 from .settings import check_settings
-from .stores import vendor_of
 
 #: Django's own default, as spelled in its options for MySQL.
 READ_COMMITTED = "read committed"

@@ -1,4 +1,4 @@
-"""Checks of what a store needs: drivers, a cache of CACHES, other stores. Nothing here connects."""
+"""Checks of what a store needs: drivers, and other stores. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -7,54 +7,22 @@ from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
 
-from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from .. import conf
 from ..runtime.registry import records_of
 from ..stores.base import BaseStore
-from ..stores.dynamodb import DynamoDBStore
-from ..stores.layered import LayeredStore
-from ..stores.layered.caches import RecordCache
-from ..stores.redis import RedisStore
 from ..stores.wrapper import innermost
 from .catalogue import closest, finding, shown
-
-#: Store → its driver, and our extra that installs it.
-_DRIVERS = {RedisStore: ("django_redis", "redis"), DynamoDBStore: ("boto3", "dynamodb")}
 
 Built = Callable[[str], BaseStore | None]
 
 
 def missing_driver(alias: str, backend: type[BaseStore], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
     """Find a store whose driver is not installed."""
-    for kind, (driver, extra) in _DRIVERS.items():
-        if issubclass(backend, kind) and not options.get("client") and find_spec(driver) is None:
-            yield finding("E040", alias=alias, backend=backend.__name__, driver=driver, extra=extra)
-
-
-# ------------------------------------------------------------------------------------------------------------ caches
-
-
-def check_cache(alias: str, store: RedisStore) -> Iterator[CheckMessage]:
-    """Find a Redis store whose cache is missing, or is not a django-redis cache."""
-    cache = store.cache
-    if cache not in caches.settings:
-        usable = [name for name in caches.settings if cache_problem(name) is None]
-        yield finding("E018", alias=alias, cache=cache, close=closest(cache, usable or caches.settings))
-    elif (problem := cache_problem(cache)) is not None:
-        yield finding("E019", alias=alias, cache=cache, problem=problem)
-
-
-def cache_problem(name: str) -> str | None:
-    """Return why a cache cannot hold the records of a Redis store, or `None` if it can."""
-    try:
-        cache = caches[name]
-        if hasattr(getattr(cache, "client", None), "connection_factory"):
-            return None
-    except Exception as error:  # noqa: BLE001 - a third-party backend
-        return shown(error)
-    return f"it is {type(cache).__module__}.{type(cache).__qualname__}"
+    driver, extra = backend.driver or ("", "")
+    if driver and not options.get("client") and find_spec(driver) is None:
+        yield finding("E040", alias=alias, backend=backend.__name__, driver=driver, extra=extra)
 
 
 # ------------------------------------------------------------------------------------------------------ nested stores
@@ -81,7 +49,7 @@ def check_nested(alias: str, backend: type[BaseStore], options: Mapping[str, Any
 
 def _sound(store: BaseStore | None) -> bool:
     """Is a store worth suggesting?"""
-    return store is not None and not (isinstance(last := innermost(store), RedisStore) and [*check_cache("", last)])
+    return store is not None and not [*innermost(store).check("")]
 
 
 def _addition(name: str) -> dict[str, str]:
@@ -98,14 +66,7 @@ def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str,
     if alias in _reached(value):
         return f'"{alias}" would contain itself'
     store = built(value)
-    if (
-        store is not None
-        and name == "front"
-        and issubclass(backend, LayeredStore)
-        and not isinstance(store, RecordCache)
-    ):
-        return f"{type(store).__name__} keeps no copies: it has no peek(), put() or drop()"
-    return None
+    return None if store is None else backend.unsuitable(name, store)
 
 
 def _reached(alias: str) -> set[str]:
@@ -140,11 +101,11 @@ def check_shared_fronts(built: Built) -> Iterator[CheckMessage]:
     fronted = [
         (alias, name, store)
         for alias in conf.get("STORES")
-        if (name := nested_in(alias).get("front")) is not None and isinstance(store := built(alias), LayeredStore)
+        if (name := nested_in(alias).get("front")) is not None and (store := built(alias)) is not None
     ]
     for (alias, front, store), (other, shared, another) in combinations(fronted, 2):
         one, two = built(front), built(shared)
         if one is None or two is None or records_of(one) != records_of(two) or records_of(store) == records_of(another):
             continue
-        cache = one.cache if isinstance(one, RedisStore) else "default"
+        cache = getattr(one, "cache", "default")
         yield finding("E042", alias=alias, other=other, front=shown(front), cache=cache)

@@ -7,20 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core.checks import CheckMessage
-from django.db import connections
 from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.records import Guarantee
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
-from ..stores.orm import ORMStore
-from ..stores.redis import RedisStore
 from ..stores.wrapper import innermost
 from .catalogue import a, closest, finding, shown, told
-from .store_options import check_cache, check_nested, check_shared_fronts, missing_driver, nested_in
-
-SUPPORTED = ("postgresql", "mysql", "sqlite")
+from .store_options import check_nested, check_shared_fronts, missing_driver, nested_in
 
 
 def check_stores() -> Iterator[CheckMessage]:
@@ -84,26 +79,7 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
         return
     if backend.nested:
         return  # nested stores are checked under their own aliases
-    last = innermost(store)
-    if isinstance(last, ORMStore) or getattr(store, "using", None) is not None:
-        yield from _database(alias, getattr(store, "using", None))
-    if isinstance(last, RedisStore):
-        yield from check_cache(alias, last)
-
-
-def _database(alias: str, using: Any) -> Iterator[CheckMessage]:
-    if not isinstance(using, str) or using not in connections.settings:
-        yield finding("E014", alias=alias, using=shown(using), close=closest(str(using), connections.settings))
-    elif (vendor := vendor_of(using)) is not None and vendor not in SUPPORTED:
-        yield finding("E015", alias=alias, using=using, vendor=vendor)
-
-
-def vendor_of(using: str) -> str | None:
-    """Return the vendor of a database without connecting; `None` when its driver is missing, which Django reports."""
-    try:
-        return connections[using].vendor
-    except Exception:  # noqa: BLE001 - a third-party backend
-        return None
+    yield from innermost(store).check(alias)
 
 
 def built(alias: str) -> BaseStore | None:

@@ -95,8 +95,7 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
     if not isinstance(store, BaseStore):
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is not a subclass of BaseStore.')
-    if isinstance(store, LayeredStore):
-        store.claim_lease = conf.claim_lease
+    store.configure(claim_lease=conf.claim_lease)
     return store
 
 
@@ -126,7 +125,7 @@ def body_limit(policy: Resolved, store: BaseStore) -> int:
 
 def records_of(store: BaseStore) -> Any:
     """Identify the records that a store keeps, so that two stores of one table compare equal."""
-    return getattr(store, "using", None) or innermost(store).location
+    return store.using or innermost(store).location
 
 
 stores = Stores()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
 from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
 
 
 class Guard:
@@ -89,8 +92,45 @@ class BaseStore(ABC):
     max_body = 1024 * 1024
     #: Does the store's server delete expired records, so that there is nothing to purge?
     expires_natively = False
+    #: Are its records in this process's memory, where no other process sees them?
+    in_process = False
+    #: Does it need a table that `create_table()` makes?
+    creates_table = False
+    #: The database whose transaction its guard joins, or `None`.
+    using: Any = None
+    #: The database in which its records are rows of `IdempotencyRecord`, or `None`.
+    rows_in: str | None = None
+    #: The module of its driver, and our extra that installs it.
+    driver: ClassVar[tuple[str, str] | None] = None
     #: Which of its OPTIONS are aliases of other stores? Those stores are passed instead.
     nested: ClassVar[tuple[str, ...]] = ()
+
+    # -------------------------------------------------------------------------------------- for a project that uses it
+
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
+        """Check the store's options, as `manage.py check` does; if `deploy`, ask its server, and nothing else.
+
+        `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
+        """
+        return ()
+
+    @classmethod
+    def unsuitable(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
+        """Return why a store cannot be what an option of `nested` names, or `None` if it can."""
+        return None
+
+    def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027 - most stores need none of it
+        """Accept the project's settings, each as a function that reads it, once the store is built."""
+
+    def count_due(self, *, limit: int) -> int | None:
+        """Count what a purge would delete, up to `limit`; `None`: this store cannot count."""
+        return None
+
+    def create_table(self, *, dry_run: bool = False) -> Iterator[str]:
+        """Create what is missing of the store's table, and yield a sentence about each step. See `creates_table`."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------------------------------------------------- the verbs
 
     @property
     def location(self) -> Hashable:

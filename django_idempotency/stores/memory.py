@@ -20,6 +20,8 @@ class MemoryStore(BaseStore):
     reference for every other store, so it does nothing but apply the rules. `clock` returns an aware datetime.
     """
 
+    in_process = True
+
     def __init__(self, *, clock: Callable[[], datetime] = utcnow) -> None:
         self._clock = clock
         #: By the number of the id: a UUID hashes itself in Python, four times a call.

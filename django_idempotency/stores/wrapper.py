@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
@@ -20,11 +19,11 @@ class WrappedStore(BaseStore):
         self.supports_atomic = store.supports_atomic
         self.expires_natively = store.expires_natively
         self.max_body = store.max_body
+        self.using = store.using
+        self.rows_in = store.rows_in
 
-    @property
-    def using(self) -> Any:
-        """The database whose transaction its guard holds, or `None`."""
-        return getattr(self.store, "using", None)
+    def configure(self, *, claim_lease: Callable[[], float]) -> None:
+        self.store.configure(claim_lease=claim_lease)
 
     def claim(self, ticket: Ticket) -> Record:
         return self.store.claim(ticket)

@@ -13,7 +13,9 @@ from pytest_django import Settings
 from django_idempotency.checks import store_options
 from django_idempotency.checks.memory import check_memory
 from django_idempotency.checks.settings import check_settings
+from django_idempotency.checks.store_servers import check_servers
 from django_idempotency.stores.dynamodb import client
+from django_idempotency.stores.memory import MemoryStore
 
 from .conftest import hints
 
@@ -285,3 +287,21 @@ def test_no_check_connects(found: Any) -> None:
     """The servers of these are not there, and would be waited for."""
     found(fast=layered("redis", "default"), redis=redis(), other=redis(prefix="b"))
     assert checks.run_checks(tags=["idempotency"]) == []
+
+
+# ---------------------------------------------------------------------------------------------- a store of the project's
+
+
+class OwnStore(MemoryStore):
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> list[CheckMessage]:
+        asked = "server" if deploy else "options"
+        wrong = checks.Warning(f"the {asked} of {alias}", hint="Type something else.", id="project.W001")
+        return [wrong] if asked == alias else []
+
+
+def test_a_store_checks_itself(found: Any) -> None:
+    """What it returns is shown: about its options always, about its server with --deploy."""
+    own = {"BACKEND": f"{__name__}.OwnStore"}
+    assert [message.msg for message in found(options=own)] == ["the options of options"]
+    assert found(server=own) == []
+    assert "the server of server" in [message.msg for message in check_servers()]

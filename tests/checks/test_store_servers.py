@@ -16,7 +16,6 @@ from redis import Redis
 from django_idempotency.checks.store_servers import check_servers
 from django_idempotency.decorators import idempotent
 from django_idempotency.runtime.registry import stores
-from django_idempotency.stores.dynamodb.table import create
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.wrapper import innermost
 from tests.services import needs_redis
@@ -173,7 +172,7 @@ class TestDynamoDB:
                 store.client.boto.close()
 
     def make(self) -> Any:
-        for _ in create(stores["dynamo"]):  # type: ignore[arg-type]
+        for _ in stores["dynamo"].create_table():
             pass
         store: Any = stores["dynamo"]
         return store

@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError
 
 from django_idempotency.stores.dynamodb import DynamoDBStore, client
 from django_idempotency.stores.dynamodb import store as dynamodb
-from django_idempotency.stores.dynamodb.table import create
 
 from .pages import DOCS, blocks, text
 
@@ -57,7 +56,7 @@ def asked() -> dict[str, dict[str, Any]]:
     """What `create_idempotency_table` asks for, with the default names, by the name of the operation."""
     store, recorder = DynamoDBStore(region_name="eu-central-1"), Recorder()
     store.client = recorder  # type: ignore[assignment]
-    list(create(store))
+    list(store.create_table())
     return recorder.asked
 
 

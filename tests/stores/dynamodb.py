@@ -19,7 +19,6 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 
 from django_idempotency.stores.dynamodb import DynamoDBStore
-from django_idempotency.stores.dynamodb.table import create
 
 from .test_memory import Clock
 
@@ -46,7 +45,7 @@ def make_store(endpoint: str, **options: Any) -> DynamoDBStore:
 
 
 def make_table(store: DynamoDBStore) -> DynamoDBStore:
-    for _ in create(store):
+    for _ in store.create_table():
         pass
     return store
 

@@ -11,8 +11,6 @@ from ... import conf
 from ...errors import ConfigurationError, StoreUnavailable
 from ...runtime.registry import stores
 from ...stores.base import BaseStore
-from ...stores.dynamodb import DynamoDBStore
-from ...stores.dynamodb.table import create
 from ...stores.wrapper import innermost
 
 
@@ -36,22 +34,22 @@ class Command(BaseCommand):
         for alias, store in found.items():
             self.create(alias, store, options["dry_run"], options["verbosity"])
 
-    def found(self, alias: str | None) -> dict[str, DynamoDBStore]:
-        """Return the DynamoDB stores by alias: all, or only that of `alias`. Raises `CommandError`."""
+    def found(self, alias: str | None) -> dict[str, BaseStore]:
+        """Return the stores that have a table to create, by alias: all, or only that of `alias`. Raises `CommandError`."""
         if alias is None:
-            every = {name: dynamodb(stores[name]) for name in conf.get("STORES")}
-            return {name: store for name, store in every.items() if store is not None}
-        store = dynamodb(stores[alias])
-        if store is None:
-            kind = type(innermost(stores[alias])).__name__
+            every = {name: innermost(stores[name]) for name in conf.get("STORES")}
+            return {name: store for name, store in every.items() if store.creates_table}
+        store = innermost(stores[alias])
+        if not store.creates_table:
+            kind = type(store).__name__
             raise CommandError(
                 f"The store {alias!r} is of class {kind}, not DynamoDBStore: it has no table to create here."
             )
         return {alias: store}
 
-    def create(self, alias: str, store: DynamoDBStore, dry_run: bool, verbosity: int) -> None:
+    def create(self, alias: str, store: BaseStore, dry_run: bool, verbosity: int) -> None:
         try:
-            for sentence in create(store, dry_run=dry_run):
+            for sentence in store.create_table(dry_run=dry_run):
                 if verbosity > 0:
                     self.stdout.write(f"{alias}: {sentence}")
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -59,9 +57,3 @@ class Command(BaseCommand):
         except StoreUnavailable as error:
             cause = " ".join(str(error.__cause__ or error).split())
             raise CommandError(f"{alias}: DynamoDB refused or failed: {cause}") from error
-
-
-def dynamodb(store: BaseStore) -> DynamoDBStore | None:
-    """Return the DynamoDB store in a store, or `None`."""
-    store = innermost(store)
-    return store if isinstance(store, DynamoDBStore) else None

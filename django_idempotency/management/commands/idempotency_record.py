@@ -34,7 +34,6 @@ from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
 from ...runtime.registry import stores
 from ...stores.base import Audit, BaseStore, Intervention
-from ...stores.memory import MemoryStore
 from ...stores.wrapper import innermost, layers
 
 logger = logging.getLogger("django_idempotency")
@@ -163,8 +162,8 @@ class Command(BaseCommand):
 
     def unknown(self, store: BaseStore) -> str:
         """Return the error message for a missing record, with what may have been meant."""
-        if isinstance(innermost(store), MemoryStore):
-            return f"The store {self.alias!r} is a MemoryStore: its records are in the memory of the server process."
+        if innermost(store).in_process:
+            return f"The store {self.alias!r} is a {type(innermost(store)).__name__}: its records are in the memory of the server process."
         others = [alias for alias in conf.get("STORES") if alias != self.alias]
         elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
         user = settings.AUTH_USER_MODEL.lower()

@@ -13,7 +13,6 @@ from ...errors import LostRace, StoreUnavailable
 from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...runtime.registry import stores
 from ...stores.base import BaseStore, Purged
-from ...stores.orm import ORMStore
 from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive
 
@@ -63,11 +62,10 @@ class Command(BaseCommand):
     # ------------------------------------------------------------------------------------------------------- dry run
 
     def count(self, store: BaseStore, limit: int | None) -> None:
-        store = innermost(store)
-        if not isinstance(store, ORMStore):
-            raise CommandError(f"The store {self.alias!r} ({type(store).__name__}) cannot count what it would delete.")
-        most = limit or COUNTED
+        store, most = innermost(store), limit or COUNTED
         due = store.count_due(limit=most)
+        if due is None:
+            raise CommandError(f"The store {self.alias!r} ({type(store).__name__}) cannot count what it would delete.")
         if due == most and limit is None:
             self.say(f"At least {due:,} records would be deleted. Counting stopped there; --limit counts further.")
         elif due:

@@ -9,13 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.core.checks import CheckMessage
+
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
-from ...errors import LostRace, RecordUnreadable, StoreUnavailable
+from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing
 from ..base import BaseStore, Purged, utcnow
+from ..check_messages import finding
 from .client import FAILED, DynamoDBClient
 from .items import Schema, deleted_at
+from .table import create, missing
 
 if TYPE_CHECKING:
     from .items import Item
@@ -51,6 +55,8 @@ class DynamoDBStore(BaseStore):
     """
 
     expires_natively = True
+    creates_table = True
+    driver = ("boto3", "dynamodb")
 
     def __init__(
         self,
@@ -85,6 +91,22 @@ class DynamoDBStore(BaseStore):
             client=client,
         )
         self._clock = clock
+
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
+        if not deploy:
+            return
+        try:
+            match missing(self.client, self.schema):
+                case "table":
+                    yield finding("E052", alias=alias, table=self.schema.table)
+                case "ttl":
+                    yield finding("W063", alias=alias, table=self.schema.table)
+        except ConfigurationError as error:
+            yield finding("E053", alias=alias, error=error)
+
+    def create_table(self, *, dry_run: bool = False) -> Iterator[str]:
+        """Create the table of `schema`. Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`."""
+        return create(self.client, self.schema, dry_run=dry_run)
 
     @property
     def location(self) -> Hashable:

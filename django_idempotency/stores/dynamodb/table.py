@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ConfigurationError
-from .client import translated
+from .client import DynamoDBClient, translated
 from .items import Schema
 
-if TYPE_CHECKING:
-    from .store import DynamoDBStore
 
-
-def create(store: DynamoDBStore, *, dry_run: bool = False) -> Iterator[str]:
+def create(client: DynamoDBClient, schema: Schema, *, dry_run: bool = False) -> Iterator[str]:
     """Create what is missing, and yield a sentence about each step.
 
-    Paid per request, with the store's key schema; waits until it is active, then lets DynamoDB delete expired items.
+    Paid per request, with the schema's keys; waits until it is active, then lets DynamoDB delete expired items.
     Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`.
     """
     with translated():
-        yield from _create(store.client.patient(), store.schema, dry_run)
+        yield from _create(client.patient(), schema, dry_run)
 
 
 def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
@@ -44,10 +41,10 @@ def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
         yield f'Its items are deleted by "{ttl}" from now on.'
 
 
-def missing(store: DynamoDBStore) -> str | None:
+def missing(client: DynamoDBClient, schema: Schema) -> str | None:
     """Return what create() would still create: "table" or "ttl"; `None`: nothing. Raises as it does, but never waits."""
     with translated():
-        boto, schema = store.client.boto, store.schema
+        boto = client.boto
         found = _described(boto, schema.table)
         if found is None:
             return "table"

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.core.checks import CheckMessage
 from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
 from ...concurrency.threads import in_thread
@@ -31,6 +32,7 @@ from ..base import Audit, BaseStore, Guard, Intervention, Purged
 from ..blocks import Block, offered
 from . import database_errors
 from .active_guards import ACTIVE_GUARDS, ActiveGuard
+from .checks import check_database
 from .refusing import ends_transaction
 
 if TYPE_CHECKING:
@@ -55,7 +57,12 @@ class ORMStore(BaseStore):
     supports_atomic = True
 
     def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
-        self.using = using
+        self.using = self.rows_in = using
+
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
+        """See BaseStore.check(). The database itself is asked by `checks.databases`, once for all of its users."""
+        if not deploy:
+            yield from check_database(alias, self.using)
 
     # -------------------------------------------------------------------------------------------------------- claim
 

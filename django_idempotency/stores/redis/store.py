@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.core.cache import caches
+from django.core.checks import CheckMessage
 
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
@@ -17,6 +18,7 @@ from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
 from ..base import BaseStore, Purged
 from ..memory import claimed
+from .checks import check_cache, check_server
 from .client import Call, NotReplicated, RedisClient
 
 #: Our scripts, in the folder scripts.
@@ -49,6 +51,7 @@ class RedisStore(BaseStore):
     """
 
     expires_natively = True
+    driver = ("django_redis", "redis")
 
     def __init__(
         self, *, cache: str = "default", prefix: str = "idempotency", timeout: float = 0.4, min_replicas: int = 0
@@ -57,6 +60,12 @@ class RedisStore(BaseStore):
         self.cache = cache
         self.prefix = prefix
         self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
+
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
+        if deploy:
+            yield from check_server(alias, self.about(), copies_only=copies_only)
+        else:
+            yield from check_cache(alias, self.cache)
 
     @property
     def location(self) -> Hashable:
