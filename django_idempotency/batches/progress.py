@@ -20,8 +20,8 @@ def showing(progress: bool | OnProgress | None, total: int | None) -> Iterator[C
     """Yield a function that takes the number done. `True`: show it; `None`: only on a terminal; or call a function."""
     watched = sys.stderr is not None and sys.stderr.isatty()
     if callable(progress):
-        tell = progress
-        yield lambda done: tell(done, total)
+        report = progress
+        yield lambda done: report(done, total)
     elif progress or (progress is None and watched):
         line = _Line(total, watched=watched)
         try:

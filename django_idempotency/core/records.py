@@ -22,7 +22,7 @@ class Missing(Enum):
         return "MISSING"
 
     def __bool__(self) -> bool:
-        raise TypeError("MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are answers.")
+        raise TypeError("MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are values.")
 
 
 #: "There is none", where `None`, `0`, `""` and `b""` are values. Test for it with `is`.
@@ -38,7 +38,7 @@ class Guarantee(str, Enum):
     """What a route promises (design: "Guarantees")."""
 
     ATOMIC = "atomic"  # the response is remembered and its writes are committed, or neither happened
-    LEASE = "lease"  # runs at least once, the last owner's answer is remembered
+    LEASE = "lease"  # runs at least once, the last owner's response is remembered
 
     def __str__(self) -> str:
         return self.value
@@ -148,7 +148,7 @@ class Record:
     method: str = ""
     path: str = ""
     outcome: Outcome | None = None
-    #: Has the claim that returned this record just taken it over from a silent owner?
+    #: Has the claim that returned this record just taken it over from an owner whose lease had ended?
     taken: bool = False
     #: Was it claimed inside a caller's open transaction, so that no other thread sees it?
     joined: bool = False

@@ -2,15 +2,17 @@
 
 Two rules about the rules:
 
-1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy before a store,
-   `answerable_from_copy`), and never judges; the integrations translate the verdicts and never judge either.
+1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy in front of a store,
+   `answerable_from_copy`), and never judges. The entry points translate the verdicts and never judge either. Stores that
+   leave the predicate to their server spell it out there: `stores/orm/statements.py`, `stores/redis/scripts/change.lua`
+   and `stores/dynamodb/store.py`. The contract in `testing/contract` compares each with this file.
 2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
    the store put beside the row, so both come from one clock.
 
 The life of a record
 --------------------
 
-A record is born RUNNING, with its owner's token, a lease and an expiry. The work ends and settles it:
+A new record is RUNNING, with its owner's token, a lease and an expiry. When the work ends, it is settled:
 
     (none) --claim--> RUNNING --settle--> COMPLETED --expires--> (as if none)
                        |   ^
@@ -18,31 +20,33 @@ A record is born RUNNING, with its owner's token, a lease and an expiry. The wor
                        v   |
                        FREE
 
-A durable execution leaves its record RUNNING when it goes to sleep, under a token that it knows again (see `engine.durable`).
+A durable execution leaves its record RUNNING when its engine suspends it, under a token that it can compute again (see
+`engine.durable`).
 
-A claim that meets a record reads it in this order:
+A claim that finds a record reads it in this order:
 
 1. Another scope or key under the same id: a collision of digests, so `Mismatch`.
 2. Our own token on a running record: `Execute`. We claimed it a moment ago.
-3. Another request under the same key: `Mismatch`, also while the first one runs. The digest binds until the record
-   expires, but for a release that said otherwise (a refused request may be corrected under the same key).
-4. `takeable`: free, or expired, or the lease lapsed. `Execute` where the store leaves the takeover to the guard's row
-   lock (`atomic`); elsewhere the store has taken what it could in the claim itself, and what it left is `Busy`.
-5. Completed: `Replay`, or `Unreadable` where the store found no outcome that it could read. Running: `Busy` until the lease ends, but for the durable execution that has suspended it.
+3. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
+   expires, unless a release has lifted it (a refused request may be corrected under the same key).
+4. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's row
+   lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
+5. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. Running: `Busy` until the lease
+   ends, except for the durable execution that has suspended it.
 
-A live lease is never taken, not even when the record has expired meanwhile: its work still runs.
+A live lease is never taken over, even if the record has expired meanwhile: its work still runs.
 
 How a call ends
 ---------------
 
-Two questions that do not depend on each other: is the answer remembered, and is what the work wrote committed? They
-are the table `CONCLUSIONS`. It holds for the transaction that the guard began, which is known by its mark (`Guard.mark`).
-One that was ended or replaced meanwhile is never an answer: the call ends as a failed one does, and its caller gets
-`TransactionLost`. We never take away a write that the project would have kept without us, except for 5xx (`RETURNED`).
+Two independent questions: is the response remembered, and are the work's writes committed? The table `CONCLUSIONS`
+answers both. It applies to the transaction that the guard began, which is recognised by its mark (`Guard.mark`). If that
+was ended or replaced meanwhile, the response is not remembered: the call ends as a failed one, and its caller gets
+`TransactionLost`. We never roll back a write that the project would have kept without us, except for 5xx (`RETURNED`).
 A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
 
-An exception that becomes a response below 500 ends as that response, since a view without a guard keeps what it wrote
-before it raised. Where the project asks for ATOMIC_REQUESTS, Django rolls back at any exception, and so do we (`RAISED`).
+An exception that becomes a response below 500 ends as that response, since an unguarded view keeps what it wrote before
+it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any exception, and so do we (`RAISED`).
 """
 
 from __future__ import annotations
@@ -52,7 +56,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import lru_cache
 from uuid import UUID
 
 from .hashing import first_operation, next_operation
@@ -65,7 +68,7 @@ from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 class Execute:
     """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it.
 
-    `resumed`: a durable execution has done part of it, knows which, and goes on.
+    `resumed`: a durable execution has done part of it, knows which, and continues.
     """
 
     attempt: int
@@ -76,7 +79,7 @@ class Execute:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
-    """Answer with what is remembered; the work does not run."""
+    """Return the remembered outcome; the work does not run."""
 
     outcome: Outcome
     attempt: int
@@ -91,19 +94,19 @@ class Busy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mismatch:
-    """The key is known, with another request under it."""
+    """The key was used for another request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unreadable:
-    """The work was done, and nobody can say how it ended: its record is damaged. It does not run again."""
+    """The work was done, but its record is damaged, so its outcome is unknown. It does not run again."""
 
 
 Verdict = Execute | Replay | Busy | Mismatch | Unreadable
 
 
 def expired(record: Record) -> bool:
-    """Is the record beyond its retention, with no work under way? The deadline itself is already beyond."""
+    """Has the retention ended, with no work under way? It has at the deadline itself."""
     return record.expires_at <= record.read_at and not leased(record)
 
 
@@ -123,13 +126,13 @@ def keep_until(record: Record) -> datetime:
 
 
 def binds(record: Record, digest: bytes) -> bool:
-    """Does the record insist on another request than the one with this digest?"""
+    """Does the record only accept a request other than the one with this digest?"""
     return record.digest not in (b"", digest)
 
 
 def owned(record: Record, ticket: Ticket) -> bool:
     """Is the record this ticket's already? A lease shorter than the way back from the store changes nothing."""
-    return record.status is Status.RUNNING and record.owner.int == ticket.owner.int  # UUIDs compare in Python
+    return record.status is Status.RUNNING and record.owner == ticket.owner
 
 
 def takeable(record: Record, ticket: Ticket) -> bool:
@@ -163,22 +166,17 @@ def born(ticket: Ticket, now: datetime) -> Record:
         owner=ticket.owner,
         attempt=1,
         guarantee=ticket.guarantee,
-        lease_until=now + _span(ticket.lease),
+        lease_until=now + timedelta(seconds=ticket.lease),
         created_at=now,
         completed_at=None,
-        expires_at=now + _span(ticket.ttl),
-        purge_at=now + _span(ticket.ttl),
+        expires_at=now + timedelta(seconds=ticket.ttl),
+        purge_at=now + timedelta(seconds=ticket.ttl),
         read_at=now,
         operation=operation_begun_by(ticket),
         secret_id=ticket.secret_id,
         method=ticket.method,
         path=ticket.path,
     )
-
-
-@lru_cache(maxsize=64)
-def _span(seconds: float) -> timedelta:
-    return timedelta(seconds=seconds)  # the same few each time, and to make one takes as long as to add it
 
 
 def succession(record: Record) -> Execute:
@@ -197,7 +195,7 @@ def operation_of(record: Record, run: Execute) -> UUID:
     """Name the operation that a run of this record works at.
 
     A new life that is not written yet follows from the record that it replaces. In `atomic` nothing is written before
-    the settle, so a second owner who finds the expired record again, after the first one has crashed, says the same.
+    the settle, so a second owner that finds the expired record again, after the first one crashed, names the same one.
     """
     return next_operation(record.operation) if run.new_life else record.operation
 
@@ -205,10 +203,10 @@ def operation_of(record: Record, run: Execute) -> UUID:
 def read(
     record: Record, ticket: Ticket, unanswered: bool = False, resuming: int = 0
 ) -> Execute | Replay | Busy | Mismatch | Unreadable:
-    """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no answer.
+    """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no response.
 
-    What is ours since then may have been taken from an owner who fell silent, and nobody has told us: better to ask
-    about an owner who failed than to run beside the traces of one who crashed. `resuming` is the attempt that the
+    That claim may have taken the record over from an owner that crashed, without our knowledge. Reporting a takeover
+    that did not happen is better than missing one. `resuming` is the attempt that the
     ticket's own execution has suspended (0: none was found): if that is what is ours now, it goes on.
     """
     if record.key != ticket.key or record.scope != ticket.scope:
@@ -228,7 +226,7 @@ def read(
 
 
 def answerable_from_copy(record: Record, ticket: Ticket) -> bool:
-    """May a copy of the record answer this ticket, without asking the store that decides? Never where work may run."""
+    """May a copy of the record answer this ticket, without asking the store that decides? Never if work may run."""
     if record.key != ticket.key or record.scope != ticket.scope or owned(record, ticket):
         return False
     if record.status is Status.COMPLETED:
@@ -248,12 +246,11 @@ def busy(record: Record) -> Busy:
 class WorkResult(Enum):
     """How a call ended."""
 
-    KEPT = "kept"  # an answer of the kind that is remembered
+    KEPT = "kept"  # a response of the kind that is remembered
     DROPPED = "dropped"  # a refusal that the client may correct and send again under the same key
     FAILED = "failed"  # 5xx, or an exception that leaves the work
     CUT = "cut"  # cancellation, SystemExit: the work may still be running somewhere
-    SUSPENDED = "suspended"  # a durable execution sleeps in the middle of it, and comes back
-    __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
+    SUSPENDED = "suspended"  # a durable execution was suspended in the middle of it, and will resume it
 
 
 #: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can be corrected, 401
@@ -279,7 +276,7 @@ def classify_status(status: int, kept: Collection[int] | None = None, wanted: bo
 class ResponseEnding:
     """How a call ends that has a response."""
 
-    #: Is the response an answer, which is stored or not by its status? Otherwise the call has failed.
+    #: Is the response treated like any other, stored or not by its status? Otherwise the call has failed.
     answers: bool
     #: May what the work wrote be committed with it?
     commit: bool
@@ -316,12 +313,11 @@ def keeps_reported_failure(*, refused: bool, needs_rollback: bool) -> bool:
 class SettledState(Enum):
     """What becomes of the record."""
 
-    COMPLETED = "completed"  # the answer is remembered
+    COMPLETED = "completed"  # the response is remembered
     FREE = "free"  # released; another body may come
     BOUND = "bound"  # released; the same body must come again
-    HELD = "held"  # not touched: the lease ends by itself
+    HELD = "held"  # not written: the key is busy until the lease ends
     SUSPENDED = "suspended"  # running, for one durable execution only
-    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -334,7 +330,7 @@ class Conclusion:
 
 #: (how the call ended, is its transaction marked for rollback?) → what is remembered, what is committed.
 CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
-    # In one transaction: the promise. In the second row the view gave its writes up, but not its response.
+    # In one transaction: the promise. In the second row the view discarded its writes, but not its response.
     (WorkResult.KEPT, False): Conclusion(state=SettledState.COMPLETED, commit=True),
     (WorkResult.KEPT, True): Conclusion(state=SettledState.COMPLETED, commit=False),
     # A counted PIN stays counted.
@@ -380,13 +376,13 @@ def settlement(
     """Say what the store writes, or `None` for nothing.
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. A takeover starts the retention anew, and so does work that took (`worked`, seconds) longer than its
-    response was to be kept; otherwise only a response's own `ttl` (seconds) moves it.
+    until now. A takeover restarts the retention, and so does work that took (`worked`, seconds) longer than its
+    response was to be kept. Otherwise only a response's own `ttl` (seconds) moves it.
     """
     if state is SettledState.HELD:
         return None
     owner = ticket.owner if fence is None else fence.owner
-    if ttl is None and (owner.int != ticket.owner.int or worked >= ticket.ttl):
+    if ttl is None and (owner != ticket.owner or worked >= ticket.ttl):
         ttl = ticket.ttl
     return Settlement(
         status=Status.COMPLETED if state is SettledState.COMPLETED else Status.FREE,
@@ -401,9 +397,9 @@ def settlement(
 
 
 def handover(record: Record, ticket: Ticket) -> Settlement:
-    """Say what passes a running record on to the ticket: the same attempt goes on, under a lease and a retention anew.
+    """Say what hands a running record over to the ticket: the same attempt continues, under a new lease and retention.
 
-    So a durable execution goes to sleep, and so it wakes up.
+    This is how a durable execution is suspended, and how it is resumed.
     """
     return replace(
         _same(record), status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease
@@ -411,7 +407,7 @@ def handover(record: Record, ticket: Ticket) -> Settlement:
 
 
 def _same(record: Record) -> Settlement:
-    """Return what leaves a record as it is, but for its answer."""
+    """Return a settlement that changes nothing but the outcome, which it drops."""
     return Settlement(
         status=record.status,
         fence=record.owner,

@@ -185,7 +185,7 @@ class AtomicOperation(Operation):
         *,
         why: Exception | None = None,
     ) -> None:
-        """Settle after the work's transaction was rolled back. If that fails, the response is sent all the same."""
+        """Settle after the work's transaction was rolled back. If that fails, the response is still sent."""
         settlement = self._settlement(state, outcome, ttl)
         if settlement is None:
             self.left_as = state

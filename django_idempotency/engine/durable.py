@@ -6,7 +6,7 @@ lease; and later from there to its next invocation. Each step is one fenced sett
 wins, and one that was thought to be over settles nothing.
 
 owner        |-- lease --|
-asleep           |------------ resumes within ------------|       the token is made of the execution's name
+suspended        |------------ resumes within ------------|       the token is made of the execution's name
 owner                                  |-- lease --|
 """
 

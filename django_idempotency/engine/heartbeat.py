@@ -90,7 +90,7 @@ class Heartbeat:
         thread announces its check before it looks (see _sleep()). So one of the two sees the other.
         """
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
-        lease.ends, lease.due = now + seconds, now + seconds / PART  # begin() inlined: calling it would add a tenth
+        lease.begin(now, seconds)
         if id(operation) in self._watched:  # an abandoned one's with the same id: the thread may be removing it
             with self._lock:
                 self._watched[id(operation)] = lease
@@ -190,7 +190,7 @@ class Heartbeat:
     def _lost(self, operation: Leased, error: Exception) -> None:
         with self._lock:
             watched = self._watched.pop(id(operation), None)
-            # Not settled meanwhile. A queued settle may have been written without a response: it is fenced, and its next
+            # It was not settled meanwhile. A queued settle may have been written without a response: it is fenced, and its next
             # try finds out who owns the record.
             is_lost = watched is not None and not operation.deferred
             if is_lost:

@@ -1,7 +1,7 @@
 """One settle of a lease, from its first try to its event: the decisions. Ring 2.
 
-The call itself (`lease`) makes the first tries. If the store still does not answer, the response goes out and a thread
-(`deferring`) goes on.
+The call itself (`lease`) makes the first tries. If the store still does not respond, the response goes out and a thread
+(`deferring`) continues.
 """
 
 from __future__ import annotations

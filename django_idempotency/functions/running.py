@@ -22,18 +22,15 @@ from .terms import FunctionTerms
 
 def begin(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
-) -> FunctionCall | SwitchedOffOperation | None:
-    """Return the call, or the current operation of one that runs unguarded, or `None`.
-
-    What it raises, it raises before anything has run.
-    """
+) -> FunctionCall | SwitchedOffOperation | Unguarded:
+    """Return the call, or the context to run the function in unguarded. Raises before anything has run."""
     payload = terms.payload(args, kwargs)
     if not switch.enabled():
         switch.warn_once()
         return SwitchedOffOperation(terms.scope, key or best_effort_key(terms, payload))
     if key is None and (key := key_of(terms, payload)) is None:
         go_without_key(terms)
-        return None
+        return Unguarded()
     return FunctionCall(terms, payload, key)
 
 
@@ -46,11 +43,11 @@ def run(
     """Run a call, or replay the first one. Return the result, and whether it is a replay.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
-    raises, and what `Operation.settle` raises.
+    raises, and what `AtomicOperation.settle` raises.
     """
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, FunctionCall):
-        with call or Unguarded():
+        with call:
             return terms.function(*args, **kwargs), False
     try:
         return _run(call, args, kwargs)
@@ -109,7 +106,7 @@ async def arun(
     """See run(). A cancellation never frees a key early."""
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, FunctionCall):
-        with call or Unguarded():
+        with call:
             return await terms.function(*args, **kwargs), False
     if not isinstance(call.operation, LeaseOperation):
         raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')

@@ -10,14 +10,14 @@ from ..core.policy import Duration, Policy, seconds
 from ..engine.operation import Operation
 from .derivation import derive
 
-#: No record has this id: it stands in while idempotency is off.
+#: Used while idempotency is off. No record has this id.
 _NO_OPERATION = UUID(int=0)
 
 
 class OperationHandle:
     """One operation, as the work that runs under it sees it."""
 
-    def __init__(self, operation: Operation) -> None:  # CurrentOperation repeats this for speed
+    def __init__(self, operation: Operation) -> None:
         self._operation = operation
         #: See `ttl`.
         self.seconds: float | None = None
