@@ -39,11 +39,11 @@ from .http.unguarded import (
     METHOD,
     RESOLVERS,
     Reason,
-    asay_unguarded,
+    areport_unguarded,
     is_left_unguarded,
     leave_unguarded,
     pass_by,
-    say_unguarded,
+    report_unguarded,
 )
 
 _POLICY = Policy()
@@ -72,7 +72,7 @@ class IdempotencyMiddleware:
             return self.get_response(request)  # type: ignore[no-any-return]
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
 
-    # --------------------------------------------------------------------------------------------------- the answer
+    # ------------------------------------------------------------------------------------------------- the response
 
     def _call(self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
         self._begin(request, IN_THREAD)
@@ -81,13 +81,13 @@ class IdempotencyMiddleware:
         except BaseException as error:
             if (exchange := self._exchange(request)) is not None:
                 return problem_response(exchange.fail(error), request)
-            self._say(request)
+            self._report(request)
             raise
         finally:
             guarded_alias.set(None)  # a thread outlives its requests, and the next may not pass this middleware
         if (exchange := self._exchange(request)) is None:
             self._judge(request, response)
-            self._say(request)
+            self._report(request)
             return stamp(request, response)
         try:
             return exchange.settle(response)
@@ -104,11 +104,11 @@ class IdempotencyMiddleware:
         except BaseException as error:
             if (exchange := self._exchange(request)) is not None:
                 return problem_response(await run_to_completion(exchange.afail(error)), request)
-            await self._asay(request)
+            await self._areport(request)
             raise
         if (exchange := self._exchange(request)) is None:
             self._judge(request, response)
-            await self._asay(request)
+            await self._areport(request)
             return stamp(request, response)
         try:
             return await run_to_completion(exchange.asettle(response))
@@ -125,15 +125,15 @@ class IdempotencyMiddleware:
         if noted(request) is None and not is_left_unguarded(request) and facts_of(request).carries_key:
             pass_by(request, response)
 
-    def _say(self, request: HttpRequest) -> None:
+    def _report(self, request: HttpRequest) -> None:
         """Report why a request ran unguarded, now that nothing closer to the view has guarded it."""
         if noted(request) is None:
-            say_unguarded(request)
+            report_unguarded(request)
 
-    async def _asay(self, request: HttpRequest) -> None:
-        """See _say()."""
+    async def _areport(self, request: HttpRequest) -> None:
+        """See _report()."""
         if noted(request) is None:
-            await asay_unguarded(request)
+            await areport_unguarded(request)
 
     def _exchange(self, request: HttpRequest) -> Exchange | None:
         return getattr(request, _OUTER, None)
@@ -276,9 +276,9 @@ class IdempotencyMiddleware:
             )
 
     def _opened(
-        self, request: HttpRequest, exchange: Exchange, answer: HttpResponseBase | None
+        self, request: HttpRequest, exchange: Exchange, replay: HttpResponseBase | None
     ) -> HttpResponseBase | None:
-        if answer is None:
+        if replay is None:
             setattr(request, _OUTER, exchange)
             guarded_alias.set(exchange.atomic_alias)
-        return answer
+        return replay

@@ -30,7 +30,7 @@ from ..http.markers import POLICY
 from ..http.problems import problem_response
 from ..http.running import arun_guarded, run_guarded
 from ..http.status import stamp
-from ..http.unguarded import READS, asay_unguarded, leave_unguarded, say_unguarded, watched
+from ..http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
 from . import operations
 from .operations import Asked
 from .results import refusal
@@ -103,7 +103,7 @@ class _GuardedView(View):
             )
         if facts_of(request).carries_key:
             leave_unguarded(request, READS)
-            say_unguarded(request)
+            report_unguarded(request)
         with atomic_requests(non_atomic):
             return stamp(request, call())
 
@@ -131,13 +131,13 @@ class _AsyncGuardedView(_GuardedView):
         asked = await operations.aof_strawberry(self, request)
         if any(operation.changes for operation in asked):
 
-            async def answer() -> HttpResponseBase:
+            async def respond() -> HttpResponseBase:
                 return cast("HttpResponseBase", await _ajudged(request, asked, await call()))
 
-            return await arun_guarded(request, policy, answer)
+            return await arun_guarded(request, policy, respond)
         if facts_of(request).carries_key:
             leave_unguarded(request, READS)
-            await asay_unguarded(request)
+            await areport_unguarded(request)
         return stamp(request, cast("HttpResponseBase", await call()))
 
 

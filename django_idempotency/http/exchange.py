@@ -145,7 +145,7 @@ class Exchange(RunningExchange):
         except StoreUnavailable as error:
             self._go_without_store(error)
             return None
-        return self._answer(verdict)
+        return self._respond(verdict)
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""
@@ -157,14 +157,14 @@ class Exchange(RunningExchange):
             await sync_to_async(self._go_without_store)(error)
             return None
         if isinstance(verdict, Replay):  # the project's function may query a database
-            return await sync_to_async(self._answer)(verdict)
-        return self._answer(verdict)
+            return await sync_to_async(self._respond)(verdict)
+        return self._respond(verdict)
 
     @property
     def _patience(self) -> float:
         return self.policy.wait if self.policy.on_busy == "wait" else 0.0
 
-    def _answer(self, verdict: Verdict) -> HttpResponseBase | None:
+    def _respond(self, verdict: Verdict) -> HttpResponseBase | None:
         match verdict:
             case Execute():
                 self._mark()

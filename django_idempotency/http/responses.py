@@ -160,7 +160,7 @@ def rebuild(outcome: Outcome) -> HttpResponse:
             response[name] = value
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    status.say(status.HeaderStatus.REPLAYED, response)
+    status.set_headers(status.HeaderStatus.REPLAYED, response)
     return response
 
 

@@ -24,9 +24,9 @@ from .problems import problem_response
 from .responses import render
 from .status import stamp
 from .terms import resolve_policy
-from .unguarded import asay_unguarded, say_unguarded
+from .unguarded import areport_unguarded, report_unguarded
 
-ProblemAnswer = Callable[[Problem, HttpRequest], HttpResponseBase]
+ProblemResponder = Callable[[Problem, HttpRequest], HttpResponseBase]
 
 
 def run_guarded(
@@ -36,7 +36,7 @@ def run_guarded(
     *,
     source: Any,
     non_atomic: set[str],
-    answer_problem: ProblemAnswer = problem_response,
+    respond_to_problem: ProblemResponder = problem_response,
 ) -> HttpResponseBase:
     """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call."""
     try:
@@ -46,41 +46,43 @@ def run_guarded(
             exchange = Exchange.of(
                 request, resolve_policy(policy), key=key, user=user, source=source, non_atomic=non_atomic
             )
-        answer = None if exchange is None else exchange.open()
+        replay = None if exchange is None else exchange.open()
     except Problem as problem:
-        return answer_problem(problem, request)
-    if answer is not None:
-        return answer
+        return respond_to_problem(problem, request)
+    if replay is not None:
+        return replay
     if exchange is None:
-        say_unguarded(request)
+        report_unguarded(request)
         with atomic_requests(non_atomic):
             response = view()
         return stamp(request, response)
-    requests, answered = OpenedTransactions(), None
+    requests, returned = OpenedTransactions(), None
     try:
         with atomic_requests(non_atomic, but=exchange.atomic_alias) as requests:
-            answered = checked_response(view())
-        render(answered)
+            returned = checked_response(view())
+        render(returned)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
-        return answer_problem(exchange.fail(error, committed=lambda: answered if requests.committed else None), request)
+        return respond_to_problem(
+            exchange.fail(error, committed=lambda: returned if requests.committed else None), request
+        )
     try:
-        return exchange.settle(answered)
+        return exchange.settle(returned)
     except Problem as problem:
-        return answer_problem(problem, request)
+        return respond_to_problem(problem, request)
 
 
-def checked_response(answered: Any) -> HttpResponseBase:
+def checked_response(returned: Any) -> HttpResponseBase:
     """Return a guarded view's response. Raises `ConfigurationError` when it is not a response."""
-    if isinstance(answered, HttpResponseBase):
-        return answered
-    if inspect.iscoroutine(answered):
-        answered.close()
+    if isinstance(returned, HttpResponseBase):
+        return returned
+    if inspect.iscoroutine(returned):
+        returned.close()
         raise ConfigurationError(
             "A guarded view returned a coroutine, which would not be awaited under the guard: nothing has run. Make it "
             'an async function, and type @idempotent(guarantee="lease").'
         )
     raise ConfigurationError(
-        f"A guarded view returned a value of type {type(answered).__name__}, not a response, so there is nothing to "
+        f"A guarded view returned a value of type {type(returned).__name__}, not a response, so there is nothing to "
         "store. Put @idempotent() on the function that returns the response."
     )
 
@@ -97,13 +99,13 @@ async def arun_guarded(
             if terms.guarantee == Guarantee.ATOMIC:
                 raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
             exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
-        answer = None if exchange is None else await exchange.aopen()
+        replay = None if exchange is None else await exchange.aopen()
     except Problem as problem:
         return problem_response(problem, request)
-    if answer is not None:
-        return answer
+    if replay is not None:
+        return replay
     if exchange is None:
-        await asay_unguarded(request)
+        await areport_unguarded(request)
         return stamp(request, await view())
     try:
         response = checked_response(await view())

@@ -24,7 +24,7 @@ from .atomic_requests import asks_for_transaction
 from .handle import RequestIdempotency
 from .raised import response_to, status_of
 from .responses import capture, ending_of, render
-from .status import OF_RECORD, HeaderStatus, note, say
+from .status import OF_RECORD, HeaderStatus, note, set_headers
 
 
 class RunningExchange:
@@ -64,10 +64,10 @@ class RunningExchange:
         if request is not None and getattr(request, GUARDED_BY, None) is self:
             delattr(request, GUARDED_BY)
 
-    def _say(self, response: HttpResponseBase) -> HttpResponseBase:
+    def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
         self._note()
-        say(self._status, response)
+        set_headers(self._status, response)
         return response
 
     def _note(self) -> None:
@@ -98,7 +98,7 @@ class RunningExchange:
         """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
             self._leave()
-            return self._say(response)
+            return self._stamp(response)
         try:
             ended, outcome = self._conclude(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
@@ -107,13 +107,13 @@ class RunningExchange:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
         finally:
             self._leave()
-        return self._say(response)
+        return self._stamp(response)
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
         if self.degraded:
             self._leave()
-            return self._say(response)
+            return self._stamp(response)
         try:
             # The project's function, a file and a sync stream may query a database, which an event loop refuses.
             asks = callable(self.policy.keep) or (response.streaming and not getattr(response, "is_async", False))
@@ -128,7 +128,7 @@ class RunningExchange:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
         finally:
             self._leave()
-        return self._say(response)
+        return self._stamp(response)
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         raised = self.raised is not None
@@ -149,14 +149,14 @@ class RunningExchange:
         """
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
-        answer, error = self._ended(error, committed)
-        if answer is None:
+        response, error = self._ended(error, committed)
+        if response is None:
             try:
                 self._fail(error)
             except TransactionLost as problem:
                 return problem
         try:
-            self.settle(answer)
+            self.settle(response)
         except Problem as problem:
             return problem
         raise translate_django_error(error)
@@ -167,11 +167,11 @@ class RunningExchange:
             return self._stopped(error)
         # Its handler is the project's, and may query a database.
         known = isinstance(error, Exception) and status_of(error) is not None
-        answer, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
-        if answer is None:
+        response, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
+        if response is None:
             await self._afail(error)
         try:
-            await self.asettle(answer)
+            await self.asettle(response)
         except Problem as problem:
             return problem
         raise translate_django_error(error)
@@ -187,17 +187,17 @@ class RunningExchange:
     ) -> tuple[HttpResponseBase | None, BaseException]:
         """Return the response that ends a view which raised, or `None` for a failure; and what to raise."""
         try:
-            if (answer := committed()) is not None:
-                render(answer)
-                return answer, error
+            if (response := committed()) is not None:
+                render(response)
+                return response, error
         except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
             return None, unfinished if isinstance(error, Exception) else error
         if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
             # No query works in a transaction that is marked for rollback.
-            answer = None if self.operation.needs_rollback() else response_to(self.request, error, status)
-            if answer is not None and answer.status_code < 500:
+            response = None if self.operation.needs_rollback() else response_to(self.request, error, status)
+            if response is not None and response.status_code < 500:
                 self.raised = error
-                return answer, error
+                return response, error
         return None, error
 
     def _fail(self, error: BaseException) -> NoReturn:

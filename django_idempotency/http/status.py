@@ -92,11 +92,11 @@ def note_problem(request: HttpRequest, problem: Problem) -> None:
 def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
     if (status := noted(request)) is not None and isinstance(response, HttpResponseBase):
-        say(status, response)
+        set_headers(status, response)
     return response
 
 
-def say(status: HeaderStatus, response: HttpResponseBase) -> None:
+def set_headers(status: HeaderStatus, response: HttpResponseBase) -> None:
     """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key."""
     response[HEADER] = status.value
     for name, its in _MARKS.items():

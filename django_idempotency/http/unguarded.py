@@ -41,7 +41,7 @@ EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
 METHOD = Reason("method", "its method is not among the policy's methods")
 NOBODY = Reason("nobody", "its key has no principal, as far as is known before the view")
 NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")
-NOT_REACHED = Reason("not-reached", "it was answered before a guard was reached")
+NOT_REACHED = Reason("not-reached", "its response came before a guard was reached")
 INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
 RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
 READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
@@ -58,14 +58,14 @@ def is_left_unguarded(request: HttpRequest) -> bool:
     return getattr(request, _REASON, None) is not None
 
 
-def say_unguarded(request: HttpRequest) -> None:
+def report_unguarded(request: HttpRequest) -> None:
     """Report a request that is left unguarded, once; do nothing for any other."""
     if (reason := _taken(request)) is not None:
         notify_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
 
 
-async def asay_unguarded(request: HttpRequest) -> None:
-    """See say_unguarded()."""
+async def areport_unguarded(request: HttpRequest) -> None:
+    """See report_unguarded()."""
     if (reason := _taken(request)) is not None:
         await anotify_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
 
@@ -93,7 +93,7 @@ def watched(view: Callable[..., Any]) -> Callable[..., Any]:
             response = await view(request, *args, **kwargs)
             if passes(request, response):
                 pass_by(request, response)
-                await asay_unguarded(request)
+                await areport_unguarded(request)
             return stamp(request, response)
 
         return markcoroutinefunction(awatching)
@@ -103,7 +103,7 @@ def watched(view: Callable[..., Any]) -> Callable[..., Any]:
         response = view(request, *args, **kwargs)
         if passes(request, response):
             pass_by(request, response)
-            say_unguarded(request)
+            report_unguarded(request)
         return stamp(request, response)
 
     return watching

@@ -32,7 +32,7 @@ from ..http.ninja_views import handled_exceptions
 from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import resolve_policy
-from ..http.unguarded import asay_unguarded, pass_by, say_unguarded
+from ..http.unguarded import areport_unguarded, pass_by, report_unguarded
 from .callers import caller_of
 
 if TYPE_CHECKING:
@@ -124,23 +124,23 @@ class OperationCall:
                 self._response = operation()
                 if self.exchange is not None:
                     render(self._response)
-        except OperationFinished as answered:  # writes of the checks are kept
-            return answered.response
+        except OperationFinished as finished:  # writes of the checks are kept
+            return finished.response
         except BaseException as error:
             if self.exchange is not None:
                 committed = self._response if self._transactions.opened.committed else None
-                return self._answer(self.exchange.fail(_met(error), committed=lambda: committed))
+                return self._respond(self.exchange.fail(_met(error), committed=lambda: committed))
             raise
         finally:
             delattr(self.request, CALL)
         if self.exchange is None:
             self._judge(self._response)
-            say_unguarded(self.request)
+            report_unguarded(self.request)
             return stamp(self.request, self._response)
         try:
             return self.exchange.settle(self._response)
         except Problem as problem:
-            return self._answer(problem)
+            return self._respond(problem)
 
     def _end_transactions(self, *raised: Any) -> None:
         if self.exchange is not None:
@@ -153,26 +153,26 @@ class OperationCall:
             response = await operation()
             if self.exchange is not None and not getattr(response, "is_rendered", True):
                 await in_thread(render, response, close=connections.close_all)
-        except OperationFinished as answered:
-            return answered.response
+        except OperationFinished as finished:
+            return finished.response
         except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
             if self.exchange is not None:
                 self.exchange.fail(closed)
             raise
         except BaseException as error:
             if self.exchange is not None:
-                return self._answer(await run_to_completion(self.exchange.afail(_met(error))))
+                return self._respond(await run_to_completion(self.exchange.afail(_met(error))))
             raise
         finally:
             delattr(self.request, CALL)
         if self.exchange is None:
             self._judge(response)
-            await asay_unguarded(self.request)
+            await areport_unguarded(self.request)
             return stamp(self.request, response)
         try:
             return await run_to_completion(self.exchange.asettle(response))
         except Problem as problem:
-            return self._answer(problem)
+            return self._respond(problem)
 
     def _judge(self, response: HttpResponseBase) -> None:
         """Note the status of a keyed request that ninja has responded to before its function was called."""
@@ -194,9 +194,9 @@ class OperationCall:
             if (key := key_to_guard(self.request, self.policy)) is not None:
                 self._open(key)
         except Problem as problem:
-            raise OperationFinished(self._answer(problem)) from problem
+            raise OperationFinished(self._respond(problem)) from problem
         if self.exchange is None:
-            say_unguarded(self.request)
+            report_unguarded(self.request)
         try:
             return function()
         except _OURS as problem:
@@ -222,9 +222,9 @@ class OperationCall:
             if (key := key_to_guard(self.request, self.policy)) is not None:
                 await self._aopen(key)
         except Problem as problem:
-            raise OperationFinished(self._answer(problem)) from problem
+            raise OperationFinished(self._respond(problem)) from problem
         if self.exchange is None:
-            await asay_unguarded(self.request)
+            await areport_unguarded(self.request)
         try:
             return await function()
         except _OURS as problem:
@@ -259,7 +259,7 @@ class OperationCall:
                 "around the views of the API."
             )
 
-    def _answer(self, problem: Problem) -> HttpResponseBase:
+    def _respond(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the API's own handler, if there is one, or a problem document."""
         handled = handled_exceptions(self._api)
         if not any(issubclass(cls, IdempotencyError) and cls in handled for cls in type(problem).__mro__):

@@ -40,16 +40,16 @@ def publisher_at(path: str) -> Any:
     return found
 
 
-def refuse_promise(answer: object) -> None:
+def refuse_promise(result: object) -> None:
     """Raise `TypeError` for a result that has not published: nothing awaits or iterates it."""
-    if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()
-        kind = type(answer).__name__
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        kind = type(result).__name__
         raise TypeError(
             f"publish() returned an awaitable or a generator ({kind}), which is never run. Type a plain def."
         )
-    if isinstance(answer, Future):
+    if isinstance(result, Future):
         raise TypeError(
             "publish() returned a Future, so the broker has not confirmed yet. Return its .result(timeout)."
         )

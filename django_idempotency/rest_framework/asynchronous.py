@@ -29,7 +29,7 @@ from ..http.responses import render
 from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
-from ..http.unguarded import asay_unguarded, leave_unguarded
+from ..http.unguarded import areport_unguarded, leave_unguarded
 from . import problems
 from .entry import ViewTerms, judge
 from .problems import DispatchFinished, IdempotencyException
@@ -57,8 +57,8 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     setattr(view, name, guarded)
     try:
         response = await _finished(view, guard, run)
-    except DispatchFinished as answered:
-        return answered.response
+    except DispatchFinished as finished:
+        return finished.response
     finally:
         delattr(view, name)  # the guard refers to the view
         if (
@@ -68,7 +68,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     if guard.exchange is not None:
         return await _settled(view, guard.exchange, response)
     judge(request, response, reached=guard.reached)
-    await asay_unguarded(request)
+    await areport_unguarded(request)
     return stamp(request, response)
 
 
@@ -84,7 +84,9 @@ async def _finished(view: Any, guard: _AsyncGuardedHandler, run: Run) -> HttpRes
         raise
     except BaseException as error:
         if guard.exchange is not None:
-            raise DispatchFinished(await _answer(view, await run_to_completion(guard.exchange.afail(error)))) from error
+            raise DispatchFinished(
+                await _respond(view, await run_to_completion(guard.exchange.afail(error)))
+            ) from error
         raise
     return response
 
@@ -120,9 +122,9 @@ class _AsyncGuardedHandler:
             policy = terms.policy_of(self._view)
         exchange = await _exchange(request, policy, strict=terms.strict)
         if exchange is None:
-            await asay_unguarded(request._request)
-        elif (answer := await exchange.aopen()) is not None:
-            raise DispatchFinished(answer)
+            await areport_unguarded(request._request)
+        elif (replay := await exchange.aopen()) is not None:
+            raise DispatchFinished(replay)
         else:
             self.exchange = exchange
 
@@ -142,13 +144,13 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
 
     try:
         exchange = await _exchange(request, policy, strict=True)
-        answer = None if exchange is None else await exchange.aopen()
+        replay = None if exchange is None else await exchange.aopen()
     except Problem as problem:
-        return await _answer(view, problem)
-    if answer is not None:
-        return answer
+        return await _respond(view, problem)
+    if replay is not None:
+        return replay
     if exchange is None:
-        await asay_unguarded(request._request)
+        await areport_unguarded(request._request)
         return await function()  # type: ignore[no-any-return]
     try:
         response = await finished()
@@ -156,7 +158,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         exchange.fail(closed)
         raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return await _answer(view, await run_to_completion(exchange.afail(error)))
+        return await _respond(view, await run_to_completion(exchange.afail(error)))
     return await _settled(view, exchange, response)
 
 
@@ -191,7 +193,7 @@ async def _called(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 async def _leave(request: HttpRequest, *, exempt: bool) -> None:
     if exempt:
         leave_unguarded(request, IS_EXEMPT)
-        await asay_unguarded(request)
+        await areport_unguarded(request)
     else:
         note(request, HeaderStatus.REFUSED)
 
@@ -200,15 +202,15 @@ async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) ->
     try:
         return await run_to_completion(exchange.asettle(response))
     except Problem as problem:
-        return await _answer(view, problem)
+        return await _respond(view, problem)
 
 
-async def _answer(view: Any, problem: Problem) -> HttpResponseBase:
+async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
     """Return the response to a problem: from the project's exception handler, or a problem document."""
     if not problems.has_own_handler(view):
         return problem_response(problem, view.request._request)
     note_problem(view.request._request, problem)
-    answer: HttpResponseBase = view.handle_exception(IdempotencyException(problem))
-    answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
-    await sync_to_async(render)(answer)
-    return answer
+    response: HttpResponseBase = view.handle_exception(IdempotencyException(problem))
+    response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
+    await sync_to_async(render)(response)
+    return response

@@ -76,16 +76,16 @@ class ViewEntry:
         #: Has the exchange ended already, inside a transaction around that dispatch?
         self.ended = False
 
-    def answer(self, problem: Problem) -> HttpResponseBase:
+    def respond_to(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the project's exception handler, or a problem document."""
         view = self.view
         if not problems.has_own_handler(view):
             return problem_response(problem, view.request._request)
         note_problem(view.request._request, problem)
-        answer = view.handle_exception(IdempotencyException(problem))
-        answer = view.finalize_response(view.request, answer, *view.args, **view.kwargs)
-        render(headed(answer, problem))
-        return cast("HttpResponseBase", answer)
+        response = view.handle_exception(IdempotencyException(problem))
+        response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
+        render(headed(response, problem))
+        return cast("HttpResponseBase", response)
 
 
 def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:

@@ -20,7 +20,7 @@ from .problems import IdempotencyException
 
 
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Run a DRF function under guard, exceptions answered and the response finished as its view would."""
+    """Run a DRF function under guard, exceptions handled and the response finished as its view would."""
     view = request.parser_context["view"]
     keyed = request.method not in SAFE_METHODS and facts_of(request._request).may_have_key(policy)
     if keyed and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
@@ -36,9 +36,14 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         return done
 
-    def answer_problem(problem: Problem, http: HttpRequest) -> Any:
-        return problems.answer(view, IdempotencyException(problem), http)
+    def respond_to_problem(problem: Problem, http: HttpRequest) -> Any:
+        return problems.respond_to(view, IdempotencyException(problem), http)
 
     return run_guarded(
-        request._request, policy, finished, source=request, non_atomic=ALL_ALIASES, answer_problem=answer_problem
+        request._request,
+        policy,
+        finished,
+        source=request,
+        non_atomic=ALL_ALIASES,
+        respond_to_problem=respond_to_problem,
     )

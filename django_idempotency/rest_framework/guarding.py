@@ -31,7 +31,7 @@ from ..http.responses import render
 from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
-from ..http.unguarded import leave_unguarded, say_unguarded
+from ..http.unguarded import leave_unguarded, report_unguarded
 from . import problems
 from .asynchronous import adispatch
 from .entry import ViewEntry, ViewTerms, headed, judge
@@ -62,7 +62,7 @@ def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: Abstr
                 note(request, HeaderStatus.UNKNOWN)
             raise
         committed = functools.partial(_committed, entry, response)
-        return entry.answer(entry.exchange.fail(error, committed=committed))
+        return entry.respond_to(entry.exchange.fail(error, committed=committed))
     finally:
         if getattr(request, _ENTRY, None) is entry:
             delattr(request, _ENTRY)
@@ -71,7 +71,7 @@ def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: Abstr
     try:
         return entry.exchange.settle(response)
     except Problem as problem:
-        return entry.answer(problem)
+        return entry.respond_to(problem)
 
 
 def _committed(entry: ViewEntry, response: HttpResponseBase | None) -> HttpResponseBase | None:
@@ -102,15 +102,15 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     guard = _GuardedHandler(entry, terms, handler)
     try:
         response = _with_guard(view, name, guard, run)
-    except DispatchFinished as answered:
-        return answered.response
+    except DispatchFinished as finished:
+        return finished.response
     if entry.exchange is not None:
         return response
     if inspect.iscoroutine(response):
         _refuse_async(view, request, terms, response)
     else:
         judge(request, response, reached=guard.reached)
-        say_unguarded(request)
+        report_unguarded(request)
     return stamp(request, response)
 
 
@@ -149,7 +149,7 @@ def _leave(request: HttpRequest, *, exempt: bool) -> None:
     """Report why a keyed request is not guarded: its handler is exempt, or missing."""
     if exempt:
         leave_unguarded(request, IS_EXEMPT)
-        say_unguarded(request)
+        report_unguarded(request)
     else:
         note(request, HeaderStatus.REFUSED)
 
@@ -196,16 +196,16 @@ class _GuardedHandler:
         policy = self._terms.policy_of(entry.view)
         key = key_to_guard(http, policy)
         if key is None:
-            say_unguarded(http)
+            report_unguarded(http)
             return
         facts: dict[str, Any] = {"user": request.user, "source": request, "strict": self._terms.strict}
         exchange = Exchange.of(http, resolve_policy(policy), key=key, non_atomic=entry.non_atomic, **facts)
         if exchange is None:
-            say_unguarded(http)
+            report_unguarded(http)
             return
         inside = is_inside(exchange, entry.depths)
-        if (answer := exchange.open(None if inside else entry.opened)) is not None:
-            raise DispatchFinished(answer)
+        if (replay := exchange.open(None if inside else entry.opened)) is not None:
+            raise DispatchFinished(replay)
         entry.exchange = exchange
         if inside and not exchange.degraded:
             self.inside = Inside(entry, exchange)

@@ -98,7 +98,7 @@ class Inside:
         try:
             response = self._exchange.settle(response)
         except Problem as problem:
-            raise DispatchFinished(self._entry.answer(problem)) from problem
+            raise DispatchFinished(self._entry.respond_to(problem)) from problem
         alias = self._exchange.atomic_alias
         assert alias is not None, "see is_inside()"
         if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
@@ -108,4 +108,4 @@ class Inside:
     def _fail(self, error: BaseException) -> NoReturn:
         self._entry.ended = True
         problem = self._exchange.fail(error)
-        raise DispatchFinished(self._entry.answer(problem)) from error
+        raise DispatchFinished(self._entry.respond_to(problem)) from error

@@ -39,7 +39,7 @@ def has_own_handler(view: Any) -> bool:
     return view.get_exception_handler() is not exception_handler
 
 
-def answer(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
+def respond_to(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
     """Return the response to a problem: from the project's exception handler, or a problem document."""
     if not has_own_handler(view):
         return problems.problem_response(exception.problem, request)

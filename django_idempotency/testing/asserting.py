@@ -150,7 +150,7 @@ def _runs(call: ConcurrentCall, record: Any) -> int:
 
 def _wrong_answers(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[str]:
     if (kinds := len(_answers(calls, raises))) > 1:
-        yield f"There are {kinds} different answers."
+        yield f"There are {kinds} different responses."
     http = [call.answer for call in calls if call.answer is not None and call.answer.status is not None]
     if http and (fresh := sum(not answer.replayed for answer in http)) != 1:
         yield f"{fresh} of {len(http)} responses have no Idempotency-Replayed, and one should be the first."

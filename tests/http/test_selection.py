@@ -20,7 +20,7 @@ from django_idempotency.conf import resolve
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.fingerprint import fingerprint
 from django_idempotency.http.selection import MAX_SELECTABLE, Document, compile_expressions, compiled, selected_key
-from django_idempotency.http.unguarded import say_unguarded
+from django_idempotency.http.unguarded import report_unguarded
 from django_idempotency.selectors import Functions, Selector
 
 JSON = "application/json"
@@ -209,7 +209,7 @@ def test_a_key_that_cannot_be_selected_is_missing(body: Any, reason: str, caplog
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         sent = request(body)
         assert key("from_json(body.payload).id", sent) is None
-        say_unguarded(sent)
+        report_unguarded(sent)
     assert [record.getMessage() for record in caplog.records] == [f"POST /orders/ runs unguarded: {reason}."]
     with pytest.raises(KeyMissing):
         key("from_json(body.payload).id", request(body), required=True)
@@ -221,7 +221,7 @@ def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
     sent.path = "/a\nWARNING b"
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert key("body.id", sent) is None
-        say_unguarded(sent)
+        report_unguarded(sent)
     assert "\n" not in caplog.records[0].getMessage()
 
 

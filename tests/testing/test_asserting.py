@@ -140,7 +140,7 @@ def test_an_unguarded_function_fails(work: Work) -> None:
     assert "Not idempotent, of 6 calls" in said
     assert "Nothing was guarded" in said
     assert "effects() rose by 6, not by 1" in said
-    assert "6 different answers" in said
+    assert "6 different responses" in said
     assert "1 call got 3" in said
 
 
@@ -262,7 +262,7 @@ def test_different_exceptions_are_different_answers() -> None:
         raise LookupError(next(number) % 2)
 
     said = problems(act, raises=LookupError)
-    assert "There are 2 different answers." in said
+    assert "There are 2 different responses." in said
     assert "3 calls got (0,)" in said
 
 
@@ -276,7 +276,7 @@ def test_a_result_of_another_type_fails() -> None:
         charge()
         return next(results)
 
-    assert "2 different answers" in problems(act, concurrent=False)
+    assert "2 different responses" in problems(act, concurrent=False)
 
 
 @pytest.mark.usefixtures("memory")
