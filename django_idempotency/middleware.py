@@ -216,7 +216,7 @@ class IdempotencyMiddleware:
         return guards_itself(callback, facts.method) or self._is_left(request, callback)
 
     def _is_left(self, request: HttpRequest, callback: Any) -> bool:
-        """Is a view without its own guard exempt, or can only its own guard work?"""
+        """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
         if (exemption := exempted_by(request, callback)) is not None:
             return self._left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
         if is_ninja(callback):

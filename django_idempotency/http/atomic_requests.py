@@ -58,7 +58,7 @@ def non_atomic_aliases_of(request: HttpRequest) -> set[str]:
 
 
 def asks_for_transaction(alias: str | None, non_atomic: AbstractSet[str]) -> bool:
-    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes those `non_atomic`?"""
+    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes the aliases `non_atomic`?"""
     settings = {} if alias is None else connections.settings.get(alias, {})
     return bool(settings.get("ATOMIC_REQUESTS")) and alias not in non_atomic
 

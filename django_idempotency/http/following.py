@@ -82,20 +82,20 @@ def _follow_class(cls: type[View], method: str, path: Path) -> None:
 
 
 def _leads_on(dispatch: Any) -> bool:
-    """Does a `dispatch()` ask nothing of its own: one of Django's, or ours, which calls that of the next base?"""
+    """Does a `dispatch()` check nothing itself? Django's do not, nor do ours, which call that of the next base."""
     ours = getattr(dispatch, "__globals__", {}).get("__name__") in _OURS
     return dispatch in _dispatches() or (ours and dispatch.__code__.co_name == "inherited")
 
 
 def _innermost(layer: Any, path: Path) -> Any:
-    """Follow what is called to what calls nothing else, and collect what is asked on the way."""
+    """Follow the calls down to the view, and collect the checks on the way."""
     while (inner := _inside(layer, path)) is not None:
         layer = inner
     return layer
 
 
 def _inside(layer: Any, path: Path) -> Any:
-    """Return what a layer calls, or `None`: it is the view."""
+    """Return what a layer calls; `None`: it is the view."""
     kind = type(layer)
     if kind is functools.partial:
         _refuse_callables(
@@ -124,7 +124,7 @@ def _inside(layer: Any, path: Path) -> Any:
 
 
 def _is_known(layer: Any, module: str, path: Path) -> bool:
-    """Is a layer one whose code is known? What it asks is added to the path."""
+    """Is the code of a layer known? Its checks are added to the path."""
     code, cells = layer.__code__, _cells(layer)
     if module in _OURS:
         return True
@@ -147,7 +147,7 @@ def _is_known(layer: Any, module: str, path: Path) -> bool:
 
 
 def _call_of(layer: Any) -> Any:
-    """Return the `__call__` of an object, where Python code defines it and the object holds nothing that it may call."""
+    """Return the `__call__` of an object if it is Python code and the object holds nothing that it may call."""
     kind = type(layer)
     call = kind.__call__
     if hasattr(layer, "__wrapped__") or type(call) in (WrapperDescriptorType, MethodWrapperType):
@@ -157,7 +157,7 @@ def _call_of(layer: Any) -> Any:
 
 
 def _refuse_owner(owner: Any) -> None:
-    """Refuse the object of a bound method that may call another view. A class holds nothing of its own."""
+    """Refuse the object of a bound method if it may call another view. A class holds nothing of its own."""
     kind = type(owner)
     if issubclass(kind, type):
         return
@@ -167,7 +167,7 @@ def _refuse_owner(owner: Any) -> None:
 
 
 def _refuse_callables(values: Iterable[Any], name: str) -> None:
-    """Refuse what holds a view, or a function that may be one, and so may call it."""
+    """Refuse a layer that holds a view, or a function that may be one, since it may call that."""
     if any(_may_be_view(each) for value in values for each in (value, *_contained(value))):
         raise Unfollowed(name)
 
@@ -260,7 +260,7 @@ def _method_wrapper() -> CodeType:
 
 
 def _dispatches() -> tuple[Any, ...]:
-    """Return those of Django that ask nothing, and those of its mixins, which are asked themselves."""
+    """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks are repeated."""
     if not apps.is_installed("django.contrib.auth"):
         return (View.dispatch,)
     from django.contrib.auth import mixins  # loads its models

@@ -50,7 +50,7 @@ def compile_expressions(policy: Policy) -> None:
 
 @lru_cache(maxsize=512)
 def compiled(expression: str | Selector) -> Selector:
-    """Return the selector of an expression over the document; a `Selector` is returned as it is.
+    """Return the selector of an expression over the document; a `Selector` is returned unchanged.
 
     Raises `ValueError` for an invalid expression, and for a name that the document does not have.
     """
@@ -181,7 +181,7 @@ class Document(Mapping[str, Any]):
         return self._body[0]
 
     def _parsed(self) -> Any:
-        """Return JSON, with decimals for fractions, or the fields of a form; `None`, and `unreadable`, for all else."""
+        """Return JSON, with decimals for fractions, or the fields of a form; `None`, and `unreadable`, for anything else."""
         content_type = (self.http.content_type or "").lower()
         try:
             if content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http):

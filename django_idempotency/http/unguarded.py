@@ -1,4 +1,4 @@
-"""A request that asked to be guarded, and is not: always reported, by a header, a log record and a signal.
+"""A request that asked to be guarded and is not: always reported, by a header, a log record and a signal.
 
 The code that finds out notes the reason on the request; the entry point that handles its response reports it, once.
 """
