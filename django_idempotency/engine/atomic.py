@@ -39,7 +39,7 @@ class AtomicOperation(Operation):
             try:
                 record = self.store.claim(self.ticket)
                 self._found(record)
-                verdict: Verdict | None = rules.read(record, self.ticket, self._unanswered)
+                verdict: Verdict | None = rules.read(record, self.ticket)
                 if isinstance(verdict, Execute):
                     verdict = self._enter_guard(takeover=record.owner != self.ticket.owner)
                 if verdict is not None:

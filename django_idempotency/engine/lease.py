@@ -55,6 +55,8 @@ class LeaseOperation(Operation):
     lost: Exception | None = None
     #: Is its settle waiting to be retried in the background?
     deferred = False
+    #: Did a claim of ours get no response, so that it may have taken the record over?
+    _unanswered = False
     #: What the heartbeat has watched.
     _lease: Lease | None = None
 

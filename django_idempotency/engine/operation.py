@@ -50,8 +50,6 @@ class Operation:
     claimed_inside = False
     #: The attempt that our durable execution has suspended, if it was found and has not been resumed since.
     resuming = 0
-    #: Did a claim of ours get no response, so that it may have succeeded?
-    _unanswered = False
     _opened_at = 0.0
 
     def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink) -> None:
@@ -108,7 +106,6 @@ class Operation:
         try:
             return self._claim()
         except StoreUnavailable:
-            self._unanswered = True
             return busy
 
     def _found(self, record: Record) -> None:

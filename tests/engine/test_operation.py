@@ -428,6 +428,53 @@ def test_a_takeover_that_is_abandoned() -> None:
             assert [made.status for made in store.settled] == left
 
 
+def test_a_settle_that_breaks() -> None:
+    """An error of no kind that a store may raise: the guard ends all the same, without the work's writes."""
+    call, _ = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[ZeroDivisionError()]))
+    with pytest.raises(ZeroDivisionError):
+        call.settle(WorkResult.KEPT, OUTCOME)
+    assert store.trace == ["claim", "guard", "settle", "rollback"]
+
+
+def test_an_owner_that_resumes_after_our_rollback() -> None:
+    """We took over from it, have failed, and it has completed its work before we could release the record: it stays."""
+    call, listener = opened(store := FakeStore(claims=[LAPSED], locks=[LAPSED, DONE]))
+    call.settle(WorkResult.FAILED)
+    assert (store.settled, listener.events) == ([], ["lost"])
+
+
+def test_a_claim_that_is_rolled_back_with_the_work() -> None:
+    """It was made inside an open transaction, and is made again, so that the failure is known."""
+    inside = replace(OURS, joined=True)
+    call, listener = opened(store := FakeStore(claims=[inside, inside], locks=[inside, None, inside]))
+    call.settle(WorkResult.FAILED)
+    assert store.trace[2:] == ["rollback", "guard", "commit", "claim", "guard", "settle", "commit"]
+    assert listener.events == ["released"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
+    """The same in a caller's transaction: the outcome is stored under a new claim, if nobody else has made one."""
+    inside = record_of(LEASED, joined=True)
+    for found, events in ((inside, ["completed"]), (record_of(LEASED, owner=OTHER), ["lost"])):
+        call, listener = opened(store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True)
+        if asynchronous:
+            asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME))
+        else:
+            call.settle(WorkResult.KEPT, OUTCOME)
+        assert listener.events == events
+        assert store.trace == ["claim", "settle", "claim", "settle"][: 4 if found is inside else 3]
+
+
+def test_a_lease_in_a_transaction_is_not_retried_later(deferring: Deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other connection sees its record before COMMIT: a thread of ours would find nothing to settle."""
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    claims, settles = [record_of(LEASED, joined=True)], [StoreUnavailable()]
+    call, listener = opened(FakeStore(claims=claims, settles=settles), lease=True)
+    call.settle(WorkResult.KEPT, OUTCOME)
+    assert (listener.events, list(deferring._waiting)) == (["lost"], [])
+
+
 class Interrupt(BaseException):
     """What a signal handler raises, between any two lines."""
 
