@@ -42,7 +42,7 @@ from .http.unguarded import (
     areport_unguarded,
     is_left_unguarded,
     leave_unguarded,
-    pass_by,
+    note_unreached,
     report_unguarded,
 )
 
@@ -123,7 +123,7 @@ class IdempotencyMiddleware:
     def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
         """Report a keyed request that no entry point has handled."""
         if noted(request) is None and not is_left_unguarded(request) and facts_of(request).carries_key:
-            pass_by(request, response)
+            note_unreached(request, response)
 
     def _report(self, request: HttpRequest) -> None:
         """Report why a request ran unguarded, now that nothing closer to the view has guarded it."""

@@ -46,7 +46,7 @@ def switch_off(request: HttpRequest, policy: Policy) -> None:
         request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
 
 
-def _key_of(request: HttpRequest) -> str:
+def _key_or_new(request: HttpRequest) -> str:
     """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
     with suppress(KeyMalformed):
         if (key := facts_of(request).read_key()) is not None:
@@ -58,7 +58,7 @@ class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 
     def __init__(self, request: HttpRequest, policy: Policy) -> None:
-        super().__init__(_SCOPE, _key_of(request))
+        super().__init__(_SCOPE, _key_or_new(request))
         self._request = weakref.ref(request)  # the request refers to us
         self._policy = policy
 

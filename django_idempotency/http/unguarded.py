@@ -61,16 +61,16 @@ def is_left_unguarded(request: HttpRequest) -> bool:
 def report_unguarded(request: HttpRequest) -> None:
     """Report a request that is left unguarded, once; do nothing for any other."""
     if (reason := _taken(request)) is not None:
-        notify_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
+        notify_unguarded(request, reason.code, reason.sentence, reason.level, _readable_key(request))
 
 
 async def areport_unguarded(request: HttpRequest) -> None:
     """See report_unguarded()."""
     if (reason := _taken(request)) is not None:
-        await anotify_unguarded(request, reason.code, reason.sentence, reason.level, _key_of(request))
+        await anotify_unguarded(request, reason.code, reason.sentence, reason.level, _readable_key(request))
 
 
-def pass_by(request: HttpRequest, response: HttpResponseBase) -> None:
+def note_unreached(request: HttpRequest, response: HttpResponseBase) -> None:
     """Note why a response came before a guard was reached: usually the request was refused."""
     if response.status_code < REDIRECTS:
         leave_unguarded(request, NOT_REACHED)
@@ -92,7 +92,7 @@ def watched(view: Callable[..., Any]) -> Callable[..., Any]:
         async def awatching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             response = await view(request, *args, **kwargs)
             if passes(request, response):
-                pass_by(request, response)
+                note_unreached(request, response)
                 await areport_unguarded(request)
             return stamp(request, response)
 
@@ -102,7 +102,7 @@ def watched(view: Callable[..., Any]) -> Callable[..., Any]:
     def watching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         response = view(request, *args, **kwargs)
         if passes(request, response):
-            pass_by(request, response)
+            note_unreached(request, response)
             report_unguarded(request)
         return stamp(request, response)
 
@@ -117,7 +117,7 @@ def _taken(request: HttpRequest) -> Reason | None:
     return reason
 
 
-def _key_of(request: HttpRequest) -> str | None:
+def _readable_key(request: HttpRequest) -> str | None:
     with suppress(KeyMalformed):
         return facts_of(request).read_key()
     return None

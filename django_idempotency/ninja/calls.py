@@ -32,7 +32,7 @@ from ..http.ninja_views import handled_exceptions
 from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import resolve_policy
-from ..http.unguarded import areport_unguarded, pass_by, report_unguarded
+from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from .callers import caller_of
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class OperationCall:
             and facts_of(request).carries_key
             and not is_guarded(request)
         ):
-            pass_by(request, response)
+            note_unreached(request, response)
 
     # ------------------------------------------------------------------------------------------- around the function
 

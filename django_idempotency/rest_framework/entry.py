@@ -18,7 +18,7 @@ from ..http.facts import facts_of
 from ..http.problems import headers, problem_response
 from ..http.responses import render
 from ..http.status import note_problem
-from ..http.unguarded import pass_by
+from ..http.unguarded import note_unreached
 from . import problems
 from .problems import IdempotencyException
 
@@ -91,7 +91,7 @@ class ViewEntry:
 def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
     """Note the status of a keyed request whose handler was never called."""
     if not reached and facts_of(request).carries_key and not is_guarded(request):
-        pass_by(request, response)
+        note_unreached(request, response)
 
 
 def headed(response: HttpResponseBase, problem: Problem) -> HttpResponseBase:
