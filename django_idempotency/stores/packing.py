@@ -1,4 +1,4 @@
-"""A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must look:
+"""A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must read:
 
     signature 32 │ instants: lease until, completed, expires, created, purge 8 each │ head: version 1, status 1, owner 16, attempt 4
     │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
@@ -10,7 +10,6 @@ server writes them itself. All from the head on is the body, which the store wri
 from __future__ import annotations
 
 import json
-import math
 import struct
 import zlib
 from datetime import datetime, timedelta, timezone
@@ -24,20 +23,43 @@ SIGNATURE = 32
 #: Bodies longer than this, and within what is inflated, are deflated if that makes them shorter (bytes).
 DEFLATE_ABOVE = 1024
 
+#: The fields of fixed length, in order, each with its format (see `struct`). Here only: what a server's script needs of
+#: it is generated from this table, as `stores.redis.layout` does.
+FIELDS = {
+    "signature": f"{SIGNATURE}s",
+    "lease_until": "d",
+    "completed_at": "d",
+    "expires_at": "d",
+    "created_at": "d",
+    "purge_at": "d",
+    "version": "B",
+    "status": "B",
+    "owner": "16s",
+    "attempt": "I",
+    "digest_length": "B",
+    "digest": "32s",
+    "life_length": "H",
+}
 _CLOCK = struct.Struct(">d")
 #: The length of a server's clock, as it answers (bytes).
 CLOCK = _CLOCK.size
-_INSTANTS = struct.Struct(">ddddd")
-_HEAD = struct.Struct(">BB16sI")
-_DIGEST = struct.Struct(">B32s")
-_LENGTH = struct.Struct(">H")
+
+
+def _formats(first: str, last: str) -> struct.Struct:
+    """Return the format of the fields from one to another."""
+    names = list(FIELDS)
+    return struct.Struct(">" + "".join(FIELDS[name] for name in names[names.index(first) : names.index(last) + 1]))
+
+
+_FIXED = _formats("signature", "life_length")
+_INSTANTS = _formats("lease_until", "purge_at")
+_HEAD = _formats("version", "attempt")
+_DIGEST = _formats("digest_length", "digest")
+_LENGTH = _formats("life_length", "life_length")
 _STARTS = struct.Struct(">5H")
 _OPERATION = struct.Struct(">16s")
 _LIFE = struct.Struct(">H16s5H")
-#: All that has a fixed length, and the length of the life.
-_FIXED = struct.Struct(">32sdddddBB16sIB32sH")
 _BODY_AT = SIGNATURE + _INSTANTS.size
-_SPANS = struct.Struct(">dd")
 _read_json = json.JSONDecoder().raw_decode
 _OUTCOME = struct.Struct(">BHII")
 #: To call the class of an Enum takes ten times as long.
@@ -78,13 +100,9 @@ def life(value: bytes) -> bytes:
     return value[_FIXED.size - _LENGTH.size : _outcome_at(value)]
 
 
-@lru_cache(maxsize=64)  # the same few each time, but for a host's deadline
-def pack_spans(lease: float | None, retention: float | None) -> bytes:
-    """Pack two spans (seconds) for a server that tells the time itself: as microseconds, `None` as NaN."""
-    return _SPANS.pack(
-        math.nan if lease is None else round(lease * 1_000_000),
-        math.nan if retention is None else round(retention * 1_000_000),
-    )
+def unwritten(signature: bytes, body: bytes) -> bytes:
+    """Return a record whose instants a server writes: until then they are 0."""
+    return signature + bytes(_INSTANTS.size) + body
 
 
 def clock(now: datetime) -> bytes:

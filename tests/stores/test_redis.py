@@ -51,17 +51,23 @@ from .helpers import committed
 
 pytestmark = needs_redis
 
-#: Where a packed record has its instants: lease, completed, expires, created, then purge (stores/packing.py).
-INSTANTS = (32, 40, 48, 56, 64)
+FIXED = struct.Struct(">" + "".join(packing.FIELDS.values()))
+INSTANTS = [name for name, kind in packing.FIELDS.items() if kind == "d"]
+
+
+def altered(value: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """Return a packed record whose fields of fixed length were changed."""
+    fields = dict(zip(packing.FIELDS, FIXED.unpack_from(value), strict=True))
+    change(fields)
+    return FIXED.pack(*fields.values()) + value[FIXED.size :]
 
 
 def shift(value: bytes, seconds: float) -> bytes:
     """Return a packed record as it would be had it been written so much earlier."""
-    shifted = bytearray(value)
-    for place in INSTANTS:
-        (instant,) = struct.unpack_from(">d", value, place)
-        struct.pack_into(">d", shifted, place, instant and instant - seconds * 1_000_000)
-    return bytes(shifted)
+    return altered(
+        value,
+        lambda fields: fields.update({name: fields[name] and fields[name] - seconds * 1_000_000 for name in INSTANTS}),
+    )
 
 
 @pytest.fixture
@@ -233,7 +239,7 @@ def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> Non
         lambda value: b"no record",
         lambda value: bytes(packing.SIGNATURE) + value[packing.SIGNATURE :],
         lambda value: value[:-1] + b"!",
-        lambda value: value[:72] + b"\x09" + value[73:],
+        lambda value: altered(value, lambda fields: fields.update(version=9)),
         lambda value: value + b"more",
         lambda value: value.replace(b"/api/charges/", b"/api/refunds/"),
         lambda value: value.replace(b"5ec4e71d", b"5ec4e71e"),
@@ -283,13 +289,12 @@ def test_a_damaged_key_costs_no_other_its_lease(store: RedisStore, server: Redis
     for ticket in (hurt, whole):
         store.claim(ticket)
     name = store._name(hurt.id).encode()
-    value = bytearray(read(server, name))
+    value = read(server, name)
     if damage == "list":
         server.delete(name)
         server.rpush(name, "x")
     else:
-        struct.pack_into(">d", value, INSTANTS[4], float(damage))
-        server.set(name, bytes(value))
+        server.set(name, altered(value, lambda fields: fields.update(purge_at=float(damage))))
     assert store.renew([hurt, whole]) == {whole.owner}
 
 
@@ -576,7 +581,7 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     """Whoever saw it lapse takes it only if it still has."""
     ticket = make_ticket(lease=0)
     record = store.claim(ticket)
-    seen = packing.pack_head(record.status, record.owner, record.attempt)
+    seen = record.owner.bytes, f"{record.status:d}", str(record.attempt)
     thief = make_ticket()
     head = packing.pack_head(Status.RUNNING, thief.owner, 2)
     terms: Any = {

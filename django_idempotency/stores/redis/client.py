@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,9 +17,7 @@ from ...concurrency.forking import new_lock
 from ...concurrency.threads import in_thread
 from ...errors import StoreRefused, StoreUnavailable
 from . import cluster
-
-#: The texts of our scripts, by name.
-SCRIPTS = {path.stem: path.read_text() for path in (Path(__file__).parent / "scripts").glob("*.lua")}
+from .layout import SCRIPTS
 
 
 @dataclass(slots=True)

@@ -109,8 +109,8 @@ class RedisStore(BaseStore):
             packing.pack_head(Status.RUNNING, ticket.owner, 1),
             packing.pack_life(ticket, rules.operation_begun_by(ticket)),
         )
-        given = packing.pack_spans(ticket.lease, ticket.ttl) + _signed(ticket, head, ticket.digest, life)
-        return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
+        given = _signed(ticket, head, ticket.digest, life)
+        return Call(CLAIM, self._name(ticket.id), (given, _span(ticket.lease), _span(ticket.ttl)), _inserted)
 
     def _found(self, ticket: Ticket, answer: bytes) -> Record | None:
         """Return the record that an insertion has made or found; `None` where there is more to do."""
@@ -138,7 +138,7 @@ class RedisStore(BaseStore):
                 run = rules.succession(record)
                 runs.append(run)
                 since = yield from self._change(
-                    insertion.name, ticket, packing.pack_head(record.status, record.owner, record.attempt),
+                    insertion.name, ticket, (record.owner.bytes, f"{record.status:d}", str(record.attempt)),
                     head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt), digest=ticket.digest,
                     life=packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
                     new_life=run.new_life,
@@ -166,7 +166,14 @@ class RedisStore(BaseStore):
                 packing.pack_life(record, record.operation),
             )
             yield from self._change(
-                name, ticket, ticket.owner.bytes, head=head, digest=record.digest, life=life, new_life=False, lease=0
+                name,
+                ticket,
+                (ticket.owner.bytes, "", ""),
+                head=head,
+                digest=record.digest,
+                life=life,
+                new_life=False,
+                lease=0,
             )
         else:
             yield from self._settle(ticket, freed)
@@ -188,7 +195,7 @@ class RedisStore(BaseStore):
 
     def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[bool]:
         now = yield from self._change(
-            self._name(ticket.id), ticket, settlement.fence.bytes,
+            self._name(ticket.id), ticket, (settlement.fence.bytes, "", ""),
             head=packing.pack_head(settlement.status, ticket.owner, settlement.attempt), digest=settlement.digest,
             life=packing.pack_life(ticket, settlement.operation), new_life=settlement.new_life,
             lease=settlement.lease_in, ttl=settlement.expires_in, outcome=packing.pack_outcome(settlement.outcome),
@@ -199,7 +206,7 @@ class RedisStore(BaseStore):
         self,
         name: str,
         ticket: Ticket,
-        seen: bytes,
+        seen: tuple[bytes, str, str],
         *,
         head: bytes,
         digest: bytes,
@@ -215,8 +222,8 @@ class RedisStore(BaseStore):
         earlier attempt) costs a trip more.
         """
         for _ in range(3):
-            given = packing.pack_spans(lease, ttl) + _signed(ticket, head, digest, life, outcome)
-            answer = yield Call(CHANGE, name, (seen, given, b"1" if new_life else b""), wrote=_changed)
+            given = _signed(ticket, head, digest, life, outcome), _span(lease), _span(ttl)
+            answer = yield Call(CHANGE, name, (*given, *seen, "1" if new_life else ""), wrote=_changed)
             if not _changed(answer):
                 if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
                     return None
@@ -236,7 +243,7 @@ class RedisStore(BaseStore):
         return owners
 
     def _renewal(self, ticket: Ticket) -> Call:
-        given = (ticket.owner.bytes, str(round(ticket.lease * 1_000_000)))
+        given = (ticket.owner.bytes, _span(ticket.lease))
         return Call(RENEW, self._name(ticket.id), given, wrote=bool)
 
     # ----------------------------------------------------------------------------------------------------- get, purge
@@ -322,7 +329,12 @@ def _taken(record: Record, run: rules.Execute | None) -> Record:
 
 def _signed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
     body = head + packing.pack_digest(digest) + life + outcome
-    return signing.sign(packing.signature_input(ticket.id, body)) + body
+    return packing.unwritten(signing.sign(packing.signature_input(ticket.id, body)), body)
+
+
+def _span(seconds: float | None) -> str:
+    """Return a span as our scripts take it: microseconds, or nothing."""
+    return "" if seconds is None else str(round(seconds * 1_000_000))
 
 
 def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:

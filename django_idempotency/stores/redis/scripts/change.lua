@@ -1,32 +1,28 @@
 -- Take or settle a record, if it is still as it was seen. Answer with the clock; or with nothing; or, where the record
--- was born otherwise than the new body says, with the record as it stands.
--- ARGV: what was seen (an owner token, or a whole head); lease and retention in microseconds (NaN: as it is),
--- signature, body; '1' for a new life. The layout is stores/packing.py's.
-local old = redis.call('GET', KEYS[1])
-local seen = old and (#ARGV[1] == 16 and string.sub(old, 75, 90) or string.sub(old, 73, 94))
-if seen ~= ARGV[1] then return false end
-
-local given, new = ARGV[2], ARGV[3] == '1'
-local life = string.sub(given, 104, 105 + struct.unpack('>I2', string.sub(given, 104, 105)))
+-- was born otherwise than the new one says, with the record as it stands.
+-- ARGV: the new record without its instants; lease and retention in microseconds ('': as it is); what was seen: the owner,
+-- the status and the attempt (of a settle only the owner); '1' for a new life.
+local value = redis.call('GET', KEYS[1])
+if not value or #value < struct.size(FORMAT) then return false end
+local old, new = read(value), read(ARGV[1])
+local lease, retention, new_life = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[7] == '1'
+local status, attempt = tonumber(ARGV[5]), tonumber(ARGV[6])
+if old.owner ~= ARGV[4] or (status and (old.status ~= status or old.attempt ~= attempt)) then return false end
 -- The signature covers the birth, so it must be known to the one who signs.
-if not new and string.sub(old, 128, 127 + #life) ~= life then return old end
+if not new_life and old.life ~= new.life then return value end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local lease, retention = struct.unpack('>dd', given)
-local lease_until, completed_at, expires_at, created_at, purge_at = struct.unpack('>ddddd', string.sub(old, 33, 72))
+local moment = now()
 -- Taken over, unless its owner has renewed its lease since it was seen.
-if #ARGV[1] ~= 16 and string.byte(old, 74) == 1 and lease_until > now then return false end
-if new then created_at, completed_at = now, 0 end
-local completes = string.byte(given, 50) == 2
--- NaN is not even equal to itself.
-if lease == lease then lease_until = now + lease end
-if retention == retention then expires_at = now + retention end
-purge_at = math.max(purge_at, expires_at)
-if not completes then completed_at = 0 elseif completed_at == 0 then completed_at = now end
-
-local instants = struct.pack('>ddddd', lease_until, completed_at, expires_at, created_at, purge_at)
-local last = math.max(purge_at, completes and 0 or lease_until)
-local value = string.sub(given, 17, 48) .. instants .. string.sub(given, 49)
-redis.call('SET', KEYS[1], value, 'PX', math.max(math.ceil((last - now) / 1000), 1))
-return struct.pack('>d', now)
+if status == RUNNING and old.lease_until > moment then return false end
+new.lease_until = lease and moment + lease or old.lease_until
+new.expires_at = retention and moment + retention or old.expires_at
+new.purge_at = math.max(old.purge_at, new.expires_at)
+new.created_at, new.completed_at = old.created_at, old.completed_at
+if new_life then new.created_at, new.completed_at = moment, 0 end
+if new.status ~= COMPLETED then
+    new.completed_at = 0
+elseif new.completed_at == 0 then
+    new.completed_at = moment
+end
+save(new, moment)
+return struct.pack('>d', moment)

@@ -1,13 +1,12 @@
 -- Insert a record if there is none, and answer with the clock and what was there.
--- ARGV: lease and retention in microseconds, then signature and body. The layout is stores/packing.py's.
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local clock, old = struct.pack('>d', now), redis.call('GET', KEYS[1])
-if old and old ~= '' then return clock .. old end
-
-local given = ARGV[1]
-local lease, retention = struct.unpack('>dd', given)
-local instants = struct.pack('>ddddd', now + lease, 0, now + retention, now, now + retention)
-local value = string.sub(given, 17, 48) .. instants .. string.sub(given, 49)
-redis.call('SET', KEYS[1], value, 'PX', math.max(math.ceil(math.max(lease, retention) / 1000), 1))
-return clock
+-- ARGV: the record without its instants; its lease and its retention in microseconds.
+local moment, old = now(), redis.call('GET', KEYS[1])
+if not old or old == '' then
+    local record = read(ARGV[1])
+    record.created_at, record.lease_until = moment, moment + ARGV[2]
+    record.expires_at = moment + ARGV[3]
+    record.purge_at = record.expires_at
+    save(record, moment)
+    old = ''
+end
+return struct.pack('>d', moment) .. old
