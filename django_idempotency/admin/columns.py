@@ -18,7 +18,7 @@ from ..inspection import redaction
 from ..inspection.status import display_status, next_answer
 from ..models import IdempotencyRecord
 from .listing import ModelAdmin
-from .rows import facts, whole
+from .rows import record_of_row
 
 #: How the call of a function ended, by the status that encodes it.
 _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
@@ -74,7 +74,7 @@ class Columns(ModelAdmin):
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:
         try:
-            status = display_status(facts(row))
+            status = display_status(record_of_row(row))
         except RecordUnreadable as error:
             return format_html('<span class="idempotency-label" title="{}">{}</span>', error, _("unreadable"))
         return format_html(
@@ -84,7 +84,7 @@ class Columns(ModelAdmin):
     @admin.display(description=_("A request with this key"))
     def next_request(self, row: IdempotencyRecord) -> str:
         try:
-            return str(next_answer(whole(row)))
+            return str(next_answer(record_of_row(row)))
         except RecordUnreadable as error:
             return str(error)
 

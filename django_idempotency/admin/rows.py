@@ -3,48 +3,24 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any
 
-from ..core.records import MISSING, Guarantee, Outcome, Record, Status
-from ..errors import RecordUnreadable
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from ..core.records import MISSING, Outcome, Record
 from ..models import IdempotencyRecord
-from ..stores.orm.statements import outcome_of as read
+from ..stores.orm.statements import record_of
 
 
-def facts(row: IdempotencyRecord, **more: Any) -> Record:
-    """Return a row as a record, at the database's time. The response is not loaded.
+def record_of_row(row: IdempotencyRecord) -> Record:
+    """Return a row as the record that the store would read, at the database's time; without a response that was deferred.
 
-    Raises `RecordUnreadable` for a row that a later version or other software wrote.
+    `row` comes from the page's queryset, which annotates `read_at`. Raises `RecordUnreadable` for a row of a later version
+    or of other software.
     """
-    read_at: datetime = getattr(row, "read_at")  # noqa: B009 - annotated by the page's queryset
-    try:
-        return Record(
-            id=row.id,
-            scope=row.scope,
-            key=row.key,
-            digest=bytes(row.digest),
-            status=Status(row.status),
-            owner=row.owner,
-            attempt=row.attempt,
-            guarantee=Guarantee(row.guarantee),
-            lease_until=row.lease_until,
-            created_at=row.created_at,
-            completed_at=row.completed_at,
-            expires_at=row.expires_at,
-            purge_at=row.purge_at,
-            read_at=read_at,
-            operation=row.operation,
-            **more,
-        )
-    except (TypeError, ValueError) as error:
-        raise RecordUnreadable from error
-
-
-def whole(row: IdempotencyRecord) -> Record:
-    """Return a row with its response, as the store would read it."""
-    stored = row.response_status, row.response_headers, row.response_body
-    return facts(row, outcome=read(*stored) if row.status == Status.COMPLETED else None)
+    deferred = row.get_deferred_fields()
+    names = [field.attname for field in row._meta.concrete_fields if field.attname not in deferred]
+    values = {name: getattr(row, name) for name in (*names, "read_at")}
+    return record_of({**values, "location": None}, connections[row._state.db or DEFAULT_DB_ALIAS])  # noqa: SLF001 - documented, and the only name it has
 
 
 def outcome_of(row: IdempotencyRecord) -> Outcome | None:

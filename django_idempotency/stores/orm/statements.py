@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -79,40 +79,7 @@ class Statements:
 
     def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read a row of `select` or `lock`. Raises `RecordUnreadable`; an answer alone that cannot be read is none."""
-        value = dict(zip(_NAMES, row, strict=True))
-        try:
-            return self._record(value, connection)
-        except (TypeError, ValueError) as error:  # of a later version, or written by somebody else
-            raise RecordUnreadable from error
-
-    def _record(self, value: dict[str, Any], connection: BaseDatabaseWrapper) -> Record:
-        status = Status(value["status"])
-        outcome = None
-        if status is Status.COMPLETED:
-            outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
-        completed_at = value["completed_at"]
-        return Record(
-            id=_uuid(value["id"]),
-            scope=value["scope"],
-            key=value["key"],
-            method=value["method"],
-            path=value["path"],
-            guarantee=Guarantee(value["guarantee"]),
-            digest=bytes(value["digest"]),
-            status=status,
-            owner=_uuid(value["owner"]),
-            attempt=value["attempt"],
-            lease_until=instant(value["lease_until"], connection),
-            created_at=instant(value["created_at"], connection),
-            completed_at=None if completed_at is None else instant(completed_at, connection),
-            expires_at=instant(value["expires_at"], connection),
-            purge_at=instant(value["purge_at"], connection),
-            read_at=instant(value["read_at"], connection),
-            operation=_uuid(value["operation"]),
-            secret_id=value["secret_id"],
-            outcome=outcome,
-            location=value["location"],
-        )
+        return record_of(dict(zip(_NAMES, row, strict=True)), connection)
 
     # ------------------------------------------------------------------------------------------------------ writing
 
@@ -265,6 +232,43 @@ class Statements:
 
     def uuid(self, value: UUID) -> UUID | str:
         return value if self._native_uuid else value.hex
+
+
+def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Record:
+    """Return a row, given by the names of its columns, as a record; without a response if that is not among them.
+
+    Raises `RecordUnreadable` for a row of a later version or of other software. If only its response cannot be read, it has none.
+    """
+    try:
+        status = Status(value["status"])
+        outcome = None
+        if status is Status.COMPLETED and "response_headers" in value:
+            outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
+        completed_at = value["completed_at"]
+        return Record(
+            id=_uuid(value["id"]),
+            scope=value["scope"],
+            key=value["key"],
+            method=value["method"],
+            path=value["path"],
+            guarantee=Guarantee(value["guarantee"]),
+            digest=bytes(value["digest"]),
+            status=status,
+            owner=_uuid(value["owner"]),
+            attempt=value["attempt"],
+            lease_until=instant(value["lease_until"], connection),
+            created_at=instant(value["created_at"], connection),
+            completed_at=None if completed_at is None else instant(completed_at, connection),
+            expires_at=instant(value["expires_at"], connection),
+            purge_at=instant(value["purge_at"], connection),
+            read_at=instant(value["read_at"], connection),
+            operation=_uuid(value["operation"]),
+            secret_id=value["secret_id"],
+            outcome=outcome,
+            location=value["location"],
+        )
+    except (TypeError, ValueError) as error:
+        raise RecordUnreadable from error
 
 
 def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
