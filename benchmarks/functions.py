@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,8 @@ from .measuring import Case, Effort, interleaved
 from .table import Row, Section
 
 PEER = "aws_lambda_powertools"
-#: The design's bar, and what it aims for.
-BAR = 1.0
+#: The design's bars: of a small first call, and of everything else.
+FIRST_SMALL, BAR = 1.25, 1.0
 MEMORY = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
 
 Payload = dict[str, Any]
@@ -47,7 +47,8 @@ def sections(effort: Effort) -> Iterator[Section]:
     by_id = under_powertools(paid, event_key_jmespath="order_id")
     small = compared(small_payload, guarded(paid, key="order_id"), by_id)
     yield Section(
-        title="A small payload, one field of it the key; the same under Powertools = 1", rows=rows(small, effort)
+        title="A small payload, one field of it the key; the same under Powertools = 1",
+        rows=rows(small, effort, {"first call": FIRST_SMALL}),
     )
     validated = compared(
         small_payload,
@@ -71,10 +72,11 @@ def sections(effort: Effort) -> Iterator[Section]:
     )
 
 
-def rows(pairs: dict[str, tuple[Case, Case]], effort: Effort) -> list[Row]:
+def rows(pairs: dict[str, tuple[Case, Case]], effort: Effort, bars: Mapping[str, float] = {}) -> list[Row]:
     timings = interleaved([case for pair in pairs.values() for case in pair], effort)
     return [
-        Row(name=name, values=timings.ratios(ours.name, theirs.name), bar=BAR) for name, (ours, theirs) in pairs.items()
+        Row(name=name, values=timings.ratios(ours.name, theirs.name), bar=bars.get(name, BAR))
+        for name, (ours, theirs) in pairs.items()
     ]
 
 
