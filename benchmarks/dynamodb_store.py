@@ -33,7 +33,7 @@ def served() -> Iterator[DynamoDBStore]:
     import boto3
     from botocore.config import Config
 
-    from tests.store_servers import DynamoDBServer, running
+    from tests.support.store_servers import DynamoDBServer, running
 
     with running(DynamoDBServer()) as server:
         session = boto3.Session(aws_access_key_id="bench", aws_secret_access_key="bench", region_name=REGION)

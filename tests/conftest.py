@@ -23,8 +23,8 @@ from rest_framework.test import APIClient
 
 from django_idempotency.engine.deferring import Deferring
 
-from .factories import TokenFactory, UserFactory
-from .services import missing
+from .support.factories import TokenFactory, UserFactory
+from .support.services import missing
 
 #: Fixtures of pytest-django: a test that asks for one, or has the mark `django_db`, needs a database.
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_setup", "live_server"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from tests.factories import AdminFactory
+from tests.support.factories import AdminFactory
 
 
 @pytest.fixture

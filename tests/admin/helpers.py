@@ -14,8 +14,8 @@ from django_idempotency.core.records import Outcome, Ticket
 from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
-from tests.factories import UserFactory, grant
 from tests.stores.helpers import Call, atomic_ticket
+from tests.support.factories import UserFactory, grant
 
 LIST = "/admin/django_idempotency/idempotencyrecord/"
 JSON = (("Content-Type", "application/json"),)

@@ -29,8 +29,8 @@ from tests.admin.helpers import (
     running,
     text_of,
 )
-from tests.factories import AdminFactory
 from tests.stores.helpers import Call, elsewhere, row
+from tests.support.factories import AdminFactory
 
 
 def nothing(record: Any) -> None:

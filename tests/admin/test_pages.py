@@ -23,8 +23,8 @@ from tests.admin.helpers import (
     staff,
     text_of,
 )
-from tests.factories import AdminFactory, UserFactory, grant
 from tests.stores.helpers import row
+from tests.support.factories import AdminFactory, UserFactory, grant
 
 
 @pytest.mark.django_db

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_idempotency.selectors import Selector
-from tests.fakes import FakeStore
+from tests.support.fakes import FakeStore
 
 #: Of a request it asks what that does not have.
 STRANGER = Selector("shop.id")

@@ -18,10 +18,10 @@ from django_idempotency.decorators import idempotent
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.wrapper import innermost
-from tests.services import needs_redis
-from tests.store_servers import RedisServer, running
 from tests.stores.conftest import dynamodb  # noqa: F401 - a fixture
-from tests.stores.dynamodb import session
+from tests.stores.dynamodb.server import session
+from tests.support.services import needs_redis
+from tests.support.store_servers import RedisServer, running
 
 from .conftest import hints
 

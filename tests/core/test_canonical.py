@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from django_idempotency.core.canonical import UnhashableValue, canonical_bytes, digest, hasher, is_missing
 from testproject.payments.models import Charge
 
-from ..naming import shown
+from ..support.naming import shown
 
 UTC = dt.timezone.utc
 BERLIN = ZoneInfo("Europe/Berlin")

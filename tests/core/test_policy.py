@@ -10,7 +10,7 @@ import pytest
 from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
 
-from ..naming import shown
+from ..support.naming import shown
 
 #: Field → good values, bad values, and what a refusal says to type.
 FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {

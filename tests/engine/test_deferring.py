@@ -25,8 +25,8 @@ from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
-from ..fakes import Listener
 from ..faults.plans import until
+from ..support.fakes import Listener
 
 START = datetime(2030, 1, 1, tzinfo=timezone.utc)
 OUTCOME = Outcome(status=201, body=b"{}")

@@ -17,8 +17,8 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
-from ..fakes import Listener
 from ..faults.plans import until
+from ..support.fakes import Listener
 
 
 class Hanging:

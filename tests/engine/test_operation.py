@@ -20,7 +20,7 @@ from django_idempotency.engine.waiting import wait_slots
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-from ..fakes import FakeGuard, FakeStore, Listener, record_of
+from ..support.fakes import FakeGuard, FakeStore, Listener, record_of
 
 TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
 LEASED = replace(TICKET, guarantee=Guarantee.LEASE)

@@ -22,7 +22,7 @@ from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.testing.tickets import make_ticket
 
-from ..fakes import FakeStore, Listener, record_of
+from ..support.fakes import FakeStore, Listener, record_of
 
 LEASED = make_ticket(guarantee=Guarantee.LEASE)
 ATOMIC = replace(LEASED, guarantee=Guarantee.ATOMIC)

@@ -12,7 +12,7 @@ from django_idempotency.engine.steps import Claim, Pause, Settle, Steps, adrive,
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.testing.tickets import make_ticket
 
-from ..fakes import FakeStore, record_of
+from ..support.fakes import FakeStore, record_of
 
 TICKET = make_ticket()
 RECORD = record_of(TICKET)

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from testproject.payments.models import Effect
-from tests.factories import TokenFactory
+from tests.support.factories import TokenFactory
 
 CHARGE = {"amount": 2499, "currency": "inr"}
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"

@@ -21,7 +21,7 @@ from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge
 from testproject.payments.views import ChargeViewSet
-from tests.factories import AdminFactory
+from tests.support.factories import AdminFactory
 
 from .conftest import CHARGE, KEY, effects
 from .urls import FUNCTION_RULES, OPEN, RESTRICTED

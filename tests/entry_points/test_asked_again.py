@@ -29,7 +29,7 @@ from pytest_django import Settings
 
 from django_idempotency import idempotency_exempt, idempotent
 from django_idempotency.http.following import unfollowed
-from tests.factories import AdminFactory
+from tests.support.factories import AdminFactory
 
 from .conftest import KEY, effects
 from .outcome_views import write

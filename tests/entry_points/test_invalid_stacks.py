@@ -33,7 +33,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.signals import claimed, completed
 
-from ..factories import grant
+from ..support.factories import grant
 from .conftest import CHARGE, KEY, Connect, effects
 from .outcome_views import write
 

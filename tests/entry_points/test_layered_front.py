@@ -23,8 +23,8 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
 from tests.functions.helpers import ORM
-from tests.services import needs_redis
-from tests.store_servers import RedisServer, running
+from tests.support.services import needs_redis
+from tests.support.store_servers import RedisServer, running
 
 from . import views
 from .conftest import KEY, effects

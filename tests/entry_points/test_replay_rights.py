@@ -18,7 +18,7 @@ from django_idempotency.core.records import Outcome
 from testproject.payments.models import Charge
 from testproject.payments.views import BareChargeView, ChargeViewSet
 
-from ..factories import grant
+from ..support.factories import grant
 from .conftest import Connect, Sender, effects
 
 pytestmark = pytest.mark.django_db(transaction=True)

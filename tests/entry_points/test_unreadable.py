@@ -14,7 +14,7 @@ from django_idempotency import idempotent_function
 from django_idempotency.errors import RecordUnreadable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import unreadable
-from tests.factories import AdminFactory
+from tests.support.factories import AdminFactory
 
 from .conftest import Sender, effects
 

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.factories import TokenFactory
+from tests.support.factories import TokenFactory
 
 from .clients import Customer
 from .database import idle

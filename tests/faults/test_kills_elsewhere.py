@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ..services import needs_redis
-from ..store_servers import DynamoDBServer, RedisServer, running
-from ..stores.dynamodb import REGION, make_store, make_table
+from ..stores.dynamodb.server import REGION, make_store, make_table
+from ..support.services import needs_redis
+from ..support.store_servers import DynamoDBServer, RedisServer, running
 from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
 from .database import effects, sent
 from .plans import SHORT_LEASE, Faults

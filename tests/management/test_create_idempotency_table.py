@@ -15,7 +15,7 @@ from django_idempotency.testing.tickets import make_ticket
 
 from ..docs.pages import code, table
 from ..stores.conftest import dynamodb  # noqa: F401 - a fixture
-from ..stores.dynamodb import answered, session
+from ..stores.dynamodb.server import answered, session
 
 ORM = {"BACKEND": "django_idempotency.stores.orm.ORMStore"}
 

@@ -31,10 +31,10 @@ from django_idempotency.stores.wrapper import innermost
 from django_idempotency.testing.tickets import make_ticket
 
 from ..docs.pages import code, table
-from ..services import REDIS, needs_redis
 from ..stores.conftest import dynamodb  # noqa: F401 - a fixture
-from ..stores.dynamodb import make_table, session
+from ..stores.dynamodb.server import make_table, session
 from ..stores.helpers import atomic_ticket, elsewhere
+from ..support.services import REDIS, needs_redis
 
 STORE = "django_idempotency.stores"
 SCOPE, KEY = "user:auth.user:7", "order-42"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pika
 from pika.exceptions import AMQPError
 
-from ..store_servers import Server, free_port
+from ..support.store_servers import Server, free_port
 
 #: Debian's wrapper in PATH changes the user and then the folder; this one is behind it.
 _UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

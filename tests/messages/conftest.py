@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..store_servers import running
+from ..support.store_servers import running
 from .broker import RabbitMQServer
 from .mail import Mail
 

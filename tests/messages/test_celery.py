@@ -18,7 +18,7 @@ from testproject.celery import app
 from testproject.payments.models import Charge, Effect
 from testproject.payments.tasks import charge_order
 
-from ..services import needs_rabbitmq
+from ..support.services import needs_rabbitmq
 from .broker import RabbitMQServer
 from .mail import Mail
 

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from testproject.payments.consumer import CRASHES, FAILURES, declare
 from testproject.payments.models import Charge, Effect
 
-from ..services import needs_rabbitmq
+from ..support.services import needs_rabbitmq
 from .mail import Mail
 
 pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.elsewhere]

@@ -22,8 +22,8 @@ from django_idempotency.outbox.models import Message
 from testproject.payments.models import Effect
 
 from ..faults.plans import until
-from ..services import needs_rabbitmq
-from ..store_servers import running
+from ..support.services import needs_rabbitmq
+from ..support.store_servers import running
 from .actors import FOLDER, POINTS
 from .broker import RabbitMQServer
 

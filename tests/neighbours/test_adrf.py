@@ -34,7 +34,7 @@ from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
-from tests.factories import TokenFactory
+from tests.support.factories import TokenFactory
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 

@@ -34,7 +34,7 @@ from django_idempotency.graphql.operations import Asked, asked
 from django_idempotency.graphql.results import refusal
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.factories import grant
+from tests.support.factories import grant
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 

@@ -14,7 +14,7 @@ from pytest_django import Settings
 from django_idempotency import realm
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.services import REDIS, needs_redis
+from tests.support.services import REDIS, needs_redis
 
 from .tenants import FRONTS, behind, send
 

@@ -35,8 +35,8 @@ from django_idempotency.errors import ConfigurationError, InProgress, Problem, S
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
-from tests.factories import TokenFactory
 from tests.stores.helpers import elsewhere
+from tests.support.factories import TokenFactory
 
 if TYPE_CHECKING:
     from django.http import HttpRequest  # as ruff would have it: ninja need not know it

@@ -18,7 +18,7 @@ from django_idempotency import outbox
 from django_idempotency.outbox import admin
 from django_idempotency.outbox.models import Message
 
-from ..factories import grant
+from ..support.factories import grant
 from .helpers import sent
 
 pytestmark = pytest.mark.django_db

@@ -19,8 +19,8 @@ from django_idempotency.runtime.derivation import derive, derived_by
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import NOW, make_ticket
 
-from ..fakes import Listener, operation_of
 from ..stores.helpers import OUTCOME, committed
+from ..support.fakes import Listener, operation_of
 
 pytestmark = committed
 

@@ -24,7 +24,7 @@ from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.wrapper import innermost, layers
 from testproject.payments.models import Effect
 from tests.checks.conftest import hints
-from tests.factories import AdminFactory
+from tests.support.factories import AdminFactory
 
 ORM = {"BACKEND": "django_idempotency.stores.orm.ORMStore"}
 MEMORY = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}

@@ -24,7 +24,7 @@ from django_idempotency.errors import NotSelectable
 from django_idempotency.selectors import Functions, Selector
 from testproject.payments.models import Charge
 
-from ..naming import shown
+from ..support.naming import shown
 
 ID = UUID(int=7)
 

@@ -12,7 +12,7 @@ import pytest
 
 from django_idempotency.serialization.results import Unreadable, Unstorable, dump_error, load_error, results_for
 
-from ..naming import shown
+from ..support.naming import shown
 from . import result_types as of
 
 ORDER = of.Order(id=UUID(int=7), lines=[of.Line("tea", Decimal("1.50"))])

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from django_idempotency.serialization.annotations import classes_in
 from django_idempotency.serialization.typed_json import MAX_DEPTH, Results, Unreadable, Unstorable
 
-from ..naming import shown
+from ..support.naming import shown
 from . import result_types as of
 
 PARIS = ZoneInfo("Europe/Paris")

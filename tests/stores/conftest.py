@@ -9,7 +9,7 @@ import pytest
 
 from django_idempotency.stores.orm import ORMStore
 
-from ..moto_server import one_write_at_a_time
+from ..support.moto_server import one_write_at_a_time
 from .helpers import CALLS
 
 pytest.register_assert_rewrite("django_idempotency.testing.contract")

@@ -25,6 +25,6 @@ def redis_store(caches: dict[str, Any], options: dict[str, Any]) -> BaseStore:
 
 
 def dynamodb_store(endpoint: str, table: str, now: datetime, options: dict[str, Any]) -> BaseStore:
-    from .dynamodb import make_store
+    from .dynamodb.server import make_store
 
     return make_store(endpoint, table=table, clock=lambda: now, **options)

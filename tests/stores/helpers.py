@@ -18,7 +18,7 @@ from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
-from tests.fakes import Listener, operation_of
+from tests.support.fakes import Listener, operation_of
 
 Result = TypeVar("Result")
 

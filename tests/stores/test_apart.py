@@ -18,7 +18,7 @@ from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
-from tests.fakes import Listener
+from tests.support.fakes import Listener
 
 from .helpers import OUTCOME, Call, atomic_ticket, committed, elsewhere
 

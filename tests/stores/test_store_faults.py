@@ -28,9 +28,9 @@ from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
-from ..services import needs_redis
-from ..store_servers import DynamoDBServer, RedisServer, Server, running
-from .dynamodb import make_store, make_table, session
+from ..support.services import needs_redis
+from ..support.store_servers import DynamoDBServer, RedisServer, Server, running
+from .dynamodb.server import make_store, make_table, session
 
 pytestmark = [
     needs_redis,

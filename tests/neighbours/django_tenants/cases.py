@@ -33,10 +33,10 @@ from django_idempotency.outbox.relaying import Relay
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
-from tests.fakes import Listener
 from tests.neighbours.django_tenants.models import Domain, Tenant
 from tests.neighbours.tenants import FRONTS, KEY, behind, send
-from tests.services import answers, needs_redis
+from tests.support.fakes import Listener
+from tests.support.services import answers, needs_redis
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

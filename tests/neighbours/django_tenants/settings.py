@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testproject.settings import *  # noqa: F403 - these settings, but for a few
 from testproject.settings import MIDDLEWARE, TEST_NAME, postgresql
-from tests.services import REDIS
+from tests.support.services import REDIS
 
 DATABASES = {
     "default": {

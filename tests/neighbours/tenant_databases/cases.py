@@ -14,7 +14,7 @@ from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.neighbours.tenant_databases.settings import HERE, TENANT
 from tests.neighbours.tenants import FRONTS, behind, send
-from tests.services import needs_redis
+from tests.support.services import needs_redis
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
 

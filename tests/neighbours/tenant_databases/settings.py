@@ -8,7 +8,7 @@ from typing import Any
 from testproject.settings import *  # noqa: F403 - these settings, but for a few
 from testproject.settings import DATABASES, MIDDLEWARE, sqlite
 from testproject.settings import TEST_NAME as NAME
-from tests.services import REDIS
+from tests.support.services import REDIS
 
 HERE = "tests.neighbours.tenant_databases.settings"
 TENANT: ContextVar[str | None] = ContextVar("tenant", default=None)

@@ -21,7 +21,7 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 
-from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
+from ..helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

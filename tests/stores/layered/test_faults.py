@@ -15,9 +15,9 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing.recording import RecordingStore
 
-from ..services import needs_redis
-from ..store_servers import RedisServer, running
-from .helpers import Call, atomic_ticket, effects
+from ...support.services import needs_redis
+from ...support.store_servers import RedisServer, running
+from ..helpers import Call, atomic_ticket, effects
 
 pytestmark = [
     needs_redis,

@@ -20,7 +20,7 @@ from botocore.httpsession import URLLib3Session
 
 from django_idempotency.stores.dynamodb import DynamoDBStore
 
-from .test_memory import Clock
+from ..test_memory import Clock
 
 REGION = "eu-central-1"
 

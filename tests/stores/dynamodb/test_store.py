@@ -39,8 +39,8 @@ from django_idempotency.testing.contract.endings import Endings
 from django_idempotency.testing.contract.maintenance import Maintenance
 from django_idempotency.testing.tickets import make_ticket
 
-from .dynamodb import LOST, answered, asked, item, make_store, make_table
-from .elsewhere import dynamodb_store
+from ..elsewhere import dynamodb_store
+from .server import LOST, answered, asked, item, make_store, make_table
 
 ANSWER = Outcome(status=201, headers=(("Location", "/1/"),), body=b'{"id": 1}')
 CONFLICT = "TransactionConflictException"

@@ -16,7 +16,7 @@ from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkR
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
-from .helpers import OUTCOME, Call, atomic_ticket
+from ..helpers import OUTCOME, Call, atomic_ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,7 +18,7 @@ from django_idempotency.stores.layered import caches
 from django_idempotency.stores.layered.caches import CircuitBreaker, LocalCache, RecordCache
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
-from tests.fakes import record_of
+from tests.support.fakes import record_of
 
 from .cache_layers import FarCache, Stopwatch
 

@@ -20,9 +20,9 @@ from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.errors import TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.services import SERVERS_PATH, needs_mariadb_server
+from tests.support.services import SERVERS_PATH, needs_mariadb_server
 
-from .helpers import OUTCOME, Call, effects, row
+from ..helpers import OUTCOME, Call, effects, row
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -17,8 +17,8 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
 
-from .elsewhere import orm_store
-from .helpers import committed
+from ..elsewhere import orm_store
+from ..helpers import committed
 
 #: Statements of every step of the contract: where the insert is tried first, and where the key is looked up first.
 INSERT_FIRST = {

@@ -44,10 +44,10 @@ from django_idempotency.stores.redis.store import CHANGE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
-from ..services import REDIS, needs_redis
-from ..store_servers import RedisServer, running
-from .elsewhere import redis_store
-from .helpers import committed
+from ...support.services import REDIS, needs_redis
+from ...support.store_servers import RedisServer, running
+from ..elsewhere import redis_store
+from ..helpers import committed
 
 pytestmark = needs_redis
 

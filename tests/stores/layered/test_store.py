@@ -38,13 +38,13 @@ from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 from django_idempotency.testing.tickets import make_ticket
-from tests.fakes import Listener
-from tests.services import REDIS, needs_redis
+from tests.support.fakes import Listener
+from tests.support.services import REDIS, needs_redis
 
+from ..helpers import OUTCOME, Call, atomic_ticket, committed, effects, elsewhere, row
+from ..redis.test_store import shift
+from ..test_memory import Clock
 from .cache_layers import FarCache, Stopwatch
-from .helpers import OUTCOME, Call, atomic_ticket, committed, effects, elsewhere, row
-from .test_memory import Clock
-from .test_redis import shift
 
 FRONTS: dict[str, Callable[[Stopwatch], RecordCache]] = {
     "local": lambda stopwatch: LocalCache(seconds=1e9, clock=stopwatch),

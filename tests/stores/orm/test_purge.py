@@ -15,7 +15,7 @@ from django_idempotency.stores.base import Purged
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.clock import elapse
 
-from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, together
+from ..helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

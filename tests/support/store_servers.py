@@ -20,7 +20,7 @@ from urllib.request import urlopen
 from redis import Redis
 from redis.exceptions import RedisError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 Running = TypeVar("Running", bound="Server")
 
@@ -155,7 +155,7 @@ class DynamoDBServer(Server):
         return f"http://127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-W", "ignore", "-m", "tests.moto_server", str(self.port)]
+        return [sys.executable, "-W", "ignore", "-m", "tests.support.moto_server", str(self.port)]
 
     def answers(self) -> bool:
         with suppress(OSError), urlopen(f"{self.url}/moto-api/", timeout=1) as answer:

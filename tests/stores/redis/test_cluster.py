@@ -22,10 +22,10 @@ from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
-from ..services import needs_redis
-from ..store_servers import RedisNode, running
-from .elsewhere import redis_store
-from .test_redis import settled_by, shift
+from ...support.services import needs_redis
+from ...support.store_servers import RedisNode, running
+from ..elsewhere import redis_store
+from .test_store import settled_by, shift
 
 pytestmark = needs_redis
 

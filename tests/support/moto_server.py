@@ -1,4 +1,4 @@
-"""moto's server in a process of its own: `python -m tests.moto_server PORT`. It writes as atomically as DynamoDB does."""
+"""moto's server in a process of its own: `python -m tests.support.moto_server PORT`. It writes as atomically as DynamoDB does."""
 
 from __future__ import annotations
 
