@@ -94,7 +94,7 @@ RINGS: dict[str, dict[str, Row]] = {
         ),
         "checks": row(
             "conf core errors functions graphql http inspection middleware models outbox realms rest_framework runtime"
-            " scopes selectors stores stores.orm",
+            " scopes selectors stores",
             "asgiref django",
         ),
         "management": row("checks conf core engine errors http inspection runtime stores", "django"),

@@ -11,7 +11,7 @@ from django.db import Error, connections, router
 from .. import conf
 from ..core.records import Guarantee
 from ..stores.base import BaseStore
-from ..stores.orm.checks import SUPPORTED, vendor_of
+from ..stores.database_checks import SUPPORTED, vendor_of
 from .catalogue import finding, shown
 from .database_servers import on_server
 from .settings import check_settings

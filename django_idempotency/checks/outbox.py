@@ -11,7 +11,7 @@ from django.db import connections, router
 
 from .. import conf
 from ..outbox.publishing import publisher_at
-from ..stores.orm.checks import vendor_of
+from ..stores.database_checks import vendor_of
 from .catalogue import a, finding, shown, told
 from .settings import check_settings
 

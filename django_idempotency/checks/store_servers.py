@@ -11,7 +11,7 @@ from ..errors import StoreUnavailable
 from ..inspection.failures import reason
 from ..runtime.registry import records_of
 from ..stores.base import BaseStore
-from ..stores.wrapper import innermost
+from ..stores.wrapper import layers
 from .catalogue import finding, shown
 from .settings import check_settings
 from .store_options import nested_in
@@ -27,11 +27,14 @@ def check_servers(**_: Any) -> list[CheckMessage]:
     asked = set()
     for alias in sorted(conf.get("STORES"), key=_holds_copies_only):  # of one server, the alias that needs more
         store = built(alias)
-        if store is None or nested_in(alias):
-            continue  # a nested store is checked under its own alias
-        if (where := records_of(store)) not in asked:
+        if store is None:
+            continue
+        if nested_in(alias):  # a nested store is checked under its own alias
+            found += _asked(alias, store)
+        elif (where := records_of(store)) not in asked:
             asked.add(where)
-            found += _asked(alias, innermost(store))
+            for layer in layers(store):
+                found += _asked(alias, layer)
     return found
 
 

@@ -13,7 +13,7 @@ from .. import conf
 from ..core.records import Guarantee
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
-from ..stores.wrapper import innermost
+from ..stores.wrapper import layers
 from .catalogue import a, closest, finding, shown, told
 from .store_options import check_nested, check_shared_fronts, missing_driver, nested_in
 
@@ -77,9 +77,9 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
             cause = error.__cause__ or error
             yield finding("E012", alias=alias, error=told(cause), backend=backend.__name__, takes=takes)
         return
-    if backend.nested:
-        return  # nested stores are checked under their own aliases
-    yield from innermost(store).check(alias)
+    # Nested stores are checked under their own aliases.
+    for layer in [store] if backend.nested else layers(store):
+        yield from layer.check(alias)
 
 
 def built(alias: str) -> BaseStore | None:

@@ -17,6 +17,8 @@ from uuid import UUID
 #: JSON longer than this (bytes) is compared by bytes: to read it by value takes 40 times as long as the hash, and up to
 #: 55 times its size in memory (measured; a list of decimals is the worst).
 MAX_CANONICAL = 64 * 1024
+#: The length of the spans that name operations, as a part of `ttl`. See `first_operation()`.
+SPAN = 0.9
 
 
 def framed(parts: Iterable[bytes]) -> bytes:
@@ -40,13 +42,14 @@ def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
 
 
 def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
-    """Name the operation that begins with a new key: by the record, and by which span of `ttl` seconds it is.
+    """Name the operation that begins with a new key: by the record, and by the span of time in which `now` is.
 
     If a store loses a claim (a crash, a failover), the next claim names the same operation, so the first attempt's
     external effects are not repeated, unless a span ended in between. A key that is used again after its retention names
-    another: stores keep a record for the whole `ttl` of its claim (`rules.keep_until`), which is longer than its span.
+    another: stores keep a record for the whole `ttl` of its claim (`rules.keep_until`), and a span is a tenth shorter, so
+    that clocks may differ by that tenth, or a claim may wait so long.
     """
-    span = int(now.timestamp() // max(ttl, 1))
+    span = int(now.timestamp() // max(ttl * SPAN, 0.001))
     return UUID(bytes=hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], version=5)
 
 

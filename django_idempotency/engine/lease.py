@@ -51,6 +51,8 @@ class Event(NamedTuple):
 class LeaseOperation(Operation):
     """A call that owns its record until its lease ends."""
 
+    #: The attempt that our durable execution has suspended, if it was found and has not been resumed since.
+    resuming = 0
     #: Why the record is no longer ours while the work still runs.
     lost: Exception | None = None
     #: Is its settle waiting to be retried in the background?

@@ -48,8 +48,6 @@ class Operation:
     left_as: SettledState | None = None
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
-    #: The attempt that our durable execution has suspended, if it was found and has not been resumed since.
-    resuming = 0
     _opened_at = 0.0
 
     def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink) -> None:

@@ -39,7 +39,6 @@ class SettleResult(NamedTuple):
 class Settler(Leased, Protocol):
     """The operation that settles: its work is over."""
 
-    record: Record | None
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside: bool
 

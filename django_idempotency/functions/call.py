@@ -177,7 +177,8 @@ class FunctionCall:
 
     def _needs_store(self) -> bool:
         # The store has just said that this execution is suspended here: it must not run a second time.
-        return self.policy.on_store_failure == "closed" or self.operation.resuming > 0
+        suspended = isinstance(self.operation, LeaseOperation) and self.operation.resuming > 0
+        return suspended or self.policy.on_store_failure == "closed"
 
     # ------------------------------------------------------------------------------------------------------ endings
 

@@ -31,7 +31,7 @@ class RequestFacts:
     method: str
     #: The name of the key's header in `request.META`, and the value that the client has sent; `None`: no header.
     header: str
-    sent: str | None
+    sent: object
     #: The settings METHODS (upper case), REQUIRED and KEY.
     methods: frozenset[str]
     required: bool

@@ -29,12 +29,12 @@ _BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 
 
-def parse_key(sent: str) -> str:
+def parse_key(sent: object) -> str:
     """Return the key in the value of a header. `"k"` and `k` are one key.
 
     Raises `KeyMalformed`. Official Stripe clients send unquoted keys that are not valid UUIDs: they are accepted.
     """
-    text = sent.strip(" \t")
+    text = str(sent).strip(" \t")  # a test client, or a middleware, may set a UUID
     if quoted := _QUOTED.fullmatch(text):
         key = re.sub(r"\\(.)", r"\1", quoted[1])
     elif _BARE.fullmatch(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import conf
 from ..core import rules
-from ..core.hashing import derived_key, secret_id
+from ..core.hashing import derived_key, next_operation, secret_id
 from ..core.records import Record
 from ..engine.operation import Operation
 from ..errors import OperationUnknown, SecretUnknown
@@ -25,10 +25,10 @@ def derive(operation: Operation, label: str) -> str:
     return derived_key(_secret(first), label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
 
 
-def derived_by(record: Record, label: str) -> str:
+def derived_by(record: Record, label: str, *, next_life: bool = False) -> str:
     """Return what the operation of a record has derived for a label, for an operator.
 
-    Raises `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request was refused, and another
+    `next_life`: what the same request derives after the record has expired, if the secret is the same. Raises `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request was refused, and another
     body would derive another key.
     """
     if not record.digest:
@@ -38,7 +38,7 @@ def derived_by(record: Record, label: str) -> str:
         label,
         scope=record.scope,
         key=record.key,
-        operation=record.operation,
+        operation=next_operation(record.operation) if next_life else record.operation,
         request=record.digest,
     )
 

@@ -15,6 +15,7 @@ from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
 from ..errors import StoreUnavailable
+from .database_checks import check_database
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
@@ -111,8 +112,9 @@ class BaseStore(ABC):
         """Check the store's options, as `manage.py check` does; if `deploy`, ask its server, and nothing else.
 
         `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
+        A database is asked by `checks.databases`, once for all that use it.
         """
-        return ()
+        return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
     def unsuitable(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
@@ -186,7 +188,7 @@ class BaseStore(ABC):
         return nullcontext(Guard())
 
     def after_commit(self, call: Callable[[], None]) -> None:
-        """Call `function` once this thread's writes are committed: at once if each write is committed separately."""
+        """Call it once this thread's writes are committed: at once if each write is committed separately."""
         call()
 
     # ----------------------------------------------------------------------------------------------- for an operator

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from uuid import UUID
+
+from django.core.checks import CheckMessage
 
 from ..core.records import Record, Settlement, Ticket
 from .base import Audit, BaseStore, Guard, Intervention, Purged
@@ -21,6 +23,10 @@ class WrappedStore(BaseStore):
         self.max_body = store.max_body
         self.using = store.using
         self.rows_in = store.rows_in
+
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
+        """See BaseStore.check(). `store` is checked as well, after this one."""
+        return ()
 
     def configure(self, *, claim_lease: Callable[[], float]) -> None:
         self.store.configure(claim_lease=claim_lease)

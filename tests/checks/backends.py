@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from django.core.checks import CheckMessage, Warning  # noqa: A004 - its name
+
 from django_idempotency.selectors import Selector
+from django_idempotency.stores.wrapper import WrappedStore
 from tests.support.fakes import FakeStore
 
 #: Of a request it asks what that does not have.
@@ -16,6 +19,23 @@ class OutsideStore(FakeStore):
 
     def __init__(self, *, url: str = "") -> None:
         super().__init__(claims=[])
+
+
+class StrayStore(OutsideStore):
+    """In a database that the project does not have."""
+
+    using = "defualt"
+
+
+class WrappingStore(WrappedStore):
+    """Has a finding of its own, of its options or of its server."""
+
+    def __init__(self, *, server: bool) -> None:
+        super().__init__(OutsideStore())
+        self.server = server
+
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> list[CheckMessage]:
+        return [Warning(alias, hint="Wrap it in paper.", id="backends.W1")] if deploy is self.server else []
 
 
 class FailingStore(FakeStore):

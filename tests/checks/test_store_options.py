@@ -305,3 +305,16 @@ def test_a_store_checks_itself(found: Any) -> None:
     assert [message.msg for message in found(options=own)] == ["the options of options"]
     assert found(server=own) == []
     assert "the server of server" in [message.msg for message in check_servers()]
+
+
+def test_a_wrapper_is_asked(found: Any) -> None:
+    """A store around another has checks of its own."""
+    wrapping = {"BACKEND": "tests.checks.backends.WrappingStore"}
+    assert list(hints(found(other={**wrapping, "OPTIONS": {"server": False}}))) == ["backends.W1"]
+    assert found(other={**wrapping, "OPTIONS": {"server": True}}) == []
+    assert list(hints(check_servers())) == ["backends.W1"]
+
+
+def test_the_database_of_any_store_is_known(found: Any) -> None:
+    """Also that of a store that we did not write."""
+    assert list(hints(found(other={"BACKEND": "tests.checks.backends.StrayStore"}))) == ["E014"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from io import BytesIO
 from typing import Any
 
@@ -109,6 +110,11 @@ def test_bytes_beyond_ascii_are_refused_over_asgi() -> None:
     """A header is bytes: whatever they are, the answer is 400."""
     with pytest.raises(KeyMalformed):
         facts_of(over_asgi(b"\xff\xfe")).read_key()
+
+
+def test_a_key_that_is_not_text_is_its_text() -> None:
+    """A test client, or a middleware, may set a UUID."""
+    assert facts_of(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID))).read_key() == UUID
 
 
 def test_no_header_is_no_key() -> None:

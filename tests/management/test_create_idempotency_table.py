@@ -135,7 +135,7 @@ def test_several_stores(tables: Tables) -> None:
 def test_nothing_to_create(tables: Tables) -> None:
     """Said, and no error, so that a deployment may always run it."""
     tables.configure()
-    assert create() == ['No store in IDEMPOTENCY["STORES"] is a DynamoDBStore. Nothing to create.']
+    assert create() == ['No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.']
 
 
 def test_it_changes_no_other_table(tables: Tables) -> None:
@@ -153,7 +153,7 @@ def test_it_changes_no_other_table(tables: Tables) -> None:
 def test_other_stores(tables: Tables) -> None:
     """Their tables are made elsewhere, and an unknown alias is none."""
     tables.configure()
-    with pytest.raises(CommandError, match="'default' is of class ORMStore, not DynamoDBStore"):
+    with pytest.raises(CommandError, match="'default' is of class ORMStore, which has no table"):
         create("--store", "default")
     with pytest.raises(CommandError, match="has no 'dynamo'"):
         create("--store", "dynamo")
@@ -167,7 +167,9 @@ def test_dynamodb_refuses(tables: Tables) -> None:
     store.client.patient = lambda: own
     with (
         answered(store, None, "AccessDeniedException"),
-        pytest.raises(CommandError, match=r"dynamo: DynamoDB refused or failed: .*AccessDenied.*CreateTable"),
+        pytest.raises(
+            CommandError, match=r"dynamo: DynamoDBStore: the server refused or failed: .*AccessDenied.*CreateTable"
+        ),
     ):
         create()
 

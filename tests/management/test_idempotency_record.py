@@ -16,7 +16,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
 from django_idempotency.core import rules
-from django_idempotency.core.hashing import derived_key, record_id, secret_id
+from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.engine.durable import Execution
@@ -279,6 +279,21 @@ class TestShowing:
         settings.SECRET_KEY_FALLBACKS = []
         with pytest.raises(CommandError, match="DERIVE_SECRET_FALLBACKS"):
             run("--derive", "stripe")
+
+    def test_the_keys_of_an_expired_record(
+        self, settings: Settings, memory: BaseStore, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """In `atomic` a new life that crashed has left the record of the old one: its key is named, too."""
+        ticket = complete(memory, secret_id=secret_id(settings.SECRET_KEY))
+        assert memory.expire(ticket.id, audit=lambda _: None) is Intervention.DONE
+        record = memory.get(ticket.id)
+        assert record
+        old, new = (
+            derived_key(settings.SECRET_KEY, "stripe", scope=SCOPE, key=KEY, operation=operation, request=ticket.digest)
+            for operation in (record.operation, next_operation(record.operation))
+        )
+        assert run("--derive", "stripe").strip() == old
+        assert new in capsys.readouterr().err
 
     def test_no_key_of_a_provider(self, memory: BaseStore) -> None:
         """Without a record, or where any body may come, there is none to name."""

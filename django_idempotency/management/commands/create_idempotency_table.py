@@ -30,7 +30,7 @@ class Command(BaseCommand):
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
         if not found and options["verbosity"] > 0:
-            self.stdout.write('No store in IDEMPOTENCY["STORES"] is a DynamoDBStore. Nothing to create.')
+            self.stdout.write('No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.')
         for alias, store in found.items():
             self.create(alias, store, options["dry_run"], options["verbosity"])
 
@@ -42,9 +42,7 @@ class Command(BaseCommand):
         store = innermost(stores[alias])
         if not store.creates_table:
             kind = type(store).__name__
-            raise CommandError(
-                f"The store {alias!r} is of class {kind}, not DynamoDBStore: it has no table to create here."
-            )
+            raise CommandError(f"The store {alias!r} is of class {kind}, which has no table to create here.")
         return {alias: store}
 
     def create(self, alias: str, store: BaseStore, dry_run: bool, verbosity: int) -> None:
@@ -56,4 +54,4 @@ class Command(BaseCommand):
             raise CommandError(f"{alias}: {error}") from error
         except StoreUnavailable as error:
             cause = " ".join(str(error.__cause__ or error).split())
-            raise CommandError(f"{alias}: DynamoDB refused or failed: {cause}") from error
+            raise CommandError(f"{alias}: {type(store).__name__}: the server refused or failed: {cause}") from error

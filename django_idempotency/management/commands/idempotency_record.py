@@ -153,6 +153,12 @@ class Command(BaseCommand):
             raise CommandError(self.unknown(store))
         try:
             self.stdout.write(derived_by(record, label))
+            if rules.expired(record):
+                # In `atomic` a new life is written with its settle: one that crashed has left the record as it was.
+                self.stderr.write(
+                    "The record has expired. The same request, if it has come again since and crashed, derived another key:\n"
+                    + derived_by(record, label, next_life=True)
+                )
         except OperationUnknown as error:
             raise CommandError(
                 "The record is free for another body, and each body derives a key of its own: the log has the requests."

@@ -124,9 +124,11 @@ class Schema:
             raise packing.Malformed(f"{type(error).__name__}: {error}") from error
 
     def _purge_at(self, item: Item) -> datetime | None:
-        """Return when DynamoDB may delete an item; `None`: never, since somebody has removed the attribute."""
-        ttl = item.get(self.names["ttl"])
-        return None if ttl is None else datetime.fromtimestamp(int(ttl["N"]), timezone.utc)
+        """Return when DynamoDB may delete an item; `None`: the attribute was removed, or is not a time. It still replays."""
+        try:
+            return datetime.fromtimestamp(float(item[self.names["ttl"]]["N"]), timezone.utc)
+        except (KeyError, ValueError, OverflowError, OSError):
+            return None
 
     def _outcome(self, item: Item) -> Outcome | None:
         """Return an item's response; `None` if there is none, or it cannot be read."""
@@ -171,7 +173,7 @@ class Schema:
         """Return the arguments of an update that fails unless the item still holds what was `seen`.
 
         A value of `None` removes its attribute. What is named in `once` is set only where it is absent. `deleted`, such
-        as `("<", 1893553445)`, also compares when DynamoDB may delete the item.
+        as `("<", 1893553445)`, also compares when DynamoDB may delete the item. One without that attribute counts as early.
         """
         names = {f"#{name}": self.names[name] for name in (*values, *seen, *(["ttl"] if deleted else []))}
         bound = {f":{name}": self._packed(name, value) for name, value in values.items() if value is not None}
@@ -184,7 +186,9 @@ class Schema:
         removes = ", ".join(f"#{name}" for name, value in values.items() if value is None)
         conditions = [f"#{name} = :seen_{name}" for name in seen]
         if deleted:
-            conditions.append(f"#ttl {deleted[0]} :deleted_at")
+            compared = f"#ttl {deleted[0]} :deleted_at"
+            early = deleted[0].startswith("<")
+            conditions.append(f"(attribute_not_exists(#ttl) OR {compared})" if early else compared)
             bound[":deleted_at"] = self._packed("ttl", deleted[1])
         return {
             "TableName": self.table,

@@ -198,20 +198,22 @@ class DynamoDBStore(BaseStore):
         return renewed
 
     def _renew(self, tickets: list[Ticket]) -> Iterator[UUID]:
+        refused: list[Ticket] = []
         while len(tickets) > 1:
             reasons = self.client.write_together([self._renewal(ticket) for ticket in tickets])
             if reasons is None:
                 yield from (ticket.owner for ticket in tickets)
-                return
-            if FAILED not in reasons:
+                tickets = []
+            elif FAILED not in reasons:
                 break  # another write blocks one of them: let it hold up only that one
-            failed = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason == FAILED]
-            tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
-            yield from (ticket.owner for ticket in failed if self._renew_one(ticket, outliving=True))
+            else:
+                refused += [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason == FAILED]
+                tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
         delayed: LostRace | None = None
-        for ticket in tickets:
+        for ticket in (*tickets, *refused):
             try:
-                renewed = self._renew_one(ticket) or self._renew_one(ticket, outliving=True)
+                renewed = ticket not in refused and self._renew_one(ticket)
+                renewed = renewed or self._renew_one(ticket, outliving=True)
             except LostRace as error:
                 delayed = error
             else:

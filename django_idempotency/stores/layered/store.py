@@ -24,7 +24,7 @@ from .caches import CircuitBreaker, RecordCache
 logger = logging.getLogger("django_idempotency")
 
 #: Seconds that a busy marker lives, at most: CLAIM_LEASE's default, after which a dead worker's key may be taken over.
-#: Where the setting is shorter, so is the marker's life: the registry hands it in, as LayeredStore.claim_lease.
+#: Where the setting is shorter, so is the marker's life: the registry passes it to `configure()`.
 MARKER = 1.0
 #: Seconds after which a copy is too old to be put: an operator may have changed the record meanwhile.
 FRESH = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -30,9 +30,9 @@ from ...errors import (
 )
 from ..base import Audit, BaseStore, Guard, Intervention, Purged
 from ..blocks import Block, offered
+from ..database_checks import check_database
 from . import database_errors
 from .active_guards import ACTIVE_GUARDS, ActiveGuard
-from .checks import check_database
 from .refusing import ends_transaction
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ class ORMStore(BaseStore):
     def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
         self.using = self.rows_in = using
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
-        """See BaseStore.check(). The database itself is asked by `checks.databases`, once for all of its users."""
-        if not deploy:
-            yield from check_database(alias, self.using)
+    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
+        """See BaseStore.check(). Here there is always a database to name."""
+        return () if deploy else check_database(alias, self.using)
 
     # -------------------------------------------------------------------------------------------------------- claim
 
@@ -283,7 +282,7 @@ class ORMStore(BaseStore):
             return expire(self.guard, self._connection, record_id, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Delete a record by hand, if nobody holds it. `audit` is called in the same transaction."""
+        """See BaseStore.erase(). `audit` is called in the same transaction."""
         from .interventions import erase  # not above: loads the model
 
         with self._translated():

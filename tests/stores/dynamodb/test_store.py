@@ -358,6 +358,36 @@ def test_a_renewal_held_up_takes_no_lease_of_others(store: DynamoDBStore) -> Non
     assert raised.value.renewed == {tickets[1].owner}
 
 
+def test_a_late_renewal_that_is_held_up_takes_no_lease_of_others(store: DynamoDBStore) -> None:
+    """An item that must be kept for longer is renewed after those that are renewed together."""
+    late, *others = tickets = [make_ticket(key=f"{number}", ttl=5 if number == 0 else 3600) for number in range(3)]
+    for ticket in tickets:
+        store.claim(ticket)
+    refused = cancelled("ConditionalCheckFailed", "None", "None")
+    with answered(store, refused, None, *[CONFLICT] * 5), pytest.raises(LostRace) as raised:
+        store.renew(tickets)
+    assert raised.value.renewed == {ticket.owner for ticket in others}
+    assert store.renew(tickets) == {ticket.owner for ticket in (late, *others)}
+
+
+@pytest.mark.parametrize("ttl", [None, "1893553445000", "1.5"])
+def test_an_item_whose_time_to_live_is_not_ours(store: DynamoDBStore, ttl: str | None) -> None:
+    """Its lease is renewed and it replays: only what deletes it needs the attribute."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    change: dict[str, Any] = {"Action": "DELETE"} if ttl is None else {"Action": "PUT", "Value": {"N": ttl}}
+    store.client.boto.update_item(
+        TableName=store.schema.table,
+        Key=store.schema.key(ticket.id),
+        AttributeUpdates={store.schema.names["ttl"]: change},
+    )
+    assert store.renew([ticket]) == {ticket.owner}
+    assert complete(store, ticket)
+    found = store.get(ticket.id)
+    assert found is not None
+    assert found.outcome == ANSWER
+
+
 def test_a_renewal_refused_otherwise(store: DynamoDBStore) -> None:
     """A throttled transaction renews nothing, and nothing is lost yet."""
     tickets = [make_ticket(key=f"{number}") for number in range(2)]

@@ -1,4 +1,4 @@
-"""Checks of the database under an ORM store. Nothing here connects."""
+"""Checks of the database that a store is in. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from django.core.checks import CheckMessage
 from django.db import connections
 
-from ..check_messages import closest, finding, shown
+from .check_messages import closest, finding, shown
 
 SUPPORTED = ("postgresql", "mysql", "sqlite")
 
