@@ -55,7 +55,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
-    """One batch of a purge: how many rows went, and the deadline to resume from (`None`: nothing is left)."""
+    """One batch of a purge: the number of rows deleted, and the deadline to resume from (`None`: nothing is left)."""
 
     count: int
     resume: datetime | None
@@ -66,8 +66,8 @@ def utcnow() -> datetime:
     return datetime.now(timezone.utc)
 
 
-#: Called with the record before an operator's change, to write an audit. If `StoreUnavailable` follows, the change was
-#: tried, and its outcome is unknown.
+#: Called with the record as it was before an operator's change, to write an audit. If `StoreUnavailable` follows, the
+#: change was tried, and its outcome is unknown.
 Audit = Callable[[Record], None]
 
 
@@ -76,15 +76,15 @@ class Intervention(Enum):
 
     DONE = "done"
     BUSY = "busy"  # work is running under the key, or was a moment ago; nothing was changed
-    ALREADY = "already"  # it was so before; nothing was changed
+    ALREADY = "already"  # the record already had that state; nothing was changed
     GONE = "gone"  # purged meanwhile
 
 
 class BaseStore(ABC):
-    """Keeps records by key. Thread safe, and without any state of a single call.
+    """Keeps records by key. Thread safe: it holds no state of a single call.
 
-    Every verb raises `LostRace` when another won the race and `StoreUnavailable` when the store did not respond; neither
-    has written anything of ours.
+    Every verb raises `LostRace` if another owner won the race, and `StoreUnavailable` if the store did not respond. In
+    both cases nothing of ours was written.
     """
 
     #: Can `guard` hold a record inside the work's own transaction?
@@ -109,7 +109,7 @@ class BaseStore(ABC):
     # -------------------------------------------------------------------------------------- for a project that uses it
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
-        """Check the store's options, as `manage.py check` does; if `deploy`, ask its server, and nothing else.
+        """Check the store's options, for `manage.py check`. With `deploy`, query its server instead.
 
         `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
         A database is asked by `checks.databases`, once for all that use it.
@@ -118,18 +118,18 @@ class BaseStore(ABC):
 
     @classmethod
     def unsuitable(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
-        """Return why a store cannot be what an option of `nested` names, or `None` if it can."""
+        """Return why `store` cannot be the value of `option`, one of `nested`; `None` if it can."""
         return None
 
     def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027 - most stores need none of it
-        """Accept the project's settings, each as a function that reads it, once the store is built."""
+        """Accept the project's settings once the store is built. `claim_lease` reads CLAIM_LEASE, in seconds."""
 
     def count_due(self, *, limit: int) -> int | None:
         """Count what a purge would delete, up to `limit`; `None`: this store cannot count."""
         return None
 
     def create_table(self, *, dry_run: bool = False) -> Iterator[str]:
-        """Create what is missing of the store's table, and yield a sentence about each step. See `creates_table`."""
+        """Create the missing parts of the store's table, and yield a sentence about each step. See `creates_table`."""
         raise NotImplementedError
 
     # -------------------------------------------------------------------------------------------------------- the verbs
@@ -141,13 +141,13 @@ class BaseStore(ABC):
 
     @abstractmethod
     def claim(self, ticket: Ticket) -> Record:
-        """Insert the ticket's record if its key is new, and return the record as it now stands.
+        """Insert the ticket's record if its key is new, and return the current record.
 
         A takeable record is taken over here, unless the ticket asks for `atomic`: then the guard's lock decides.
         """
 
     async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim(), which runs in a thread here. Override it for a driver that is async."""
+        """Run claim() in a thread. Override it for an async driver."""
         return await in_thread(self.claim, ticket, thread_sensitive=False, close=self.close)
 
     @abstractmethod
@@ -155,21 +155,21 @@ class BaseStore(ABC):
         """Write how the work ended, if the record is still owned by `settlement.fence`. Return whether it was."""
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle(), which runs in a thread here."""
+        """Run settle() in a thread."""
         return await in_thread(self.settle, ticket, settlement, thread_sensitive=False, close=self.close)
 
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """Renew the leases of running records. Return the owner tokens that still own their record.
 
-        If some renewals fail, it raises; the error's `renewed` has the tokens of those that succeeded.
+        Raises if some renewals fail; the error's `renewed` has the tokens of those that succeeded.
         """
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are polled
-        """Block while another holds the ticket's record, at most `seconds`. Return at once if that is unknown."""
+        """Block while another owner holds the ticket's record, at most `seconds`. Return at once if that is unknown."""
 
     def apart(self) -> AbstractContextManager[None]:
-        """Use the store over connections that no request can hold, and release them. For our own threads."""
+        """Use the store over connections that no request can hold, and release them at the end. For our own threads."""
         return _given_back(self)
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
@@ -177,14 +177,14 @@ class BaseStore(ABC):
 
     @abstractmethod
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
-        """Delete up to `limit` records whose `rules.keep_until()` has passed, by `purge_at`, from `since` on."""
+        """Delete up to `limit` records whose `rules.keep_until()` has passed, by `purge_at`, starting at `since`."""
 
     @abstractmethod
     def get(self, record_id: UUID) -> Record | None:
         """Return the current record, for people and tools; `None` when there is none. Changes nothing."""
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        """Hold the record while the work runs; `takeover` never waits for a current holder."""
+        """Hold the record while the work runs. With `takeover`, do not wait for a current holder."""
         return nullcontext(Guard())
 
     def after_commit(self, call: Callable[[], None]) -> None:
@@ -194,7 +194,7 @@ class BaseStore(ABC):
     # ----------------------------------------------------------------------------------------------- for an operator
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Free a key by hand, unless it is held: its response is forgotten, and its request must still match."""
+        """Free a key by hand, unless it is held. Its response is forgotten; the next request must still match."""
         return self._intervene(record_id, rules.released, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
@@ -202,7 +202,10 @@ class BaseStore(ABC):
         return self._intervene(record_id, rules.expired_now, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Delete a record's response and digest by hand, and expire it, unless it is held: also one that has expired."""
+        """Delete a record's response and digest by hand, and expire it, unless it is held.
+
+        Also erases a record that has expired.
+        """
         return self._intervene(record_id, rules.erased, audit)
 
     def _intervene(
@@ -227,13 +230,14 @@ class BaseStore(ABC):
         # A new owner token: an owner that lost the record with its lease must not settle it after this.
         ticket = record.ticket(owner=uuid4())
         if record.status is Status.RUNNING:
-            # A late owner may still renew its lease, so we take it over first, as any claim would, or see that it has.
+            # A late owner may still renew its lease. So take the record over first, as any claim would: this fails if
+            # the owner has renewed it.
             if not rules.owned(self.claim(ticket), ticket):
                 return False
             settlement = replace(settlement, fence=ticket.owner)
         if not self.settle(ticket, settlement):
-            # A driver that got no response retries, and is refused because its first try succeeded. And what was
-            # taken over had perhaps expired: a server that deletes such records itself may have done so in between.
+            # A driver that got no response retries, and the retry is refused because the first try succeeded. Or the
+            # record had expired before the takeover, and a server that deletes expired records has deleted it.
             found = self.get(record.id)
             if found is not None and found.owner != ticket.owner:
                 return False
@@ -250,7 +254,7 @@ def _given_back(store: BaseStore) -> Iterator[None]:
 
 
 def audited(act: Callable[[], bool], record: Record, audit: Audit) -> bool:
-    """Change a record by hand, and write its audit. `act` returns whether it was done."""
+    """Change a record by hand, and write its audit. `act` returns whether the change was made."""
     try:
         done = act()
     except StoreUnavailable:

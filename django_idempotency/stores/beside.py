@@ -1,4 +1,4 @@
-"""A second connection of a thread, beside one whose transaction is open: what it commits is committed at once."""
+"""A thread's second connection, beside one with an open transaction: what it commits is committed at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..concurrency.forking import reset_in_children
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-#: What must be equal on both connections: first whether a transaction sees what others commit meanwhile, then where an
-#: unqualified name leads. SQLite is absent: it has one writer, and would wait for itself.
+#: What must be equal on both connections: first whether a transaction sees what others commit meanwhile, then how an
+#: unqualified name is resolved. SQLite is absent: it has one writer, and would wait for itself.
 _FACTS = {
     "postgresql": "SELECT current_setting('transaction_isolation') = 'read committed', current_setting('search_path')",
     "mysql": "SELECT TRUE, DATABASE()",
@@ -23,7 +23,7 @@ _FACTS = {
 
 
 class _Kept(threading.local):
-    """The second connections of this thread, by alias, with their facts. They end as Django's own do (CONN_MAX_AGE)."""
+    """This thread's second connections, by alias, with their facts. They close as Django's own do (CONN_MAX_AGE)."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -32,7 +32,7 @@ class _Kept(threading.local):
         self.connections: dict[str, tuple[BaseDatabaseWrapper, tuple[Any, ...]]] = {}
 
     def close_old(self, **_: Any) -> None:
-        in_test = hasattr(mail, "outbox")  # made by setup_test_environment(); a test database could not be dropped
+        in_test = hasattr(mail, "outbox")  # set by setup_test_environment(); an open one blocks dropping the database
         for connection, _facts in self.connections.values():
             if in_test:
                 connection.close()
@@ -47,7 +47,7 @@ request_finished.connect(_KEPT.close_old, weak=False)
 
 
 def beside(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper | None:
-    """Return it, or `None` where its commits would not be seen, or not be made in the same place."""
+    """Return the second connection; `None` if its commits would not be seen, or would go to another schema."""
     query = _FACTS.get(connection.vendor)
     if query is None or (
         connection.vendor == "mysql" and getattr(connection, "isolation_level", "") != "read committed"
@@ -70,7 +70,7 @@ def _ask(connection: BaseDatabaseWrapper, query: str) -> tuple[Any, ...]:
 
 
 def _made(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
-    """Make it outside the pool: requests that hold all of a pool's connections would wait for each other."""
+    """Create it outside the pool: requests that hold all of a pool's connections would wait for each other."""
     other: BaseDatabaseWrapper = connections.create_connection(connection.alias)
     options = {name: value for name, value in connection.settings_dict["OPTIONS"].items() if name != "pool"}
     other.settings_dict = {**connection.settings_dict, "OPTIONS": options}

@@ -1,12 +1,13 @@
-"""The transaction of a request that was open before it was known to be guarded: its guard takes it over.
+"""A request's transaction that was opened before the request was known to be guarded. Its guard takes it over.
 
-DRF authenticates and checks permissions inside the transaction of ATOMIC_REQUESTS, and only then is the owner of the key
-known. Rows locked by then must stay locked, so the guard cannot begin a transaction of its own:
+DRF authenticates and checks permissions inside the transaction of ATOMIC_REQUESTS. The owner of the key is known only
+after that. Rows locked by then must stay locked, so the guard cannot begin a transaction of its own:
 
     BEGIN ─ permissions ──── lock row ─ handler ─ store response ─ COMMIT
                         └─ claim ─ commit, over a second connection
 
-The claim is committed at once, as usual, if a second connection can do that (see `beside`). Otherwise it joins.
+The claim is committed at once, as usual, if a second connection can do that (see `beside`). Otherwise it joins the
+transaction.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class Block:
         self._atomic: Any = None
         #: Is it inside another one, such as a test case's? Then it is a savepoint.
         self.joined = False
-        #: Has a guard taken it over, which ends it in place of its context?
+        #: Has a guard taken it over? Then the guard ends it, and not its own context.
         self.taken = False
-        #: Are its writes committed? Known only where that is noted.
+        #: Are its writes committed? Known only if `noted`, or after take().
         self.committed = False
         self._heard: Callable[[], None] | None = None
         #: The second connection that claims for it.
@@ -48,7 +49,7 @@ class Block:
         atomic = transaction.atomic(using=self.using)
         atomic.__enter__()
         self._atomic = atomic
-        if self._noted:  # first, since a callback that fails takes the rest along
+        if self._noted:  # first: if a callback fails, those after it do not run
             transaction.on_commit(self._note, using=self.using)
 
     def __exit__(
@@ -68,14 +69,15 @@ class Block:
             self._heard()
 
     def is_made_by(self, atomic: object) -> bool:
-        """Is this the `atomic` block that Django's connection knows it as?"""
+        """Is `atomic` the object that Django's connection has for this block?"""
         return atomic is self._atomic
 
     def room(self, *, leases: bool) -> AbstractContextManager[None]:
         """Return the context in which a claim is made.
 
-        The claim of a lease must not wait for this transaction: without a second connection, what it wrote so far is
-        committed. In another's transaction both are forgotten together, so there the claim joins.
+        A lease's claim must be committed before this transaction ends. So without a second connection, what this
+        transaction has written so far is committed. Inside an outer transaction the claim joins: a rollback there
+        undoes both. Raises `StoreUnavailable`.
         """
         try:
             self.beside = None if self.joined else beside(connections[self.using])
@@ -101,14 +103,14 @@ class Block:
             self.__enter__()
 
     def take(self, heard: Callable[[], None]) -> None:
-        """Leave the end to a guard, which is called after COMMIT."""
+        """Let a guard end this transaction. `heard` is called after COMMIT."""
         if not self._noted:
             transaction.on_commit(self._note, using=self.using)
         self.taken, self._heard = True, heard
 
     @contextmanager
     def taken_over(self) -> Iterator[None]:
-        """End it with this context, if a guard has taken it by then."""
+        """End the transaction with this context, if a guard has taken it over by then."""
         try:
             yield
         except BaseException as error:
@@ -123,6 +125,6 @@ _OFFERED: ContextVar[Block | None] = ContextVar("django_idempotency_offered", de
 
 
 def offered(using: str) -> Block | None:
-    """Return the block that a guard on a database may take over."""
+    """Return the block that a guard on the database `using` may take over, or `None`."""
     block = _OFFERED.get()
     return block if block is not None and block.using == using and not block.taken else None

@@ -96,7 +96,7 @@ def finding(code: str, **facts: Any) -> CheckMessage:
 
 
 def closest(name: str, known: Iterable[Any]) -> str:
-    """Return the known name that is most like `name`."""
+    """Return the known name that is most similar to `name`."""
     return next(iter(get_close_matches(name, map(str, known), n=1, cutoff=0)), "default")
 
 

@@ -1,4 +1,4 @@
-"""Half of a store of your own: all verbs, for a server that keeps a value under a key and can compare and swap it."""
+"""A base for your own store: all verbs, for a server that keeps a value under a key and can compare and swap it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from .base import BaseStore, utcnow
 from .memory import claimed, renewed, settled
 from .signing import sign_record, unsign
 
-#: A swap that fails lets somebody else go ahead; nobody is overtaken so often.
+#: Tries of a verb. A failed swap means that another writer succeeded; losing more often is not expected.
 TRIES = 10
 
 
 class CompareAndSwapStore(BaseStore):
     """Keeps a record as one value, packed without pickle and signed. A subclass adds `load`, `swap` and `purge`.
 
-    Each verb loads and swaps: two trips, where a store that compares the owner in its own conditional write has one.
-    Deadlines are told and judged by `clock`, the host's unless a subclass asks the server: between hosts keep NTP on,
-    and LEASE far above what it leaves. Nothing here joins a transaction, so there is no `atomic`.
+    Each verb loads and swaps: two trips. A store that compares the owner in its own conditional write needs one.
+    Deadlines are set and judged by `clock`: the host's clock, unless a subclass queries the server. With several hosts,
+    keep NTP on, and LEASE far above the remaining skew. Nothing here joins a transaction, so there is no `atomic`.
     """
 
-    #: Returns the time, aware.
+    #: Returns the current time as an aware datetime.
     clock: Callable[[], datetime] = staticmethod(utcnow)
 
     @abstractmethod
     def load(self, record_id: UUID) -> tuple[bytes, Any] | None:
-        """Return the value under a key, and its version: what swap() knows it by. `None`: there is no value."""
+        """Return the value under a key, and the version that swap() compares; `None` if there is no value."""
 
     @abstractmethod
     def swap(self, record_id: UUID, value: bytes, *, version: Any, keep_until: datetime) -> bool:
-        """Write a value in one atomic step, if that version is still there, and say whether it was.
+        """Write a value in one atomic step, if `version` is still the current one. Return whether it was.
 
-        `version` is `None` where there must be no value. It may be deleted after `keep_until`, and not before.
+        `version` is `None` if there must be no value yet. The value may be deleted after `keep_until`, not before.
         """
 
     def claim(self, ticket: Ticket) -> Record:
@@ -47,7 +47,7 @@ class CompareAndSwapStore(BaseStore):
         for _ in range(TRIES):
             now, known, version = self._read(ticket.id)
             if tried is not None and known is not None and rules.owned(known, ticket):
-                return replace(known, taken=tried.taken)  # ours since a swap whose answer a driver has lost
+                return replace(known, taken=tried.taken)  # ours since a swap whose response the driver lost
             if known is not None and (ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket)):
                 return known
             tried = claimed(ticket, known, now)
@@ -73,7 +73,7 @@ class CompareAndSwapStore(BaseStore):
         return self._read(record_id)[1]
 
     def _changed(self, record_id: UUID, change: Callable[[Record, datetime], Record | None]) -> bool:
-        """Write what `change` makes of the record; nothing, and say so, where there is none or it makes none."""
+        """Write what `change` returns for the record. Return `False` if there is no record, or no change."""
         for _ in range(TRIES):
             now, known, version = self._read(record_id)
             wanted = None if known is None else change(known, now)
@@ -84,7 +84,7 @@ class CompareAndSwapStore(BaseStore):
         raise LostRace
 
     def _read(self, record_id: UUID) -> tuple[datetime, Record | None, Any]:
-        now = self.clock()  # before the request: its result is judged a little early, never late
+        now = self.clock()  # before the request: its result is judged as of a slightly earlier time, never a later one
         value, version = self.load(record_id) or (None, None)
         return now, None if value is None else unsign(value, record_id, now), version
 

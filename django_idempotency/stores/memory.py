@@ -24,7 +24,7 @@ class MemoryStore(BaseStore):
 
     def __init__(self, *, clock: Callable[[], datetime] = utcnow) -> None:
         self._clock = clock
-        #: By the number of the id: a UUID hashes itself in Python, four times a call.
+        #: By the integer of the id: a UUID computes its hash in Python, four times per call.
         self._records: dict[int, Record] = {}
         self._lock = new_lock()
 
@@ -85,7 +85,7 @@ class MemoryStore(BaseStore):
 
 
 def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
-    """Return what a claim makes of nothing, or of a takeable record, at the store's `now`."""
+    """Return the record that a claim makes, at the store's time `now`, if there is none or `known` is takeable."""
     born = rules.born(ticket, now)
     if known is None:
         return born
@@ -98,7 +98,7 @@ def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
 
 
 def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
-    """Return what a settlement makes of the record that it fences, at the store's `now`."""
+    """Return the record that a settlement makes of `known`, which it fences, at the store's time `now`."""
     born = ticket if settlement.new_life else known
     earlier = None if settlement.new_life else known.completed_at
     expires_in, lease_in = settlement.expires_in, settlement.lease_in
@@ -129,5 +129,5 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
 
 
 def renewed(ticket: Ticket, known: Record, now: datetime) -> Record:
-    """Return what a renewal makes of the record that the ticket owns, at the store's `now`."""
+    """Return the record that a renewal makes of `known`, which the ticket owns, at the store's time `now`."""
     return replace(known, lease_until=now + timedelta(seconds=ticket.lease))

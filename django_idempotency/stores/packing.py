@@ -1,10 +1,10 @@
-"""A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server must read:
+"""A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server reads:
 
     signature 32 │ instants: lease until, completed, expires, created, purge 8 each │ head: version 1, status 1, owner 16, attempt 4
     │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
 
 Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
-server writes them itself. All from the head on is the body, which the store writes, and signs with `signature_input()`.
+server writes them itself. Everything from the head on is the body. The store writes it, and signs `signature_input()`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..core.records import INFLATE_LIMIT, MISSING, Guarantee, Missing, Outcome, 
 
 VERSION = 1
 SIGNATURE = 32
-#: Bodies longer than this, and within what is inflated, are deflated if that makes them shorter (bytes).
+#: Bodies longer than this (bytes), and up to INFLATE_LIMIT, are deflated if that makes them shorter.
 DEFLATE_ABOVE = 1024
 
-#: The fields of fixed length, in order, each with its format (see `struct`). Here only: what a server's script needs of
-#: it is generated from this table, as `stores.redis.layout` does.
+#: The fields of fixed length, in order, each with its format (see `struct`). Defined only here: what a server's script
+#: needs of it is generated from this table, as `stores.redis.layout` does.
 FIELDS = {
     "signature": f"{SIGNATURE}s",
     "lease_until": "d",
@@ -41,7 +41,7 @@ FIELDS = {
     "life_length": "H",
 }
 _CLOCK = struct.Struct(">d")
-#: The length of a server's clock, as it answers (bytes).
+#: The length of a server's clock in its reply (bytes).
 CLOCK = _CLOCK.size
 
 
@@ -62,11 +62,11 @@ _LIFE = struct.Struct(">H16s5H")
 _BODY_AT = SIGNATURE + _INSTANTS.size
 _read_json = json.JSONDecoder().raw_decode
 _OUTCOME = struct.Struct(">BHII")
-#: To call the class of an Enum takes ten times as long.
+#: Calling an Enum's class takes ten times as long.
 _STATUSES, _GUARANTEES = {int(each): each for each in Status}, {str(each): each for each in Guarantee}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
-#: Of an outcome: has it a body, and is that deflated?
+#: Flags of an outcome: it has a body; the body is deflated.
 _BODY, _DEFLATED = 1, 2
 
 
@@ -101,7 +101,7 @@ def life(value: bytes) -> bytes:
 
 
 def unwritten(signature: bytes, body: bytes) -> bytes:
-    """Return a record whose instants a server writes: until then they are 0."""
+    """Return a packed record whose instants a server will write: until then they are 0."""
     return signature + bytes(_INSTANTS.size) + body
 
 
@@ -110,7 +110,7 @@ def clock(now: datetime) -> bytes:
 
 
 def clocked(answer: bytes) -> tuple[datetime, bytes]:
-    """Return a server's clock and what it sends behind it."""
+    """Split a server's reply into its clock and what follows."""
     (now,) = _CLOCK.unpack_from(answer)
     return instant(now), answer[_CLOCK.size :]
 
@@ -129,7 +129,7 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
 
 
 def signature_input(record_id: UUID, body: bytes) -> bytes:
-    """Return what a signature covers: no response can be moved to another key, owner, attempt, request or birth."""
+    """Return what a signature covers: a response cannot move to another key, owner, attempt, request or birth."""
     return record_id.int.to_bytes(16, "big") + body
 
 
@@ -140,7 +140,7 @@ def pack(record: Record, signature: bytes) -> bytes:
 
 
 def pack_body(record: Record) -> bytes:
-    """Pack all of a record but its instants."""
+    """Pack everything of a record except its instants."""
     head = pack_head(record.status, record.owner, record.attempt)
     return head + pack_digest(record.digest) + pack_life(record, record.operation) + pack_outcome(record.outcome)
 
@@ -244,7 +244,7 @@ def microseconds(value: datetime | None) -> float:
 
 
 def instant(value: float) -> datetime:
-    """Return the instant, to the microsecond (until 2242, when a double of seconds no longer tells them apart)."""
+    """Return the instant, exact to the microsecond (until 2242: then a double of seconds is too coarse)."""
     return datetime.fromtimestamp(value / 1_000_000, timezone.utc)
 
 

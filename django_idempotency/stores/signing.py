@@ -1,4 +1,4 @@
-"""Signs what is kept where others may write. A bad signature reads as "there is nothing", so no answer can be forged."""
+"""Signs values kept where others may write. A bad signature reads as "no value", so no response can be forged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_valid(message: bytes, signature: bytes) -> bool:
     return any(
         hmac.compare_digest(_signature(message, secret), signature)
         for secret in settings.SECRET_KEY_FALLBACKS
-        if secret  # everybody knows an empty one, as of a variable that is not set
+        if secret  # an empty one, such as from an unset variable, is not secret
     )
 
 
@@ -38,9 +38,9 @@ def sign_record(record: Record) -> bytes:
 
 
 def unsign(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
-    """Return the record of a packed value, or `None` when it is not ours, or not of that key.
+    """Return the record of a packed value, or `None` if it is not ours, or belongs to another key.
 
-    Raises `RecordUnreadable` for what is ours and cannot be read, as of a later version: it must not run again.
+    Raises `RecordUnreadable` if it is ours and cannot be read, such as one of a later version. It must not run again.
     """
     try:
         signature, message = packing.split(value, record_id)
@@ -59,5 +59,5 @@ def _signature(message: bytes, secret: str | bytes) -> bytes:
 
 
 def _key(secret: str | bytes) -> bytes:
-    """Derive a key of our own: what is signed with SECRET_KEY elsewhere is not a signature of ours."""
+    """Derive a key of our own, so a signature that other code makes with SECRET_KEY is not valid here."""
     return hashlib.sha256(_SALT + (secret.encode() if isinstance(secret, str) else secret)).digest()

@@ -1,4 +1,4 @@
-"""A store in front of a store: passes every verb on. Override those that do more."""
+"""A store around another store: it passes every verb on. Override the verbs that do more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Audit, BaseStore, Guard, Intervention, Purged
 
 
 class WrappedStore(BaseStore):
-    """Does what `store` does, and has what it can."""
+    """Does what `store` does, and has its capabilities."""
 
     def __init__(self, store: BaseStore) -> None:
         self.store = store
@@ -80,7 +80,7 @@ class WrappedStore(BaseStore):
 
 
 def layers(store: BaseStore) -> Iterator[BaseStore]:
-    """Yield a store, and what it is wrapped around, down to the one that wraps nothing."""
+    """Yield a store, then the store inside it, and so on, down to the innermost."""
     yield store
     while isinstance(store, WrappedStore):
         store = store.store
@@ -88,6 +88,6 @@ def layers(store: BaseStore) -> Iterator[BaseStore]:
 
 
 def innermost(store: BaseStore) -> BaseStore:
-    """Return the store under all that is wrapped around it."""
+    """Return the store inside all wrappers."""
     *_, last = layers(store)
     return last

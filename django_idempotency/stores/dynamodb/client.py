@@ -18,11 +18,11 @@ from ...errors import LostRace, StoreUnavailable
 if TYPE_CHECKING:
     from .items import Item
 
-#: Tries of a write that conflicts with another transaction on its item.
+#: Tries of a write that conflicts with a transaction on its item.
 TRIES = 5
 #: Tries of one request, as botocore's "standard" mode counts them.
 ATTEMPTS = 2
-#: Seconds before another try, at most.
+#: The longest pause before another try, in seconds.
 PAUSE = 0.2
 #: The table's throughput is exceeded.
 THROTTLED = frozenset({"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"})
@@ -67,7 +67,7 @@ class DynamoDBClient:
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = getattr(self.boto, operation)(**arguments)
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders")
-        # A successful put has an empty response, and so has any proxy that returns 200.
+        # A successful put has an empty response. Without this check, any 200 from a proxy would count as one.
         if headers is not None and not headers.get("content-type", "").startswith("application/x-amz-json"):
             raise StoreUnavailable("Something other than DynamoDB responded. Check the endpoint.")
         return answer
@@ -75,7 +75,7 @@ class DynamoDBClient:
     def write(self, operation: str, **arguments: Any) -> tuple[bool, Item | None]:
         """Make a conditional write. Return whether its condition held, and the item in the response.
 
-        Raises `LostRace` when others' transactions hold the item for too long.
+        Raises `LostRace` if other transactions hold the item for too long, and `StoreUnavailable`.
         """
         from botocore.exceptions import ClientError
 
@@ -87,13 +87,16 @@ class DynamoDBClient:
                     code = error.response["Error"]["Code"]
                     if code == "ConditionalCheckFailedException":
                         return False, error.response.get("Item")
-                    if code != "TransactionConflictException":  # a renewal of many; boto3 does not retry it
+                    if code != "TransactionConflictException":  # a renewal of many records; boto3 does not retry it
                         raise
             time.sleep(0.01 * attempt)
         raise LostRace
 
     def write_together(self, updates: Sequence[dict[str, Any]]) -> list[str] | None:
-        """Make all of these conditional updates, or none: then return the reason of each, `FAILED` or `CONFLICT`."""
+        """Make all of these conditional updates, or none.
+
+        Return `None`; or, if none was made, a reason for each: `FAILED`, `CONFLICT` or "None".
+        """
         from botocore.exceptions import ClientError
 
         with translated():
@@ -119,11 +122,11 @@ class DynamoDBClient:
         return self._built
 
     def patient(self) -> Any:
-        """Return a client for slow requests, such as creating a table."""
+        """Return a client for slow requests (up to 10 s), such as creating a table."""
         return self._build(10.0) if self._given is None else self._given
 
     def reset_after_fork(self) -> None:
-        """Rebuild on the next use: the connections are the parent process's."""
+        """Rebuild the client on its next use: the connections belong to the parent process."""
         self._built = None
         self._lock = threading.Lock()
 
@@ -141,16 +144,16 @@ class DynamoDBClient:
         try:
             session = self._session or boto3.Session()  # not boto3's own default, which other threads may be using
             client = session.client("dynamodb", config=ours.merge(self._config or Config()), **self._where)
-        except ValueError as error:  # not an error of botocore's: an endpoint that is no address
+        except ValueError as error:  # not one of botocore's errors: an endpoint that is not a URL
             raise ImproperlyConfigured(f"The OPTIONS of a DynamoDBStore: {error}") from error
         client.meta.events.register_first("needs-retry.dynamodb", _Pauses(client.meta.config.retries))
         return client
 
 
 class _Pauses:
-    """Chooses the pause before a retry, where boto's rule may wait a second, or the server ask for five.
+    """Chooses the pause before a retry. By boto's own rule it could be a second, or five if the server asks for that.
 
-    After a timeout there is none. A throttled request, or one after a server error, waits a short, random time.
+    After a timeout there is no pause. After throttling or a server error it is random, and at most PAUSE seconds.
     """
 
     def __init__(self, retries: dict[str, Any] | None) -> None:

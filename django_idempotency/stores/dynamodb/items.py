@@ -1,13 +1,13 @@
 """A record as a DynamoDB item: one attribute per field, under names that a project may choose. No I/O.
 
     key         id, or a fixed partition value and the id          S
-    who         scope, key, digest (B), operation, guarantee, secret_id, method, path
+    identity    scope, key, digest (B), operation, guarantee, secret_id, method, path
     now         status, owner, attempt (N)                         what every condition compares
     deadlines   lease_until, created_at, completed_at, expires_at  N, microseconds since 1970, exact
-    answer      outcome                                            B, stores/packing.py; absent where there is none
-    ttl         seconds since 1970                                 N, `purge_at`; DynamoDB deletes, days later
+    response    outcome                                            B, stores/packing.py; absent if there is none
+    ttl         seconds since 1970                                 N, `purge_at`; DynamoDB deletes the item days later
 
-What is `None` is absent. Every name is aliased in expressions: a third of them are reserved words.
+A field that is `None` is absent. Every name is aliased in expressions: a third of them are reserved words.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ...core import rules
 from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
 from .. import packing
 
-#: As the low-level client takes and returns them: {"name": {"S": "text"}}.
+#: An item as the low-level client takes and returns it: {"name": {"S": "text"}}.
 Item = dict[str, dict[str, Any]]
 
-#: The most that we write into one item (bytes). DynamoDB takes 409,600, with the names of the attributes; what is
-#: between is for what an earlier attempt has left in the item, such as a longer path.
+#: The most that we write into one item (bytes). DynamoDB accepts 409,600, including the names of the attributes.
+#: The difference is room for what an earlier attempt has left in the item, such as a longer path.
 ITEM_LIMIT = 400_000
 #: The longest compressed response that is stored (bytes).
 OUTCOME_LIMIT = 350 * 1024
@@ -109,7 +109,7 @@ class Schema:
         return {**self.key(record.id), **packed}
 
     def record(self, item: Item, record_id: UUID, read_at: datetime) -> Record:
-        """Return the record of an item. Raises `packing.Malformed` for an item that is none of ours."""
+        """Return the record of an item. Raises `packing.Malformed` for an item that is not ours."""
         try:
             fields = {
                 name: kind.unpack(item[self.names[name]][kind.type])
@@ -120,7 +120,7 @@ class Schema:
             return Record(id=record_id, read_at=read_at, outcome=self._outcome(item), **fields)
         except packing.Malformed:
             raise
-        except Exception as error:  # others may write into the table, and what they write may be anything
+        except Exception as error:  # other software may write anything into the table
             raise packing.Malformed(f"{type(error).__name__}: {error}") from error
 
     def _purge_at(self, item: Item) -> datetime | None:
@@ -140,7 +140,7 @@ class Schema:
         return answer
 
     def fitting(self, ticket: Ticket, outcome: Outcome | None) -> bytes | None:
-        """Pack an outcome: without its body, if the item would be too large with it."""
+        """Pack an outcome, without its body if the item would be too large with it."""
         if outcome is None:
             return None
         packed = packing.pack_outcome(outcome)
@@ -152,7 +152,7 @@ class Schema:
     # ----------------------------------------------------------------------------------------------------- arguments
 
     def insert(self, record: Record) -> dict[str, Any]:
-        """Return the arguments of a put that fails, and returns the item, if there is one."""
+        """Return the arguments of a put. If the item exists, the put fails and returns it."""
         return {
             "TableName": self.table,
             "Item": self.born(record),
@@ -205,12 +205,12 @@ class Schema:
 
 
 def deleted_at(*deadlines: datetime) -> int:
-    """Return the second from which DynamoDB may delete an item: never before the last deadline."""
+    """Return the Unix time (seconds) from which DynamoDB may delete an item: never before the last deadline."""
     return math.ceil(max(deadlines).astimezone(timezone.utc).timestamp())
 
 
 def _size(item: Item) -> int:
-    """Return what DynamoDB counts of an item, or a little more (bytes)."""
+    """Return the size of an item as DynamoDB counts it, or a little more (bytes)."""
     return sum(
         len(name.encode()) + len(value.encode() if isinstance(value, str) else value)
         for name, typed in item.items()

@@ -24,26 +24,26 @@ from .table import create, missing
 if TYPE_CHECKING:
     from .items import Item
 
-#: Seconds. The client of a request that waited longer for one response has gone.
+#: The longest `timeout`, in seconds. After that, the client of the request has given up.
 MAX_TIMEOUT = 60
-#: Writes in one transaction: no more are allowed.
+#: Writes in one transaction: DynamoDB's limit.
 TOGETHER = 100
-#: What a record takes from its ticket once in a life.
+#: The fields that a record takes from its ticket once per life.
 _LIFE = ("created_at", "guarantee", "secret_id", "method", "path")
-#: What a takeover compares. The deadline is among them: an owner who renews at the last moment keeps the record.
+#: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps the record.
 _SEEN = ("owner", "status", "attempt", "lease_until")
 
 
 class DynamoDBStore(BaseStore):
     """Records in the DynamoDB table `table`, which `manage.py create_idempotency_table` creates.
 
-    DynamoDB has no clock to query, so deadlines are set and judged by the hosts' own, in UTC. Two hosts whose clocks
-    differ by more than the rest of a lease may run one key at once: to the one that is ahead the lease has ended, its
-    owner still works, and only the owner's settle is refused. Keep NTP on, and LEASE far above the remaining skew. The
-    store is outside the work's transaction, so it has no `atomic`; pass on the keys of `derive()`. In a global table the
-    last writer wins between regions: write in one region only.
+    DynamoDB has no clock to query, so deadlines are set and judged by the clocks of the hosts, in UTC. Two hosts whose
+    clocks differ by more than the rest of a lease may run one key at once: for the host that is ahead, the lease has
+    ended. Its owner is still working, and only that owner's settle is refused. Keep NTP on, and LEASE far above the
+    remaining skew. The store is outside the work's transaction, so it has no `atomic`; pass on the keys of `derive()`.
+    In a global table the last writer wins between regions: write in one region only.
 
-    A claim is one conditional put, which returns an existing item; so a first call is two requests, a replay is one. A
+    A claim is one conditional put, which returns an existing item. So a first call is two requests, a replay is one. A
     replay costs a write unit per KB of the stored item, since a refused put is charged as a put. A response that does
     not fit into an item (400 KB, compressed) is stored without its body. DynamoDB deletes expired items, perhaps days
     later; until then the rules treat them as expired.
@@ -118,7 +118,7 @@ class DynamoDBStore(BaseStore):
         known: Record | None = None
         run: rules.Execute | None = None
         for _ in range(4):
-            now = self._clock()  # before the request: its result is judged a little early, never late
+            now = self._clock()  # before the request: its result is judged as of a little earlier, never later
             born = rules.born(ticket, now)
             if known is None:
                 inserted, item = self.client.write("put_item", **self.schema.insert(born))
@@ -177,7 +177,7 @@ class DynamoDBStore(BaseStore):
         )
         if settlement.expires_in is None:
             changes = [change(values)]
-        else:  # an update cannot take the later of two moments, so it is made in one of two ways: the likelier first
+        else:  # an update cannot take the later of two times, so there are two: the likelier first
             ttl = deleted_at(values["expires_at"], values.get("lease_until", now))
             longer = {**values, "ttl": ttl}
             if settlement.expires_in < ticket.ttl:
@@ -187,7 +187,7 @@ class DynamoDBStore(BaseStore):
         return any(self.client.write("update_item", **each)[0] for each in changes)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). If one of them is held up, it raises, and `renewed` has the others."""
+        """See BaseStore.renew(). If one is held up, raises; the error's `renewed` has the tokens of the others."""
         renewed: set[UUID] = set()
         try:
             for batch in _batches(tickets):
@@ -226,10 +226,10 @@ class DynamoDBStore(BaseStore):
         return self.client.write("update_item", **self._renewal(ticket, outliving=outliving))[0]
 
     def _renewal(self, ticket: Ticket, *, outliving: bool = False) -> dict[str, Any]:
-        """Return an update of an item that is kept for longer than its new lease; or, if `outliving`, of one that is not."""
+        """Return the update of an item that is kept longer than its new lease; if `outliving`, of one that is not."""
         until = self._clock() + timedelta(seconds=ticket.lease)
         values: dict[str, Any] = {"lease_until": until}
-        if outliving:  # an item that is deleted late does no harm, and this one is not lengthened again soon
+        if outliving:  # deleting an item late does no harm, and this one need not be extended again soon
             values["ttl"] = deleted_at(until + timedelta(seconds=ticket.ttl))
         deleted = "<" if outliving else ">=", deleted_at(until)
         seen = {"owner": ticket.owner, "status": Status.RUNNING}
@@ -261,7 +261,7 @@ def _refuse(timeout: Any) -> None:
 
 
 def _batches(tickets: Iterable[Ticket]) -> Iterator[list[Ticket]]:
-    """Yield what fits into a transaction: so many, and no item twice."""
+    """Yield batches that fit into a transaction: at most TOGETHER tickets, and no item twice."""
     waiting = list(tickets)
     while waiting:
         batch: dict[UUID, Ticket] = {}

@@ -13,7 +13,8 @@ from .items import Schema
 def create(client: DynamoDBClient, schema: Schema, *, dry_run: bool = False) -> Iterator[str]:
     """Create what is missing, and yield a sentence about each step.
 
-    Paid per request, with the schema's keys; waits until it is active, then lets DynamoDB delete expired items.
+    The table is paid per request, and has the schema's keys. Waits until it is active, some five minutes at most, then
+    lets DynamoDB delete expired items.
     Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`.
     """
     with translated():
@@ -42,7 +43,10 @@ def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
 
 
 def missing(client: DynamoDBClient, schema: Schema) -> str | None:
-    """Return what create() would still create: "table" or "ttl"; `None`: nothing. Raises as it does, but never waits."""
+    """Return what create() would still create: "table", "ttl" or `None`.
+
+    Raises what create() raises, but never waits.
+    """
     with translated():
         boto = client.boto
         found = _described(boto, schema.table)

@@ -1,4 +1,4 @@
-"""Caches before a store: copies of records, each kept for a while. Losing one costs a trip."""
+"""Caches in front of a store: copies of records, each kept for a while. Losing one costs a trip."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ...errors import StoreRefused
 
 logger = logging.getLogger("django_idempotency")
 
-#: Seconds that a front which failed is left alone; then one call tries it again.
+#: Seconds for which a failed front is not used; then one call tries it again.
 PAUSE = 5.0
-#: Seconds between two warnings that a front does not answer.
+#: Seconds between two warnings that a front does not respond.
 WARN_EVERY = 60.0
 
 
@@ -33,8 +33,8 @@ LONGEST = 64 * 1024
 class RecordCache(Protocol):
     """Keeps copies, in one trip per verb. It decides nothing, and may forget at any time. Verbs may raise.
 
-    One that is local to this process may set `local = True`: it is called in an event loop, too, and gets no records of
-    work in progress, which other processes would not see.
+    A cache that is local to this process may set `local = True`. It is then also called in an event loop, and gets no
+    records of work in progress, because other processes would not see them.
     """
 
     def peek(self, record_id: UUID) -> Record | None:
@@ -44,7 +44,7 @@ class RecordCache(Protocol):
         """See peek()."""
 
     def put(self, record: Record, *, seconds: float) -> None:
-        """Keep a copy in place of an earlier one, for at most so long."""
+        """Keep a copy for at most `seconds`, in place of an earlier one."""
 
     def drop(self, record_id: UUID) -> None:
         """Forget the copy, if there is one."""
@@ -53,7 +53,7 @@ class RecordCache(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Entry:
     record: Record
-    #: When `record.read_at` was, by the host's monotonic clock, and how long the copy is valid.
+    #: The host's monotonic time at `record.read_at`, and how long the copy is valid.
     at: float
     seconds: float
 
@@ -62,7 +62,7 @@ class LocalCache:
     """Finished records in this process, the `size` most recently used, for `seconds` each. Thread safe.
 
     It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed. Its clock is
-    monotonic: setting the system time does not change a copy's life.
+    monotonic: setting the system time does not change a copy's life. Raises `ValueError` for a `size` below 1.
     """
 
     #: Do its verbs touch this process's memory only?
@@ -119,7 +119,7 @@ def _is_long(record: Record) -> bool:
 class CircuitBreaker:
     """A circuit breaker around a front: a failure counts as a missing copy.
 
-    After a failure the front is not used for PAUSE seconds, so that a frozen server costs one call its timeout, and not
+    After a failure the front is not used for PAUSE seconds, so a frozen server costs one call its timeout, and not
     every call of every request. A front that returns an error (`StoreRefused`) is up, and is used again.
     """
 
@@ -174,7 +174,7 @@ class CircuitBreaker:
         except StoreRefused as error:
             self._failing = False
             self._warn("A front returned an error. The stores behind it are used instead, more slowly.", error)
-        except Exception as error:  # noqa: BLE001 - whatever a driver calls it
+        except Exception as error:  # noqa: BLE001 - any driver's error
             with self._lock:
                 self._failing, self._again = True, self._clock() + PAUSE
             self._warn("A front is not responding. The stores behind it are used instead, more slowly.", error)
@@ -188,5 +188,5 @@ class CircuitBreaker:
             if warns:
                 self._warned = now
         if warns:
-            with suppress(Exception):  # a log filter's
+            with suppress(Exception):  # a log filter may raise
                 logger.warning(text, exc_info=error)

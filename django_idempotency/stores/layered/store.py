@@ -1,4 +1,4 @@
-"""A store with a cache before it, which answers for finished and busy records; the store decides everything else."""
+"""A store with a cache in front, which answers for finished and busy records. The store decides everything else."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ logger = logging.getLogger("django_idempotency")
 MARKER = 1.0
 #: Seconds after which a copy is too old to be put: an operator may have changed the record meanwhile.
 FRESH = 1.0
-#: Claims whose work is under way and that are remembered. One that is forgotten costs the first replay a trip.
+#: How many claims with work under way are remembered. Forgetting one costs the first replay a trip.
 UNDER_WAY = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A record, when it was requested by the host's monotonic clock, and how long a copy of it may be kept."""
+    """A record, the host's monotonic time when it was requested, and how many seconds a copy of it may be kept."""
 
     record: Record
     asked: float
@@ -51,7 +51,7 @@ class LayeredStore(WrappedStore):
 
     What it cannot see: an operator's release drops the copy from the front, but a worker that read the response before
     the release and then stalled may put it there afterwards. A worker puts nothing that is over a second old, so it must
-    stall between reading its clock and sending. Such a copy lasts for `seconds`; a second release drops it.
+    have stalled between reading its clock and sending. Such a copy lasts for `seconds`; a second release drops it.
 
     A Redis front signs copies with an HMAC of SECRET_KEY, so an attacker who can write there cannot invent a response.
     They can restore an older one of the same key, copy one from another prefix, or extend its life: what was released or
@@ -76,7 +76,7 @@ class LayeredStore(WrappedStore):
             )
         super().__init__(authority)
         self.front = CircuitBreaker(front, clock=clock)
-        #: Seconds, read live, beyond which no busy marker lives.
+        #: Returns the longest life of a busy marker, in seconds; read at each use.
         self.claim_lease: Callable[[], float] = lambda: MARKER
         self._seconds = seconds
         self._clock = clock
@@ -117,8 +117,8 @@ class LayeredStore(WrappedStore):
         return record
 
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
-        """Return what the front may keep of the authority's record, and note what the settle will need."""
-        if rules.answerable_from_copy(record, ticket):  # by another's marker only its owner knows when it ends
+        """Return the copy that the front may keep of the authority's record, and note what the settle will need."""
+        if rules.answerable_from_copy(record, ticket):  # only the owner puts a busy marker: it knows when that ends
             # In a caller's open transaction the record may come from an old snapshot.
             fit = record.status is Status.COMPLETED and not record.joined
             return _Copy(record, asked, self._seconds) if fit else None
@@ -146,12 +146,12 @@ class LayeredStore(WrappedStore):
         began = self._clock()
         settled = await self.store.asettle(ticket, settlement)
         if settled:
-            here = self.front.local and not self.store.supports_atomic  # an open transaction is a thread's
+            here = self.front.local and not self.store.supports_atomic  # an open transaction belongs to a thread
             await self._called(self._after_commit, ticket, settlement, began, here=here)
         return settled
 
     async def _called(self, call: Callable[..., None], *arguments: Any, here: bool) -> None:
-        """Call what may block in a thread; or `here`, if it does not."""
+        """Run `call` in a thread, because it may block; or directly, if `here`."""
         if here:
             call(*arguments)
         else:
@@ -185,7 +185,7 @@ class LayeredStore(WrappedStore):
     # ----------------------------------------------------------------------------------------------- for an operator
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.release(). Also drops the copy, even when nothing was changed, so repeating it is a cure."""
+        """See BaseStore.release(). Also drops the copy, even if nothing was changed: repeat it to drop a stale one."""
         try:
             return super().release(record_id, audit=audit)
         finally:
@@ -215,4 +215,4 @@ class LayeredStore(WrappedStore):
                 )
 
         self.front.drop(record_id)
-        self.store.after_commit(drop)  # until a caller's COMMIT, others see the record as it was, and copy it
+        self.store.after_commit(drop)  # until a caller's COMMIT, others read the old record, and copy it

@@ -1,4 +1,4 @@
-"""What a database error means, known by its sqlstate or errno and not by its class."""
+"""What a database error means, judged by its sqlstate or errno, not by its class."""
 
 from __future__ import annotations
 

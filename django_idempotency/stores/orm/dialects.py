@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Dialect:
-    """The shapes that all databases share. `%s` of `later` takes what `delay` returns."""
+    """The SQL that all databases share. The `%s` of `later` takes what `delay()` returns."""
 
     #: Is the key looked up before it is inserted?
     reads_first = False
@@ -27,18 +27,18 @@ class Dialect:
     latest = "GREATEST"
     insert_verb = "INSERT INTO"
     insert_tail = "ON CONFLICT DO NOTHING"
-    #: The table of a row, with its schema, where the same name may mean another table on another connection.
+    #: The table of a row, with its schema, if the same name may mean another table on another connection.
     location = "NULL"
-    #: Put before a SELECT that reads what an INSERT met, inside a caller's transaction; and behind it.
+    #: Before and after a SELECT, inside a caller's transaction, that reads the row which an INSERT met.
     joined_read = ("", "")
-    #: Put before an UPDATE by primary key; and, outside a transaction, behind what it sets.
+    #: Before an UPDATE by primary key; and, outside a transaction, after its assignments.
     update_head = ""
     update_tail = ""
-    #: Behind the SELECT that locks a record, its own owner's or any.
+    #: After the SELECT that locks a record: for its own owner, and for a takeover.
     lock_own: str
     lock: str
-    #: The expression that returns the transaction's own id; "" where there is none, and a savepoint marks it instead.
-    #: `take_transaction_id` assigns one with the row lock; `transaction_id` reads it, and assigns none.
+    #: Expressions that return the transaction's own id; "" if there is none, and a savepoint marks the transaction
+    #: instead. `take_transaction_id` assigns an id with the row lock; `transaction_id` reads it, and assigns none.
     take_transaction_id = ""
     transaction_id = ""
 
@@ -48,15 +48,15 @@ class Dialect:
             self.lock = self.lock_own = connection.ops.for_update_sql(skip_locked=skips, nowait=not skips)
 
     def delay(self, seconds: float) -> float | str:
-        """Return the parameter of `later`."""
+        """Return the parameter of `later` for a number of seconds."""
         return seconds
 
     def instant(self, sql: str) -> str:
-        """Return what selects an instant so that the driver, whatever its time zone, brings it in UTC."""
+        """Return SQL that selects an instant so that the driver returns it in UTC, whatever its time zone."""
         return sql
 
     def placeholder(self, db_type: str) -> str:
-        """Return `%s`, with a cast where a parameter would have no type."""
+        """Return `%s`, with a cast if the parameter would have no type."""
         return "%s"
 
     def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
@@ -67,36 +67,36 @@ class Dialect:
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
-        """Return the parts before, inside and after a SELECT that waits for a row's lock, or `None`."""
+        """Return the parts before, inside and after a SELECT that waits for a row's lock; `None` if it cannot wait."""
         return None
 
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait was in vain."""
+        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait fails."""
         with transaction.atomic(using=connection.alias):
             yield
 
     @contextmanager
     def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """Do not wait for a lock until the guard has begun."""
+        """Do not wait for a lock inside this context, which ends when the guard has begun."""
         yield
 
 
 class PostgreSQL(Dialect):
-    """Insert first: the settings of one autocommit statement end with it.
+    """Insert first: settings made in one autocommit statement end with it.
 
-    The asynchronous commit is safe for `atomic` only: the business COMMIT, later in the same log, flushes it too.
+    The asynchronous commit is safe for `atomic` only: the COMMIT of the work, later in the same log, flushes it too.
     """
 
     clock = "statement_timestamp()"
     later = "statement_timestamp() + %s * interval '1 second'"
     update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"
     location = "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
-    take_transaction_id = "pg_current_xact_id()::text"  # what locks a row has one anyway
+    take_transaction_id = "pg_current_xact_id()::text"  # a transaction that locks a row has one anyway
     transaction_id = "pg_current_xact_id_if_assigned()::text"
 
     def instant(self, sql: str) -> str:
-        """Leave the conversion to the server: under USE_TZ=False a driver may bring naive local time, which is ambiguous."""
+        """Let the server convert: with USE_TZ=False a driver may return naive local time, which is ambiguous."""
         return f"{sql} AT TIME ZONE 'UTC'"
 
     def placeholder(self, db_type: str) -> str:
@@ -135,11 +135,12 @@ class MariaDB(Dialect):
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)
-        # A duplicate's INSERT share-locks the row for an instant; skipping it then would leave the key without an owner.
+        # An INSERT of a duplicate share-locks the row for an instant. Skipping the row then would leave the key without
+        # an owner.
         self.lock_own = "FOR UPDATE WAIT 1"
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
-        if seconds < 1:  # it takes whole seconds
+        if seconds < 1:  # the setting takes whole seconds
             return None
         return f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)} FOR ", "", "LOCK IN SHARE MODE"
 
@@ -184,7 +185,7 @@ class SQLite(Dialect):
 
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:
-    """Choose the dialect of a connection, forks of databases included."""
+    """Return the dialect of a connection. MariaDB, a fork, has its own."""
     if connection.vendor == "mysql":
         return (MariaDB if getattr(connection, "mysql_is_mariadb", False) else MySQL)(connection)
     dialects = {"postgresql": PostgreSQL, "sqlite": SQLite}

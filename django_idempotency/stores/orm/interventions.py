@@ -1,7 +1,7 @@
-"""What an operator may do to a record by hand: never against an owner who is alive.
+"""What an operator may do to a record by hand: never against a live owner.
 
-Two things say that somebody holds a record, its row lock and a live lease. Both are looked at under our own lock, in
-one short transaction, and a lock is never waited for.
+A record is held if its row is locked or its lease is live. Both are checked under our own lock, in one short
+transaction that never waits for a lock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MakeGuard(Protocol):
 
 
 def release(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """Forget the response, so that the next request runs the work again. Its fingerprint binds as before."""
+    """Forget the response, so that the next request runs the work again. It must still match the stored digest."""
 
     def change(record: Record) -> dict[str, Any] | None:
         return None if rules.released(record) is None else {"status": Status.FREE.value, **UNANSWERED}
@@ -43,7 +43,7 @@ def release(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: U
 
 
 def expire(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """End the retention now, so that the next request begins anew, whatever its body."""
+    """End the retention now, so that the next request runs as a new one, whatever its body."""
     now = clock(connection)
     return _intervene(
         make_guard,
@@ -86,7 +86,7 @@ def _intervene(
             # A new owner token: an owner that lost the record with its lease must not settle it after this.
             records.filter(owner=record.owner).update(owner=uuid4(), **changes)
             audit(record)
-    except LostRace:  # SQLite cannot tell whose lock is in the way
+    except LostRace:  # SQLite does not show whose lock is in the way
         return Intervention.BUSY
     return Intervention.DONE
 

@@ -1,7 +1,7 @@
-"""Statements that end a transaction, known by their text so that they are refused before they run.
+"""Statements that end a transaction, recognised by their text so that they are refused before they run.
 
-Only what is certain is refused. What is not recognised here (a statement that was prepared, a procedure, the driver's own
-calls) is found by the transaction's mark when the work is over.
+Only certain cases are refused. What is not recognised here (a prepared statement, a procedure, the driver's own calls)
+is detected by the transaction's mark when the work is over.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 
 _COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/"
-#: What may stand before a statement.
+#: What may precede a statement.
 _BEFORE = rf"(?:[\s;]|{_COMMENT}|--[^\n]*(?:\n|\Z))*"
 _BEFORE_MYSQL = r"(?:[\s;]|/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|/\*M?!\d*|(?:--|#)[^\n]*(?:\n|\Z))*"
 _ROLLBACK = r"ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b)"
 
-#: What may stand between two words.
+#: What may separate two words.
 _GAP = rf"(?:\s|{_COMMENT})+"
 
-#: A savepoint's own statements end nothing. Of the three databases only SQLite minds a BEGIN, and refuses it itself.
+#: A savepoint's own statements do not end a transaction. Of the three databases only
+#: SQLite rejects a BEGIN, and does so itself.
 _ENDING = re.compile(rf"{_BEFORE}(?:ABORT|COMMIT|END|PREPARE\s+TRANSACTION|{_ROLLBACK})\b", re.IGNORECASE)
 
-#: MySQL and MariaDB commit before these. Not before a temporary table's, MariaDB's ANALYZE of a query, a prepared
-#: statement's DROP, and a compound statement.
+#: MySQL and MariaDB commit before these; but not before a temporary table's, MariaDB's ANALYZE of a query, the DROP of
+#: a prepared statement, or a compound statement.
 _ENDING_MYSQL = re.compile(
     rf"{_BEFORE_MYSQL}(?:SET\s+STATEMENT\b[^;'\"]*?\bFOR\s+)?"
     r"(?:ALTER|(?:ANALYZE|CHECK|OPTIMIZE|REPAIR)(?:\s+(?:LOCAL|NO_WRITE_TO_BINLOG))?\s+TABLE|BEGIN(?!\s+NOT\b)|COMMIT"
@@ -31,17 +32,17 @@ _ENDING_MYSQL = re.compile(
     re.IGNORECASE,
 )
 
-#: What is not a statement's own text: strings, quoted names, comments. An executable comment of MySQL is text.
+#: What is not part of a statement's own text: strings, quoted names, comments. An executable comment of MySQL is text.
 _ASIDE = re.compile(rf"'[^']*'|\"[^\"]*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|{_COMMENT}|--[^\n]*(?:\n|\Z)", re.DOTALL)
 _ASIDE_MYSQL = re.compile(
     r"'[^']*'|\"[^\"]*\"|`[^`]*`|/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|(?:--(?=\s)|#)[^\n]*(?:\n|\Z)", re.DOTALL
 )
-#: Where a semicolon may stand inside a statement, or a quote inside a string.
+#: Where a semicolon may be part of a statement, or a quote part of a string.
 _UNCERTAIN = re.compile(r"\\|/\*(?:[^*]|\*(?!/))*/\*|\bBEGIN\s+(?:ATOMIC|NOT)\b", re.IGNORECASE)
 
 
 def ends_transaction(sql: object, vendor: str) -> bool:
-    """Does a database certainly end the open transaction when it runs this?"""
+    """Does a database certainly end the open transaction when it runs `sql`?"""
     if isinstance(sql, bytes):
         sql = sql.decode(errors="replace")
     if not isinstance(sql, str):

@@ -25,21 +25,21 @@ _FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 _NAMES = (*(field.name for field in _FIELDS), "read_at", "location")
 _INSTANTS = frozenset(field.name for field in _FIELDS if isinstance(field, InstantField))
 
-#: What a record says that has no answer.
+#: The columns of a record without a response.
 UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
 
 
 class Statements:
-    """Every statement on records of one database, and how its rows read."""
+    """Every statement on the records of one database, and how to read its rows."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.dialect = dialect(connection)
-        # Names, not the function: that belongs to the connection of the thread which came first.
+        # Names, not the function: it belongs to the connection of the first thread.
         quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in _FIELDS}
         self._quote = quote = quoted.__getitem__
         self._table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
         self._columns = ", ".join(quoted.values())
-        # lru_cache on the instance: a few variants each, and of an UPDATE for each table
+        # lru_cache on the instance: a few variants of each; of an UPDATE, a few per table
         self._insert = lru_cache(maxsize=None)(self._build_insert)
         self._update = lru_cache(maxsize=1024)(self._build_update)
         self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
@@ -57,14 +57,14 @@ class Statements:
         return f"{head}{self._read} {self._table} {self._where_id}{tail}", [self.uuid(record_id)]
 
     def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
-        """Lock a row and read it, followed by the transaction's id where the database has one."""
+        """Lock a row and read it, followed by the transaction's id if the database has one."""
         tail = self.dialect.lock if takeover else self.dialect.lock_own
         transaction_id = self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
         sql = f"SELECT {self._seen}{transaction_id} FROM {self._table_of(ticket)} {self._where_id} {tail}"
         return sql, [self.uuid(ticket.id)]
 
     def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
-        """Share the row's lock for an instant, as soon as nobody holds it. `None`: not here, or not for so short."""
+        """Wait until the row's lock is free, and share it for an instant. `None`: not here, or not so briefly."""
         shape = self.dialect.waiting(seconds)
         if shape is None:
             return None
@@ -72,13 +72,13 @@ class Statements:
         return f"{head}SELECT 1 FROM {self._table_of(ticket)}{source} {self._where_id} {tail}", [self.uuid(ticket.id)]
 
     def touch(self, ticket: Ticket) -> Bound:
-        """Take SQLite's write lock, before any read makes a snapshot; and read the row, where an UPDATE can return it."""
+        """Take SQLite's write lock before any read makes a snapshot. Also read the row, if an UPDATE can return it."""
         attempt = self._quote("attempt")
         reading = f" RETURNING {self._seen}" if self.dialect.returns else ""
         return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}{reading}", [self.uuid(ticket.id)]
 
     def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
-        """Read a row of `select` or `lock`. Raises `RecordUnreadable`; an answer alone that cannot be read is none."""
+        """Read a row of `select` or `lock`. Raises `RecordUnreadable`, but not if only the response is unreadable."""
         return record_of(dict(zip(_NAMES, row, strict=True)), connection)
 
     # ------------------------------------------------------------------------------------------------------ writing
@@ -116,13 +116,13 @@ class Statements:
         return f"{sql} RETURNING {self._now}" if self.dialect.returns else sql
 
     def born(self, ticket: Ticket, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
-        """Read what `insert` returns where it returns anything: when the row was made, and where."""
+        """Read what `insert` returns, if it returns anything: when the row was made, and in which table."""
         now, location = row
         record = rules.born(ticket, instant(now, connection))
         return record if location is None else replace(record, location=location)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
-        """Make the ticket the owner of a takeable record, if nobody has been faster."""
+        """Make the ticket the owner of a takeable record, unless another owner was faster."""
         delay = self.dialect.delay
         columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at", "purge_at"]
         values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), run.attempt, ticket.digest]
@@ -158,12 +158,12 @@ class Statements:
         )
 
     def renew(self, tickets: Sequence[Ticket]) -> Bound:
-        """Let running records' leases begin anew, each with its own length. They are all in one table."""
+        """Restart the leases of running records, each with its own length. All records are in one table."""
         lease = self._quote("lease_until")
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
         table = self._table_of(tickets[0])
         where, owned = self._owned(tickets)
-        # By owner: one key's overtaken and its thief may stand in one call, and have leases of different lengths.
+        # By owner: one call may contain a key's old and new owner, with leases of different lengths.
         values = [value for ticket in tickets for value in (self.uuid(ticket.owner), self.dialect.delay(ticket.lease))]
         set_lease = f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} END{self.dialect.update_tail}"
         return f"{self.dialect.update_head}UPDATE {table} {set_lease} {where}", [*values, *owned]
@@ -181,7 +181,7 @@ class Statements:
         ids, owners = [self.uuid(ticket.id) for ticket in tickets], [self.uuid(ticket.owner) for ticket in tickets]
         return where, [*ids, *owners, Status.RUNNING.value]
 
-    def _bind(  # noqa: PLR0917 - one update, in all that may differ
+    def _bind(  # noqa: PLR0917 - one UPDATE, with everything that may differ
         self,
         table: str,
         ticket: Ticket,
@@ -194,7 +194,7 @@ class Statements:
         alone: bool = False,
         transaction_id: str | None = None,
     ) -> Bound:
-        if begins is not None:  # a new life, in which nothing of the expired operation stays
+        if begins is not None:  # a new life keeps nothing of the expired operation
             columns += ["created_at", "method", "path", "guarantee", "secret_id", "operation"]
             values += [ticket.method, ticket.path, ticket.guarantee.value, ticket.secret_id, self.uuid(begins)]
         owner, status, attempt = fence
@@ -207,14 +207,14 @@ class Statements:
         return sql, [*values, self.uuid(ticket.id), *expected]
 
     def _table_of(self, ticket: Ticket) -> str:
-        """Return the table that a ticket has claimed in; before that, what the connection finds under the name."""
+        """Return the table in which a ticket made its claim; before the claim, the one that the connection finds."""
         return ticket.location or self._table
 
     def _build_update(  # noqa: PLR0917 - the keys of a cache
         self, table: str, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool, identified: bool
     ) -> str:
         given = {"created_at": self.dialect.clock}
-        if completes:  # a settle that is tried again keeps what the first has written
+        if completes:  # a retried settle keeps the time that the first one wrote
             done, now = self._quote("completed_at"), self.dialect.clock
             given["completed_at"] = now if "created_at" in columns else f"COALESCE({done}, {now})"
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
@@ -222,7 +222,7 @@ class Statements:
         assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
         fenced = ("owner", "status", "attempt") if compare else ("owner",)
         fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)
-        if compare:  # and its owner has not renewed its lease since it was seen
+        if compare:  # and its owner has not renewed the lease since it was read
             running = f"{self._quote('status')} = {Status.RUNNING.value}"
             fence += f" AND NOT ({running} AND {self._quote('lease_until')} > {self.dialect.clock})"
         if identified:
@@ -235,9 +235,10 @@ class Statements:
 
 
 def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Record:
-    """Return a row, given by the names of its columns, as a record; without a response if that is not among them.
+    """Return a row, given by its column names, as a record; without a response if those columns are not given.
 
-    Raises `RecordUnreadable` for a row of a later version or of other software. If only its response cannot be read, it has none.
+    Raises `RecordUnreadable` for a row of a later version or of other software. If only its response cannot be read,
+    the record has none.
     """
     try:
         status = Status(value["status"])
@@ -272,7 +273,7 @@ def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Reco
 
 
 def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
-    """Return what a row remembers; `None`: it cannot be read."""
+    """Return the response of a row, or `None` if it cannot be read."""
     try:
         read = tuple((str(name), str(text)) for name, text in json.loads(headers))
         return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))

@@ -1,4 +1,4 @@
-"""Records in a Django database: the default store, and the one that can keep `atomic`."""
+"""Records in a Django database: the default store, and the one that supports `atomic`."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_idempotency")
 
-#: libpq's names for no transaction, and for one in which a statement has failed; psycopg 3 and 2 hand them through.
+#: libpq's numbers for no transaction, and for one in which a statement has failed; psycopg 3 and 2 pass them on.
 _IDLE, _INERROR = 0, 3
 
 
 class ORMStore(BaseStore):
     """Records in the database `using`.
 
-    `atomic` covers the writes on that database and no other. Claims on PostgreSQL are committed asynchronously, which
-    the work's own COMMIT flushes. On SQLite there is one writer: requests with different keys queue for it.
+    `atomic` covers the writes on that database and no other. On PostgreSQL its claims are committed asynchronously, and
+    the work's own COMMIT flushes them. SQLite has one writer: requests with different keys queue for it.
     """
 
     supports_atomic = True
@@ -77,7 +77,7 @@ class ORMStore(BaseStore):
             for _ in range(3):
                 record = self._insert_or_read(connection, ticket, joined=joined)
                 if record is None:
-                    continue  # purged between two statements: ask again
+                    continue  # purged between two statements: try again
                 if run is not None and rules.owned(record, ticket):
                     return replace(record, taken=run.takeover, joined=joined)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
@@ -113,7 +113,7 @@ class ORMStore(BaseStore):
             elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
                 return sql.born(ticket, row, connection)
         except IntegrityError as error:
-            if not database_errors.duplicate(error):  # MySQL's way to say that the key is known
+            if not database_errors.duplicate(error):  # MySQL reports an existing key this way
                 raise
         except Error as error:
             # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
@@ -129,7 +129,7 @@ class ORMStore(BaseStore):
 
     @contextmanager
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Guard]:
-        """See BaseStore.guard(). Raises `OutcomeUnknown` when the connection broke in COMMIT."""
+        """See BaseStore.guard(). Raises `OutcomeUnknown` if the connection breaks during COMMIT."""
         if ticket.guarantee is not Guarantee.ATOMIC:
             yield Guard()
             return
@@ -144,7 +144,7 @@ class ORMStore(BaseStore):
                 with self._translated(), self._statements.dialect.impatient(connection) if takeover else nullcontext():
                     if block is not None:
                         transaction_ends.enter_context(block.taken_over())
-                    # In a block of the request, the savepoint ends with the lock: what cannot be locked breaks nothing.
+                    # In a request's block, the savepoint ends with the lock: a lock that fails breaks nothing else.
                     lock = ExitStack() if block is not None else transaction_ends
                     with lock if block is not None else nullcontext():
                         lock.enter_context(transaction.atomic(using=self.using))
@@ -155,10 +155,10 @@ class ORMStore(BaseStore):
                     yield guard
                 finally:
                     mine.ended = True
-                    ACTIVE_GUARDS.set(held)  # not reset(): under ASGI the door may close in another copy of the context
+                    ACTIVE_GUARDS.set(held)  # not reset(): under ASGI the guard may end in another copy of the context
             guard.left()
         except Error as error:
-            if guard.keeps:  # Django's savepoint in a caller's transaction is gone, and so is what followed it
+            if guard.keeps:  # Django's savepoint in a caller's transaction is gone, with all that followed it
                 raise TransactionLost from error
             if not guard.committed and database_errors.connection_lost(error):
                 raise OutcomeUnknown from error
@@ -167,7 +167,7 @@ class ORMStore(BaseStore):
     def _lock(
         self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool
     ) -> tuple[Record | None, str | None]:
-        """Return the locked row, and the transaction's id where the database has one."""
+        """Return the locked row, and the transaction's id if the database has one."""
         sql = self._statements
         if not connection.features.has_select_for_update:
             if sql.dialect.returns:
@@ -182,12 +182,12 @@ class ORMStore(BaseStore):
         return sql.record(row[:-1], connection), row[-1]
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
-        """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no poll, and a trip a waiter."""
+        """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no polling, one trip per waiter."""
         connection = self._connection
         bound = self._statements.wait(ticket, seconds)
         if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
             return
-        with suppress(LostRace), self._translated():  # a lost race: the time was over first
+        with suppress(LostRace), self._translated():  # a lost race: the time ran out first
             self._row(connection, bound)
 
     # ----------------------------------------------------------------------------------------------- settle, purge
@@ -201,7 +201,7 @@ class ORMStore(BaseStore):
         return await in_thread(self.settle, ticket, settlement, close=self.close)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). Where one table is gone, it raises, and `renewed` are those of the others."""
+        """See BaseStore.renew(). If a table is gone, raises; the error's `renewed` has the tokens of the others."""
         tables: defaultdict[str | None, list[Ticket]] = defaultdict(list)
         for ticket in tickets:
             tables[ticket.location].append(ticket)
@@ -227,7 +227,7 @@ class ORMStore(BaseStore):
             return owners & {self._statements.owner(row) for row in cursor.fetchall()}
 
     def _renewed(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> int:
-        """Renew them together; apart, where one of their rows is locked: nobody takes that one meanwhile."""
+        """Renew them together; one by one if a row is locked. A locked row cannot be taken over meanwhile."""
         try:
             return self._write(connection, self._statements.renew(tickets))
         except Error as error:
@@ -268,14 +268,14 @@ class ORMStore(BaseStore):
     # ----------------------------------------------------------------------------------------------- for an operator
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Make a key free by hand, if nobody holds it. `audit` is called in the same transaction."""
+        """Free a key by hand, unless it is held. `audit` is called in the same transaction."""
         from .interventions import release  # not above: loads the model
 
         with self._translated():
             return release(self.guard, self._connection, record_id, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Take a record as expired from now on, if nobody holds it. `audit` is called in the same transaction."""
+        """Expire a record now, unless it is held. `audit` is called in the same transaction."""
         from .interventions import expire  # not above: loads the model
 
         with self._translated():
@@ -330,8 +330,8 @@ class ORMStore(BaseStore):
         except Error as error:
             if not database_errors.lost_race(error):
                 raise StoreUnavailable from error
-            # Django's database errors hold themselves alive, and in their frames the cursor of a BEGIN that failed. SQLite
-            # would let whoever collects that wait for this connection, which may be waiting for the collector's lock.
+            # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
+            # SQLite, a thread that collects it would wait for this connection, which may wait for that thread's lock.
             traceback.clear_frames(error.__traceback__)
             raise LostRace from error
 
@@ -350,7 +350,7 @@ class TransactionGuard(Guard):
         #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
         self._broke_it = False
         self._over = False
-        #: In a caller's transaction, when the work is over: does its savepoint stay?
+        #: In a caller's transaction: does the savepoint stay when the work is over?
         self.keeps = False
 
     def needs_rollback(self) -> bool:
@@ -358,7 +358,7 @@ class TransactionGuard(Guard):
         return connection.needs_rollback or not connection.in_atomic_block or self._status() == _INERROR
 
     def _status(self) -> int | None:
-        """Return what the driver knows of the transaction without asking, in libpq's terms; `None`: nothing."""
+        """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
         driver = self._connection.connection
         if self._connection.vendor == "postgresql" and driver is not None:
             return int(driver.info.transaction_status)
@@ -366,15 +366,15 @@ class TransactionGuard(Guard):
             return _IDLE
         return None
 
-    # A transaction is ours as long as it bears our mark: its id where it has one (the settle compares that in its own
-    # statement), elsewhere a savepoint right behind the row lock. Both go with the transaction, whatever ends it, and no
-    # other transaction has them. What the driver knows is not enough: it may have begun another.
+    # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
+    # statement), otherwise a savepoint made right after the row lock. Both disappear with the transaction, whatever
+    # ends it, and no other transaction has them. The driver's status is not enough: another one may have begun.
 
     def mark(self) -> None:
         if self._block is not None:
             self._block.take(self._mark_committed)
         if self.transaction_id is None and self._connection.features.uses_savepoints:
-            # By depth: of two savepoints with one name MariaDB keeps the later one.
+            # Named by depth: of two savepoints with the same name MariaDB keeps only the later one.
             self._savepoint = f"django_idempotency_{len(self._connection.savepoint_ids)}"
             try:
                 with self._connection.cursor() as cursor:
@@ -383,7 +383,7 @@ class TransactionGuard(Guard):
                 raise StoreUnavailable from error
 
     def lost(self) -> bool:
-        # Aborted, it cannot be asked: an error that the work itself met has marked it.
+        # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         lost = not (self._broke_it if self._status() == _INERROR else self._signed())
         if lost:
             self._log_loss()
@@ -402,7 +402,7 @@ class TransactionGuard(Guard):
         if not connection.in_atomic_block:
             return False
         try:
-            if marked:  # Django would not ask
+            if marked:  # Django would refuse the query
                 transaction.set_rollback(False, using=connection.alias)
             with connection.cursor() as cursor:
                 if self.transaction_id is not None:
@@ -410,7 +410,7 @@ class TransactionGuard(Guard):
                     return bool(cursor.fetchone()[0] == self.transaction_id)
                 if self._savepoint is not None:
                     cursor.execute(connection.ops.savepoint_commit_sql(self._savepoint))
-        except Exception:  # noqa: BLE001 - whatever a driver calls it, also one whose connection is gone
+        except Exception:  # noqa: BLE001 - any driver's error, also that of a lost connection
             return False
         finally:
             if marked:
@@ -435,7 +435,10 @@ class TransactionGuard(Guard):
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Refuse what would end the transaction, and notice how it ends. In a caller's, its savepoint is what we can see."""
+        """Refuse statements that would end the transaction, and note how it ends.
+
+        In a caller's transaction, only its savepoint is visible to us.
+        """
         if not self._joined and self._block is None:
             transaction.on_commit(self._mark_committed, using=self._connection.alias)
         try:
@@ -443,10 +446,10 @@ class TransactionGuard(Guard):
                 yield
             self.keeps = self._joined and not self.needs_rollback()
         finally:
-            self._over = True  # Django takes the last wrapper away, whose ever it is
+            self._over = True  # Django removes the last wrapper, which may not be ours
 
     def left(self) -> None:
-        """Take note that the guard has ended without an error."""
+        """Note that the guard has ended without an error."""
         self.committed = self.committed or self.keeps
 
     def _mark_committed(self) -> None:
@@ -458,7 +461,7 @@ class TransactionGuard(Guard):
         if ends_transaction(sql, self._connection.vendor):
             raise ImplicitCommit
         before = self._status()
-        if before == _IDLE:  # in another transaction, or at once on SQLite, it would be committed although ours is gone
+        if before == _IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
             self._log_loss()
             raise TransactionLost
         try:
@@ -467,5 +470,5 @@ class TransactionGuard(Guard):
             if before != _INERROR:
                 self._broke_it = not database_errors.deadlocked(error)
             raise
-        self._broke_it = False  # whatever an earlier statement broke was mended by a savepoint
+        self._broke_it = False  # a savepoint has undone what an earlier statement broke
         return done

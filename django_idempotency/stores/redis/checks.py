@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage
 
 from ..check_messages import closest, finding, shown
 
-#: What our scripts need: TIME before a write.
+#: The oldest version that runs our scripts: they call TIME before a write.
 REDIS = 5
 
 
@@ -35,7 +35,7 @@ def cache_problem(name: str) -> str | None:
 
 
 def check_server(alias: str, server: Mapping[str, Any], *, copies_only: bool) -> Iterator[CheckMessage]:
-    """Check that a server, of which this is the INFO, runs our scripts, and keeps records."""
+    """Check that a server runs our scripts and keeps records, by its INFO."""
     version = str(server.get("redis_version", ""))
     major = version.partition(".")[0]
     if major.isdigit() and int(major) < REDIS:

@@ -1,4 +1,4 @@
-"""How the Redis store reaches its server: timeouts on everything, scripts that survive a flush, one client a loop."""
+"""How the Redis store connects: timeouts on everything, scripts that survive a flush, one client per event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .layout import SCRIPTS
 
 @dataclass(slots=True)
 class Call:
-    """A script to run on one key. `wrote`: which answers mean that it wrote, and count once enough replicas have that."""
+    """A script to run on one key. `wrote`: does a reply mean a write? It counts once enough replicas have it."""
 
     script: str
     name: str
@@ -35,7 +35,7 @@ class NotReplicated(StoreUnavailable):
 
 
 class RedisClient:
-    """Runs calls in the cache `alias` of CACHES, over connections of its own: only ours have our timeouts."""
+    """Runs calls in the cache `alias` of CACHES, over its own connections: only these have our timeouts."""
 
     def __init__(self, alias: str, *, timeout: float, min_replicas: int) -> None:
         self._alias = alias
@@ -71,9 +71,9 @@ class RedisClient:
             raise
 
     def ask_all(self, calls: Sequence[Call]) -> tuple[list[Any], StoreUnavailable | None]:
-        """Run many calls in one trip (one a node, in a cluster). Each is a step of its own.
+        """Run many calls in one trip (in a cluster, one per node). Each call is an atomic step of its own.
 
-        Return their answers, and why some have none: a node that is away takes nothing from the others' keys.
+        Return their replies, and why some have none: a node that is down does not affect the keys of the others.
         """
         answers: list[Any] = [None] * len(calls)
         away: StoreUnavailable | None = None
@@ -82,7 +82,7 @@ class RedisClient:
                 with self._translated():
                     pipeline = self._sync.pipeline(transaction=False)
                     for call in (calls[index] for index in indexes):
-                        # As its text; a cluster's pipeline has no eval() of its own.
+                        # Sent as text; a cluster's pipeline has no eval().
                         pipeline.execute_command("EVAL", SCRIPTS[call.script], 1, call.name, *call.arguments)
                     for index, answer in zip(indexes, pipeline.execute(), strict=True):
                         answers[index] = answer
@@ -91,7 +91,7 @@ class RedisClient:
         return answers, away
 
     def _by_node(self, calls: Sequence[Call]) -> list[list[int]]:
-        """Return the indexes of calls that go to one server."""
+        """Return the indexes of the calls, grouped by the server that they go to."""
         with self._translated():
             client = self._sync
         groups: dict[Any, list[int]] = {}
@@ -111,10 +111,10 @@ class RedisClient:
     # ---------------------------------------------------------------------------------------------------- one call
 
     def _run(self, call: Call) -> Any:
-        """Run a script, by its hash where there is one server.
+        """Run a script, by its hash if there is one server.
 
-        In a cluster it goes as its text: to load what one node has forgotten, redis-py asks all nodes, and one of them
-        may be away.
+        In a cluster it is sent as text: to load a script that one node has lost, redis-py asks all nodes, and one of
+        them may be down.
         """
         if cluster.is_cluster(self._sync):
             return self._sync.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
@@ -123,7 +123,7 @@ class RedisClient:
     def _piped(self, client: Any, call: Call) -> Any:
         """Return a pipeline that writes, then waits for the replicas.
 
-        The script goes as its text: by its hash, the pipeline would first ask whether the server has it, a trip more.
+        The script is sent as text: by its hash, the pipeline would first ask whether the server has it, one more trip.
         """
         pipeline = client.pipeline(transaction=False)
         pipeline.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
@@ -132,7 +132,7 @@ class RedisClient:
 
     @property
     def _patience(self) -> int:
-        """Milliseconds that WAIT waits: half of what an answer may take, since a server ends waits ten times a second."""
+        """Milliseconds that WAIT waits: half of the timeout, because a server ends waits only ten times a second."""
         return max(1, int(self._timeout * 500))
 
     def _replicated(self, wrote: Callable[[Any], bool], reply: Any, replicas: int) -> Any:
@@ -157,7 +157,7 @@ class RedisClient:
 
     @cached_property
     def _cache(self) -> Any:
-        """Return the cache as one thread has it: for its keys and its settings only, which all threads may read."""
+        """Return one thread's cache object. Only its keys and settings are used, which all threads may read."""
         cache: Any = caches[self._alias]
         if not hasattr(getattr(cache, "client", None), "connection_factory"):
             raise ImproperlyConfigured(
@@ -168,13 +168,13 @@ class RedisClient:
 
     @cached_property
     def _sync(self) -> Any:
-        """Return a client as the cache has one, made by its own factory; but for the timeouts, and the pool."""
+        """Return a client like the cache's, made by the cache's own factory; but with our timeouts and our own pool."""
         from redis.backoff import NoBackoff
         from redis.connection import BlockingConnectionPool
         from redis.exceptions import ConnectionError as Disconnected
         from redis.retry import Retry
 
-        # A closed connection is tried once more: by then the owner token tells what has happened. A timeout is not.
+        # A closed connection is retried once: the owner token then shows what the first try did. A timeout is not.
         retry = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
         given = caches.settings[self._alias].get("OPTIONS") or {}
         options = {
@@ -183,7 +183,7 @@ class RedisClient:
             "SOCKET_CONNECT_TIMEOUT": self._timeout,
             "CONNECTION_POOL_KWARGS": {**given.get("CONNECTION_POOL_KWARGS", {}), "retry": retry},
         }
-        if sentinels := options.get("SENTINELS"):  # all of them are asked in the time of one
+        if sentinels := options.get("SENTINELS"):  # asking all of them takes the time of one
             patience = self._timeout / len(sentinels)
             options["SENTINEL_KWARGS"] = {
                 **(options.get("SENTINEL_KWARGS") or {}),
@@ -210,14 +210,14 @@ class RedisClient:
         return location.split(",") if isinstance(location, str) else list(location)
 
     async def _async(self) -> _Kept:
-        """Return this event loop's client, which is closed with it; it is `None` where a thread asks (Sentinel, a cluster)."""
+        """Return this loop's client, closed with it; its `client` is `None` if a thread asks (Sentinel, a cluster)."""
         loop = asyncio.get_running_loop()
         kept = self._of_loop.get(loop)
         if kept is None:
             kept = _Kept(self._new_async())
-            with self._lock:  # threads under WSGI have a loop each, and walk this beside one another
+            with self._lock:  # under WSGI each thread has a loop, and several may iterate here at once
                 for ended in [other for other in list(self._of_loop) if other.is_closed()]:
-                    self._of_loop.pop(ended, None)  # its client leads back to it, so nothing else would let it go
+                    self._of_loop.pop(ended, None)  # its client refers to the loop, so it would never be freed
                 self._of_loop[loop] = kept
             await kept.begin()
         return kept
@@ -249,14 +249,14 @@ class RedisClient:
 
 
 class OwnPool:
-    """Of a connection factory: a pool of its own, since django-redis keeps one for each URL, whatever its timeouts."""
+    """Gives a connection factory its own pool: django-redis keeps one for each URL, whatever its timeouts."""
 
     def get_or_create_connection_pool(self: Any, params: dict[str, Any]) -> Any:
         return self.get_connection_pool(params)
 
 
 class _Kept:
-    """A client that is closed when its event loop ends: an unfinished async generator is what a loop finishes last."""
+    """A client that is closed when its event loop ends: the last thing that a loop finishes is its async generators."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -275,12 +275,12 @@ class _Kept:
 
 
 def _registered(client: Any) -> dict[str, Any]:
-    """Return our scripts, each to be called with its keys and arguments: by its hash, and loaded where that is unknown."""
+    """Return our scripts, each called with keys and arguments. It runs by hash, and is loaded if that is unknown."""
     return {name: client.register_script(text) for name, text in SCRIPTS.items()}
 
 
 def _outdated(client: Any, refused: StoreRefused) -> Any:
-    """Return the client's pool, if the server has become a replica: its address may lead to the new primary by now.
+    """Return the client's pool if the server has become a replica: its address may lead to the new primary by now.
 
     A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a script quotes that
     of its command.

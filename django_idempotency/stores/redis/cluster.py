@@ -1,4 +1,4 @@
-"""Clients of a Redis Cluster, where a cache of django-redis names one. Each verb is on one key, so any node will do."""
+"""Clients of a Redis Cluster, if a django-redis cache is set up for one. Each verb uses one key, and so one node."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 def wanted(factory: Any) -> bool:
-    """Is a connection factory of django-redis told to make clients of a cluster?"""
+    """Is a connection factory of django-redis set up to make clients of a cluster?"""
     from redis.cluster import RedisCluster
 
     return isinstance(factory.redis_client_cls, type) and issubclass(factory.redis_client_cls, RedisCluster)
 
 
 def is_cluster(client: Any) -> bool:
-    """Does the client speak to a cluster?"""
+    """Is this a client of a cluster?"""
     from redis.cluster import RedisCluster
 
     return isinstance(client, RedisCluster)
 
 
 def connect(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
-    """Return a client of the cluster that the servers are nodes of; further ones are asked when the first is away."""
+    """Return a client of the cluster whose nodes are `servers`. The others are asked if the first is down."""
     from redis.cluster import ClusterNode
     from redis.connection import parse_url
 
@@ -40,12 +40,12 @@ def connect(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
 
 
 def node_of(client: Any, name: str) -> Any:
-    """Return which node of a cluster has a key, as far as the client knows; `None` where there is one server."""
+    """Return the cluster node that has a key, as far as the client knows; `None` if there is one server."""
     from redis.exceptions import RedisClusterException
 
     if not is_cluster(client):
         return None
     try:
         return client.get_node_from_key(name)
-    except RedisClusterException:  # nobody has it, as the client will say when it is asked
+    except RedisClusterException:  # no node has it; the call will raise this
         return None

@@ -1,9 +1,9 @@
 """Our scripts, which read and write the fields of a packed record by name.
 
 What they share is generated from the one layout, `packing.FIELDS`: `read(value)` and `write(record)`, `now()` and `save()`.
-Measured on Redis 7.0, CPU of the server per call, beside scripts that cut the value at fixed offsets: claim 44 to 55 µs (31
-to 47), settle 50 to 57 (36 to 45), replay 23 to 26 (20 to 26). Trips and the bytes of a record are the same: 328 with a small
-response, 472 with what Redis keeps beside it.
+Server CPU per call, measured on Redis 7.0; in parentheses, scripts that cut the value at fixed offsets: claim 44 to 55
+µs (31 to 47), settle 50 to 57 (36 to 45), replay 23 to 26 (20 to 26). Both need the same trips and the same bytes per
+record: 328 with a small response, 472 including what Redis keeps beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from ...core.records import Status
 from ..packing import FIELDS
 
-#: Python's formats in the words of Redis's struct library, which has no native sizes.
+#: Python's formats in the notation of Redis's struct library, which has no native sizes.
 _LUA = {"B": "B", "H": "I2", "I": "I4", "d": "d"}
 _INSTANTS = [name for name, kind in FIELDS.items() if kind == "d"]
 _FORMAT = ">" + "".join(_LUA.get(kind) or f"c{kind.removesuffix('s')}" for kind in FIELDS.values())

@@ -24,10 +24,10 @@ from .client import Call, NotReplicated, RedisClient
 #: Our scripts, in the folder scripts.
 CLAIM, CHANGE, RENEW, GET, DROP, PUT = "claim", "change", "renew", "get", "drop", "put"
 
-#: Seconds. The client of a request that waited longer for one response has gone.
+#: The longest `timeout`, in seconds. After that, the client of the request has given up.
 MAX_TIMEOUT = 60
 T = TypeVar("T")
-#: What a verb asks of the server, and is answered, until it returns. Sync and async verbs drive the same ones.
+#: A verb as a generator: it yields calls, and is sent their replies. Sync and async verbs drive the same generators.
 Talk = Generator[Call, Any, T]
 
 
@@ -36,18 +36,18 @@ class RedisStore(BaseStore):
 
     That is: up to a second of writes at a crash under `appendfsync everysec`, all of them without AOF, what was not
     replicated at a failover, and whatever is evicted under another `maxmemory-policy` than `noeviction`. So there is no
-    `atomic` here; send the keys of `derive()` on, which follow from the key even where its record was lost.
+    `atomic` here. Pass on the keys of `derive()`, which follow from the key even if its record was lost.
 
-    Records are in the cache `cache` of CACHES, which must be django-redis's. One value a key, no pickle.
+    Records are in the cache `cache` of CACHES, which must be django-redis's. One value per key, no pickle.
     Each verb is one step on one key (cluster safe) and one round trip, by the server's clock, fenced by the owner
-    token. Redis deletes what has expired. `timeout` (seconds) bounds each connection and each answer. `min_replicas`
-    makes a claim count only once so many replicas have it (WAIT), which narrows the gap at a failover and does not
-    close it.
+    token. Redis deletes expired records. `timeout` (seconds) limits each connection and each response. With
+    `min_replicas`, a claim counts only once that many replicas have it (WAIT), which narrows the gap at a failover but
+    does not close it.
 
-    What is read carries an HMAC of SECRET_KEY, without which it reads as absent: who can write to Redis cannot invent an
-    answer. The HMAC does not cover the deadlines, and does not tell one place from another. So they can make a key
-    forget, keep it busy, put an older record of the same key back or one of another prefix, and so have an answer
-    replayed that was released or has expired. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
+    Every value carries an HMAC of SECRET_KEY. Without a valid one it reads as absent, so an attacker who can write to
+    Redis cannot invent a response. The HMAC covers neither the deadlines nor the place of a value. So they can make a
+    key forget, keep it busy, or restore an older record of the same key or one of another prefix: a response that was
+    released or has expired may be replayed. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
     """
 
     expires_natively = True
@@ -73,7 +73,7 @@ class RedisStore(BaseStore):
             return self
         given = caches.settings[self.cache]
         options = given.get("OPTIONS") or {}
-        # One name and another Sentinel, or another database beside the address, is another server.
+        # The same name at another Sentinel, or with another database beside the address, is another server.
         server = given.get("LOCATION"), options.get("SENTINELS"), options.get("CONNECTION_POOL_KWARGS", {}).get("db")
         return str(server), str(caches[self.cache].make_key(self.prefix))
 
@@ -113,7 +113,7 @@ class RedisStore(BaseStore):
         return Call(CLAIM, self._name(ticket.id), (given, _span(ticket.lease), _span(ticket.ttl)), _inserted)
 
     def _found(self, ticket: Ticket, answer: bytes) -> Record | None:
-        """Return the record that an insertion has made or found; `None` where there is more to do."""
+        """Return the record that an insertion has made or found; `None` if there is more to do."""
         now, found = packing.clocked(answer)
         if not found:
             return rules.born(ticket, now)
@@ -123,7 +123,7 @@ class RedisStore(BaseStore):
         return record if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket) else None
 
     def _claim(self, ticket: Ticket, insertion: Call, answer: bytes, runs: list[rules.Execute]) -> Talk[Record]:
-        """Go on where an insertion leaves more to do. Adds to `runs` what it tries to take, for who must undo it."""
+        """Continue a claim that the insertion did not decide. Adds each attempted takeover to `runs`, to undo it."""
         run = None
         for _ in range(3):
             now, found = packing.clocked(answer)
@@ -131,7 +131,7 @@ class RedisStore(BaseStore):
             if record is None:  # not ours, or forged: as if it were not there
                 yield Call(DROP, insertion.name, (found,))
             elif rules.owned(record, ticket):
-                yield self._renewal(ticket)  # a connection waits for the replicas of what itself has written
+                yield self._renewal(ticket)  # WAIT covers what its own connection has written
                 return _taken(record, run)
             else:
                 assert rules.takeable(record, ticket), "or it would have been found"
@@ -146,15 +146,15 @@ class RedisStore(BaseStore):
                 )  # fmt: skip
                 if since is not None:
                     return claimed(ticket, record, since)
-            answer = yield insertion  # after the last try, too: what that has lost to may be an answer by now
+            answer = yield insertion  # after the last try, too: the winner may have a response by now
             if (record := self._found(ticket, answer)) is not None:
                 return _taken(record, run) if rules.owned(record, ticket) else record
         raise LostRace
 
     def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
-        """Let go of a record that this ticket has claimed, and must not use. One of a crashed owner is a takeover again.
+        """Give up a record that this ticket has claimed and must not use. A crashed owner's record is a takeover again.
 
-        Nobody has told us what an earlier try of this ticket took, so we say the same then.
+        What an earlier try of this ticket took is unknown, so then it is treated as a takeover, too.
         """
         name = self._name(ticket.id)
         record = yield from self._get(name, ticket.id)
@@ -181,11 +181,11 @@ class RedisStore(BaseStore):
     # ------------------------------------------------------------------------------------------------ settle, renew
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See BaseStore.settle(). What too few replicas have is written all the same, and raises `StoreUnavailable`.
+        """See BaseStore.settle(). If too few replicas have the write, raises `StoreUnavailable` although it was made.
 
-        To try again writes the same once more, and succeeds when the replicas are back. When they are not in time, the
-        call is told as `lost` although its answer is replayed: that is what `min_replicas` asks for, since a failover
-        would bring the claim back, and run the work again.
+        A retry writes the same again, and succeeds when the replicas are back. If they are not back in time, the call
+        is reported as `lost` although its response is replayed. `min_replicas` asks for that: a failover would bring
+        the claim back, and run the work again.
         """
         return self._talk(self._settle(ticket, settlement))
 
@@ -216,10 +216,10 @@ class RedisStore(BaseStore):
         ttl: float | None = None,
         outcome: bytes = b"",
     ) -> Talk[datetime | None]:
-        """Write what fits what was seen, and return the server's clock; `None`: it is no longer so.
+        """Write the record if it is still as `seen`, and return the server's clock; `None` if it has changed.
 
-        `life` is how the record was born, or a guess, that of this ticket. A wrong one (another path or secret at an
-        earlier attempt) costs a trip more.
+        `life` is what the record was born with, or a guess: that of this ticket. A wrong guess (another path or secret
+        at an earlier attempt) costs one more trip.
         """
         for _ in range(3):
             given = _signed(ticket, head, digest, life, outcome), _span(lease), _span(ttl)
@@ -234,7 +234,7 @@ class RedisStore(BaseStore):
         return None
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). Where a node of a cluster is away, it raises, and `renewed` are those of the others."""
+        """See BaseStore.renew(). If a node is down, raises; the error's `renewed` has the tokens of the others."""
         answers, away = self._client.ask_all([self._renewal(ticket) for ticket in tickets])
         owners = {ticket.owner for ticket, renewed in zip(tickets, answers, strict=True) if renewed}
         if away is not None:
@@ -260,13 +260,13 @@ class RedisStore(BaseStore):
         return Purged(count=0, resume=None)
 
     def about(self) -> dict[str, Any]:
-        """Return what the server says of itself (INFO), for people and tools."""
+        """Return the server's INFO, for people and tools."""
         return self._client.about()
 
     # ------------------------------------------------------------------------------------------------------- as a front
 
     def peek(self, record_id: UUID) -> Record | None:
-        """Return what put() has kept, as a front of a layered store. One trip. What it cannot read is no copy."""
+        """Return the copy that put() kept, as a front of a layered store; `None` if it cannot be read. One trip."""
         with suppress(RecordUnreadable):
             return self._talk(self._get(self._front_name(record_id), record_id))
         return None
@@ -278,15 +278,15 @@ class RedisStore(BaseStore):
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:
-        """Keep a copy of a record for so long, as a front. It is no claim, and no claim of this store sees it.
+        """Keep a copy of a record for `seconds`, as a front. It is not a claim, and this store's claims do not see it.
 
-        The deadlines of the copy are as far away as the record's were at its `read_at`, by whatever clock that was.
+        The deadlines of the copy are as far away as the record's were at its `read_at`, whichever clock that was.
         """
         given = (signing.sign_record(record), packing.clock(record.read_at), str(max(1, int(seconds * 1000))))
         self._client.ask(Call(PUT, self._front_name(record.id), given))
 
     def drop(self, record_id: UUID) -> None:
-        """Forget what put() has kept."""
+        """Forget the copy that put() kept."""
         self._client.delete(self._front_name(record_id))
 
     # ------------------------------------------------------------------------------------------------------ plumbing
@@ -315,15 +315,15 @@ class RedisStore(BaseStore):
 
 
 def _inserted(answer: Any) -> bool:
-    return not packing.clocked(answer)[1]  # otherwise it is what was there
+    return not packing.clocked(answer)[1]  # otherwise it is the existing record
 
 
 def _changed(answer: Any) -> bool:
-    return answer is not None and len(answer) == packing.CLOCK  # otherwise it is the record as it stands
+    return answer is not None and len(answer) == packing.CLOCK  # otherwise it is the current record
 
 
 def _taken(record: Record, run: rules.Execute | None) -> Record:
-    """Return a record that is ours since a try whose answer was lost; `run` is what that tried."""
+    """Return a record that is ours since a try whose response was lost; `run` is what that tried."""
     return record if run is None else replace(record, taken=run.takeover)
 
 
@@ -333,7 +333,7 @@ def _signed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: by
 
 
 def _span(seconds: float | None) -> str:
-    """Return a span as our scripts take it: microseconds, or nothing."""
+    """Return a span of seconds as our scripts take it: in microseconds, or nothing."""
     return "" if seconds is None else str(round(seconds * 1_000_000))
 
 

@@ -1,18 +1,18 @@
--- Take or settle a record, if it is still as it was seen. Answer with the clock; or with nothing; or, where the record
--- was born otherwise than the new one says, with the record as it stands.
--- ARGV: the new record without its instants; lease and retention in microseconds ('': as it is); what was seen: the owner,
--- the status and the attempt (of a settle only the owner); '1' for a new life.
+-- Take or settle a record, if it is still as it was seen. Return the clock; or nothing, if it is not; or the current
+-- record, if it was born with another life than the new one has.
+-- ARGV: the new record without its instants; lease and retention in microseconds ('': unchanged); what was seen: the
+-- owner, the status and the attempt (for a settle only the owner); '1' for a new life.
 local value = redis.call('GET', KEYS[1])
 if not value or #value < struct.size(FORMAT) then return false end
 local old, new = read(value), read(ARGV[1])
 local lease, retention, new_life = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[7] == '1'
 local status, attempt = tonumber(ARGV[5]), tonumber(ARGV[6])
 if old.owner ~= ARGV[4] or (status and (old.status ~= status or old.attempt ~= attempt)) then return false end
--- The signature covers the birth, so it must be known to the one who signs.
+-- The signature covers the life, so the client must know it to sign.
 if not new_life and old.life ~= new.life then return value end
 
 local moment = now()
--- Taken over, unless its owner has renewed its lease since it was seen.
+-- Do not take it over if its owner has renewed the lease since it was seen.
 if status == RUNNING and old.lease_until > moment then return false end
 new.lease_until = lease and moment + lease or old.lease_until
 new.expires_at = retention and moment + retention or old.expires_at

@@ -1,4 +1,4 @@
--- Insert a record if there is none, and answer with the clock and what was there.
+-- Insert a record if there is none. Return the clock and the existing record.
 -- ARGV: the record without its instants; its lease and its retention in microseconds.
 local moment, old = now(), redis.call('GET', KEYS[1])
 if not old or old == '' then

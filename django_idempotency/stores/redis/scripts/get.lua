@@ -1,2 +1,2 @@
--- Answer with the clock and what is there.
+-- Return the clock and the value.
 return struct.pack('>d', now()) .. (redis.call('GET', KEYS[1]) or '')
