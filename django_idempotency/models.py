@@ -19,7 +19,7 @@ def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
     """Return a driver's value of an `InstantField`, or of the database's clock, as an aware UTC datetime."""
     if isinstance(value, str):  # SQLite, for an expression
         value = datetime.fromisoformat(value)
-    # Naive is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
+    # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
     if value.tzinfo is None or not connection.features.supports_timezones:
         return value.replace(tzinfo=timezone.utc)
     return value.astimezone(timezone.utc)
@@ -74,8 +74,8 @@ class IdempotencyRecord(models.Model):
     created_at = InstantField(_("created"))
     completed_at = InstantField(_("completed"), null=True)
     expires_at = InstantField(_("expires"))
-    #: No purge deletes the row before. Fixed at the claim and never shortened, so that completing or expiring a row moves no
-    #: index entry. The only index beside the primary key.
+    #: No purge deletes the row before this time. Set at the claim and never shortened, so completing or expiring a row
+    #: moves no index entry. The only index besides the primary key.
     purge_at = InstantField(_("kept until"), db_index=True)
     secret_id = models.CharField(_("derive-secret id"), max_length=8)
     response_status = models.SmallIntegerField(_("response status"), null=True)

@@ -20,14 +20,14 @@ from ..models import IdempotencyRecord
 from .listing import ModelAdmin
 from .rows import record_of_row
 
-#: How the call of a function ended, by the status that encodes it.
+#: How a function call ended, by the status that encodes it.
 _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
 
 
 class Columns(ModelAdmin):
     """Adds the displayed columns that are not plain fields."""
 
-    # ------------------------------------------------------------------------------------- the list, two facts a cell
+    # ----------------------------------------------------------------------------------- the list, two facts per cell
 
     @admin.display(description=_("key and scope"))
     def identity(self, row: IdempotencyRecord) -> SafeString:

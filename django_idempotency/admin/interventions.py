@@ -137,7 +137,7 @@ class Interventions(TickedAdmin):
         return self._selected(request, VERBS["erase"])
 
     def _selected(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
-        """Ask, then act on the ticked rows; not on the queryset, which may be the whole table."""
+        """Ask for confirmation, then act on the ticked rows; not on the queryset, which may be the whole table."""
         ticked = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
         rows = list(self.get_queryset(request).filter(pk__in=ticked).defer("response_headers", "response_body"))
         if request.POST.get("confirmed") != "yes":
@@ -146,7 +146,7 @@ class Interventions(TickedAdmin):
         return None
 
     def intervention_view(self, request: HttpRequest, record_id: UUID, name: str) -> HttpResponse:
-        """Ask about one record, or act on it (POST)."""
+        """Ask for confirmation for one record, or act on it (POST)."""
         verb = VERBS[name]
         if not self.may(request, verb):
             raise PermissionDenied

@@ -2,7 +2,7 @@
 
 - A page reads one row more than it shows, to know whether there is another page. Nothing is counted.
 - Filters and a search without a key look at no more than the first `SCANNED` rows of the window.
-- A search for scope and key goes to the primary key, whatever the window and the filters.
+- A search for a scope and a key uses the primary key, whatever the window and the filters.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RetentionFilter(admin.SimpleListFilter):
 
 
 class MethodFilter(admin.SimpleListFilter):
-    """The configured methods, and that of functions: asking the table for those in use would scan it."""
+    """The configured methods, and the one of functions: querying the table for those in use would scan it."""
 
     title = _("method")
     parameter_name = "method"
@@ -143,7 +143,7 @@ class RecordChangeList(ChangeList):
         return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"kept"} else queryset
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:
-        """Limit a queryset to the first rows of the window. Their end is read from the index alone."""
+        """Limit a queryset to the first `SCANNED` rows of the window. Their end is read from the index alone."""
         window = self.root_queryset
         for spec in self.filter_specs:
             if isinstance(spec, RetentionFilter):

@@ -27,7 +27,7 @@ from .rows import outcome_of
 
 @admin.register(IdempotencyRecord)
 class IdempotencyRecordAdmin(Columns, Interventions):
-    """Shows the records of one store. To see a second one, register a subclass with its `store_alias`."""
+    """Shows the records of one store. To show another, register a subclass with its `store_alias`."""
 
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
     store_alias: str | None = None
@@ -96,7 +96,7 @@ class IdempotencyRecordAdmin(Columns, Interventions):
             for name in VERBS
         ]
         urls = [*pages, *super().get_urls()]
-        for url in urls:  # no request-long transaction: an intervention is one of its own, and short
+        for url in urls:  # no transaction around the request: an intervention has its own, a short one
             for alias in connections:
                 transaction.non_atomic_requests(using=alias)(url.callback)
         return urls

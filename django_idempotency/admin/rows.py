@@ -12,7 +12,7 @@ from ..stores.orm.statements import record_of
 
 
 def record_of_row(row: IdempotencyRecord) -> Record:
-    """Return a row as the record that the store would read, at the database's time; without a response that was deferred.
+    """Return a row as the record that the store would read at the database's time; without a deferred response.
 
     `row` comes from the page's queryset, which annotates `read_at`. Raises `RecordUnreadable` for a row of a later version
     or of other software.

@@ -15,12 +15,12 @@ from .urlconf import is_rest, views
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-#: Seconds. Longer than this, and the clients of a vanished worker have given up.
+#: Seconds. After this, the clients of a vanished worker have given up.
 PATIENCE = 600
 
 
 def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
-    """Yield what a server should be set to."""
+    """Yield a message for each server setting that should be different."""
     ask: dict[str, Callable[[BaseDatabaseWrapper, Any], Iterator[CheckMessage]]] = {
         "postgresql": _postgresql,
         "mysql": _mysql,
@@ -51,7 +51,7 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
 
 
 def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any]) -> Iterator[CheckMessage]:
-    """Compare what a process may open with what the server grants."""
+    """Compare the connections that a process may open with those that the server grants."""
     pool = connection.settings_dict["OPTIONS"]["pool"]
     given = pool if isinstance(pool, dict) else {}
     size = given.get("max_size") or given.get("min_size", 4)  # psycopg_pool's own default
@@ -68,7 +68,7 @@ def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any])
 
 
 def _claims_beside(using: str) -> bool:
-    """May a request claim over a second connection of its thread (see `stores.beside`)? Only DRF's and ninja's do."""
+    """May a request claim over a second connection of its thread (see `stores.beside`)? Only DRF and ninja views do."""
     return any(
         (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, non_atomic_aliases(callback))
         for callback, _ in views()
@@ -94,7 +94,7 @@ def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessag
     values = dict(cursor.fetchall())
     mariadb = "idle_transaction_timeout" in values
     facts = {"using": connection.alias, "server": connection.display_name}
-    # 0: no limit. A transaction is idle as long as its session at most.
+    # 0: no limit. A transaction cannot be idle for longer than its session.
     limits = [int(values[name]) for name in ("wait_timeout", "idle_transaction_timeout") if int(values.get(name, 0))]
     limit = min(limits, default=0)
     if limit > PATIENCE:

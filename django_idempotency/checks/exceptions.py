@@ -1,4 +1,4 @@
-"""Does a middleware answer for views that raise, where the guard of the view cannot see it?"""
+"""Check for middlewares that respond for a view that raises, where the view's guard cannot see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .urlconf import name_of, open_handlers, views
 
 
 def check_exceptions(**_: Any) -> list[CheckMessage]:
-    """Find middlewares whose process_exception may answer outside of a view's own guard."""
+    """Find middlewares whose process_exception may respond outside of a view's own guard."""
     if check_settings() or not (answering := answering_exceptions()):
         return []
     guarded = [f"{name_of(callback)} ({leading[0].path})" for callback, leading in views() if _guards_itself(callback)]
@@ -26,7 +26,7 @@ def check_exceptions(**_: Any) -> list[CheckMessage]:
 
 
 def _guards_itself(callback: Any) -> bool:
-    """Has a view the decorator or the mixin? Ninja answers exceptions itself."""
+    """Does a view have the decorator or the mixin? Ninja responds to exceptions itself."""
     if is_ninja(callback):
         return False
     return any(guards_itself(callback, name) and not is_exempt(callback, name) for name in open_handlers(callback))

@@ -1,4 +1,4 @@
-"""What guards each route of the project, decided without a request by the rules of the entry points."""
+"""What guards each route of the project, decided without a request, by the rules of the entry points."""
 
 from __future__ import annotations
 

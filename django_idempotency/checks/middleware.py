@@ -27,7 +27,7 @@ def guards_every_view() -> bool:
 
 
 def answering_exceptions() -> list[str]:
-    """Return the middlewares, but for ours, whose process_exception may answer for a view that raised."""
+    """Return the middlewares, except ours, whose process_exception may respond for a view that raised."""
     others = [(path, found) for path, found in _installed() if not _is_a(found, IdempotencyMiddleware)]
     return [path for path, found in others if _may_answer(found, "process_exception")]
 

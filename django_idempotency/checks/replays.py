@@ -1,4 +1,4 @@
-"""Check for views that the middleware cannot replay: a layer before them cannot be asked again."""
+"""Check for views that the middleware cannot replay: the check of a layer before them cannot be repeated."""
 
 from __future__ import annotations
 

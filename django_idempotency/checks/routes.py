@@ -66,7 +66,7 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
-    """Find a decorator of ours that its class does not see: a request to the handler raises."""
+    """Find our decorators that their class does not see: a request to such a handler raises."""
     for refusal in {refusal for each in carriers(callback) if (refusal := mark_of(each, REFUSAL))}:
         yield finding("E069", view=view, problem=refusal)
 
@@ -103,7 +103,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
 
 
 def _guards_inside(callback: Any) -> bool:
-    """Has a class of REST framework the mixin, or `@idempotent()` below `@api_view`?"""
+    """Does a DRF class have the mixin, or `@idempotent()` below `@api_view`?"""
     cls = class_of(callback)
     return hasattr(cls, "get_idempotency_policy") or any(hasattr(each, POLICY) for each in carriers(callback))
 
@@ -114,7 +114,7 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
     if not issubclass(cls, IdempotentViewMixin):
         return
     for base in cls.__mro__[: cls.__mro__.index(IdempotentViewMixin)]:
-        # Theirs do not call super() in these two; a project's own may.
+        # DRF's classes do not call super() in these two; a project's own may.
         if base.__module__.partition(".")[0] == "rest_framework" and {"dispatch", "as_view"} & vars(base).keys():
             yield finding("E031", view=view, other=base.__name__, name=cls.__name__)
             return

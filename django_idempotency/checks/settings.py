@@ -24,7 +24,7 @@ from .stores import check_stores
 _TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
 #: Headers with another meaning, and those that WSGI does not pass on as HTTP_…
 _TAKEN = frozenset({"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"})
-#: An http(s) URL, or a path from the root. A fragment follows it, and it stands in a header: no `"`, `#`, `<` or `>`.
+#: An http(s) URL, or a path from the root. A fragment is added, and it is part of a header: no `"`, `#`, `<` or `>`.
 _PAGE = re.compile(r"(https?://(?=.)|/(?!/))[!$-;=?-~]*")
 
 

@@ -60,7 +60,7 @@ def _addition(name: str) -> dict[str, str]:
 
 
 def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str, built: Built) -> str | None:
-    """Return why an alias cannot be used there. Another check reports one that cannot be built."""
+    """Return why an alias cannot be used there, or `None`. Another check reports one that cannot be built."""
     if value not in conf.get("STORES"):
         return '"STORES" has no such alias'
     if alias in _reached(value):

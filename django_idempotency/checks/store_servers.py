@@ -25,7 +25,7 @@ def check_servers(**_: Any) -> list[CheckMessage]:
         return []
     found: list[CheckMessage] = []
     asked = set()
-    for alias in sorted(conf.get("STORES"), key=_holds_copies_only):  # of one server, the alias that needs more
+    for alias in sorted(conf.get("STORES"), key=_holds_copies_only):  # first those that need more of a server
         store = built(alias)
         if store is None:
             continue
@@ -43,7 +43,7 @@ def _asked(alias: str, store: BaseStore) -> list[CheckMessage]:
         return list(store.check(alias, deploy=True, copies_only=_holds_copies_only(alias)))
     except StoreUnavailable as error:
         return [finding("W060", alias=alias, backend=type(store).__name__, error=reason(error).rstrip("."))]
-    except Exception as error:  # noqa: BLE001 - a driver's, of a wrong region or address
+    except Exception as error:  # noqa: BLE001 - a driver's error, such as a wrong region or address
         return [finding("W060", alias=alias, backend=type(store).__name__, error=shown(error))]
 
 

@@ -28,7 +28,7 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
 
 
 def check_hosts(**_: Any) -> list[CheckMessage]:
-    """Check that a wildcard domain has a realm; for --deploy. "*" is no sign of tenants: it is common behind proxies."""
+    """Check that a wildcard domain has a realm; for --deploy. Not "*": it is common behind proxies."""
     if check_settings() or conf.get("REALM") is not None or any(map(apps.is_installed, SCHEMA_PER_TENANT)):
         return []
     domains = [domain for domain in settings.ALLOWED_HOSTS if domain.startswith(".")]

@@ -125,14 +125,14 @@ def name_of(callback: Any) -> str:
     view = class_of(callback) or callback
     name = getattr(view, "__qualname__", None)
     if inspect.isclass(view) and not view.__qualname__.endswith(view.__name__):
-        name = view.__name__  # of @api_view: the function's
+        name = view.__name__  # of @api_view: the name of the function
     return f"{view.__module__}.{name}" if isinstance(name, str) else shown(view)
 
 
 def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle: all, unless restricted."""
     if library_view(class_of(callback)) is not None:
-        return ["post"]  # GraphQL's, without a handler
+        return ["post"]  # a GraphQL view, which has no handler
     if class_of(callback) is not None:
         return [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
     allowed = _required_methods(callback)

@@ -7,7 +7,7 @@ from typing import Any
 
 #: The largest LIMIT that every database accepts.
 MOST_ROWS = 2**63 - 1
-#: A year.
+#: A year, in seconds.
 MOST_SECONDS = 365 * 86_400
 
 

@@ -29,7 +29,7 @@ Messages = QuerySet[Message]
 #: The position and the key of a message.
 Row = tuple[int, str]
 
-#: Messages that are retried in one statement: after an outage all that wait may be ticked.
+#: Messages that are retried in one statement: after an outage, every waiting message may be ticked.
 TOGETHER = 1000
 
 

@@ -1,6 +1,6 @@
-"""Publishers: `publish(message)`, or a class that has it, named by a dotted path.
+"""Publishers: a function `publish(message)`, or a class with that method, named by a dotted path.
 
-It returns once the broker has confirmed the message, and raises otherwise.
+`publish` returns once the broker has confirmed the message, and raises otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AWAY = (BrokerUnavailable, ConnectionError)
 
 
 def publisher_at(path: str) -> Any:
-    """Return the publisher at a dotted path. Raises `ImproperlyConfigured` if that is none."""
+    """Return the publisher at a dotted path. Raises `ImproperlyConfigured` if it is not a publisher."""
     try:
         found = import_string(path)
     except ImportError as error:
@@ -56,15 +56,15 @@ def refuse_promise(result: object) -> None:
 
 
 def can_publish(publisher: Any) -> bool:
-    """Is it a function, or does it have `publish`?"""
+    """Is it a function, or does it have a method `publish`?"""
     return callable(getattr(publisher, "publish", None if isinstance(publisher, type) else publisher))
 
 
 @contextmanager
 def open_publisher(publisher: Any) -> Iterator[Publish]:
-    """Instantiate a publisher class, enter it if it is a context manager, and close it in the end.
+    """Instantiate a publisher class, enter it if it is a context manager, and close it at the end.
 
-    Raises `BrokerUnavailable` for any error in that: most publishers connect there.
+    Raises `BrokerUnavailable` for any error while it is opened: most publishers connect then.
     """
     with ExitStack() as closing:
         try:

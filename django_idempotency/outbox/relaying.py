@@ -49,7 +49,7 @@ class RelayedBatch:
 
     @property
     def positions(self) -> list[int]:
-        """Add up the outcomes of two batches."""
+        """The positions of all messages that were tried."""
         return [message.pk for message in (*self.published, *self.failed)]
 
 
@@ -73,17 +73,17 @@ class Relay:
         self._once = once
         self._stopping = stopping
         self._taker = Taker(using=using, size=size, due_at=utcnow() if once else None)
-        #: After a batch with failures, only messages that have never failed are taken for as long as it took: attempts
-        #: that time out could otherwise take all of the time.
+        #: After a batch with failures, only messages that have never failed are taken for as long as that batch took:
+        #: otherwise attempts that time out could take all of the time.
         self._rather_new_until = 0.0
 
     def batch(self) -> RelayedBatch:
-        """Publish what is due, and forget what the broker has confirmed.
+        """Publish due messages, and delete those that the broker has confirmed.
 
-        Five statements at most, however large; one more for each message that failed, and for each 1,000 that wait or
-        that others hold. Raises what the database raises; what was published then is published again. Raises
-        `ConfigurationError` on a connection that is not in autocommit, where nothing would be forgotten, and on one that a
-        publisher has left in another schema.
+        Runs at most five statements, however large the batch; one more for each message that failed, and for each 1,000
+        that wait or that other relays hold. Raises what the database raises; messages that were published by then are
+        published again. Raises `ConfigurationError` on a connection that is not in autocommit, where the deletion would
+        not be committed, and on one that a publisher has left in another schema.
         """
         connection = connections[self._using]
         if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would not COMMIT
@@ -161,7 +161,7 @@ class _Savepoint:
 
 
 def _note(message: Message, error: Exception) -> Message:
-    """Record on a message that it failed, and when to retry it."""
+    """Note on a message why it failed, and when to retry it."""
     message.attempts += 1
     wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
     message.not_before = utcnow() + timedelta(seconds=wait)
@@ -179,6 +179,6 @@ def _note(message: Message, error: Exception) -> Message:
 def describe_error(error: BaseException) -> str:
     """Return an error's message, shortened, on one line and without secrets."""
     said = _USERINFO.sub("//[redacted]@", redaction.text(" ".join(str(error).split())))
-    # PostgreSQL rejects U+0000, every database half a surrogate pair, and a note must not stop the relay.
+    # PostgreSQL rejects U+0000, and every database half a surrogate pair. A note must not stop the relay.
     said = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
     return f"{type(error).__name__}: {said}"[:255].removesuffix(": ")

@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from ..errors import OutsideTransaction
 from ..stores.base import utcnow
 
-#: The longest topic and the longest key.
+#: The longest topic and the longest key (characters).
 LONGEST = 255
 #: U+0000 as JSON writes it, which PostgreSQL refuses.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -27,8 +27,9 @@ def send(
     """Write a message that is published once the open transaction of the database `using` has committed.
 
     `payload` and `headers` are JSON, or types that Django's encoder converts: dates, `Decimal`, `UUID`. Messages with the
-    same `key` are published in order. Return the message's id, which stays the same however often the message
-    arrives. Raises `OutsideTransaction`; `ValueError` or `TypeError` for an invalid message.
+    same `key` are published in order. Returns the message's id, which stays the same however often the message
+    arrives. Raises `OutsideTransaction` without an open transaction, and `ValueError` or `TypeError` for an invalid
+    message.
     """
     from .models import Message  # not above: loads the model
 
@@ -46,7 +47,7 @@ def send(
 
 
 def _require_json(*values: Any) -> None:
-    """Raise for data that the database would reject, before that breaks the transaction."""
+    """Raise `ValueError` or `TypeError` for data that the database would reject, before that breaks the transaction."""
     text = json.dumps(values, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
     text.encode()  # raises for half a surrogate pair
     if _NUL.search(text):
@@ -58,7 +59,7 @@ def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
     if not connection.in_atomic_block:
         return not connection.get_autocommit()
     try:
-        # Django knows a test case's own transaction, and shows it by letting a durable one begin inside.
+        # Django recognises a test case's own transaction: it lets a durable one begin inside.
         with transaction.atomic(using=connection.alias, durable=True):
             return False
     except RuntimeError:

@@ -50,13 +50,13 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Is a message due at `at`? One beyond `far` failed on a host with a fast clock. `at` `None`: first attempts only."""
+    """Is a message due at `at`? One beyond `far` failed on a host with a fast clock. `at=None`: first attempts only."""
 
     at: datetime | None
     far: datetime
 
     def __call__(self, not_before: datetime | None) -> bool:
-        """Is a message due whose next attempt is then? `None`: it has not failed."""
+        """Is a message due whose next attempt is at `not_before`? `None`: it has not failed."""
         return not_before is None or (self.at is not None and not self.at < not_before <= self.far)
 
 
@@ -94,7 +94,7 @@ class Taker:
 
     @property
     def locks_rows(self) -> bool:
-        """Can several relays take at once? If not, the one that takes locks everything."""
+        """Can several relays take messages at once? If not, the one that takes them locks everything."""
         return self._features.has_select_for_update
 
     def _due(self, *, rather_new: bool = False) -> Due:
@@ -148,7 +148,7 @@ class Taker:
                 return
             after = end
             passed |= lanes.waiting | lanes.behind.keys()
-            if len(left_out) < PAGE:  # beyond it, skipped here: a longer list costs more than it saves
+            if len(left_out) < PAGE:  # the others are skipped here: a longer list costs more than it saves
                 left_out = set(passed)
 
     def _fresh(self, after: int, left_out: set[str]) -> QuerySet[Message, Row]:
@@ -202,18 +202,18 @@ class Taker:
         return True
 
     def forget(self, messages: Sequence[Message]) -> bool:
-        """Delete what is locked here, looking at no other row. `False`: some are not where they were taken.
+        """Delete messages that are locked here, and read no other row. Return `False` if some are not where they were.
 
-        A publisher may have left the connection in another schema, where a position is another message's.
+        A publisher may have left the connection in another schema, where a position belongs to another message.
 
-        For `id IN (…)` MariaDB reads all of a small table, and locks as it reads: two relays would wait for each other,
-        and the one that the deadlock ends publishes again. No hint keeps it from that; the order of a join does.
+        For `id IN (…)` MariaDB reads all of a small table, and locks as it reads. Two relays would wait for each other,
+        and the one that the deadlock ends would publish again. No hint prevents that; the order of a join does.
         """
         connection, positions = connections[self._using], [message.pk for message in messages]
         if connection.vendor != "mysql" or not self._features.has_select_for_update_skip_locked:
             ids = [message.message_id for message in messages]
             _, deleted = self.messages.filter(pk__in=positions, message_id__in=ids).delete()
-            return deleted.get(Message._meta.label, 0) == len(positions)  # not what a project's CASCADE takes along
+            return deleted.get(Message._meta.label, 0) == len(positions)  # without what a project's CASCADE deletes
         names = connection.settings_dict["NAME"], Message._meta.db_table  # in our database, whatever `USE` has chosen
         table = ".".join(map(connection.ops.quote_name, names))
         with connection.cursor() as cursor:
@@ -225,7 +225,7 @@ class Taker:
             return int(cursor.rowcount) == len(positions)
 
     def note(self, message: Message) -> bool:
-        """Write why a message that is locked here has failed. `False`: it is not where it was taken."""
+        """Write why a message that is locked here has failed. Return `False` if it is not where it was."""
         here = self.messages.filter(pk=message.pk, message_id=message.message_id)
         return bool(
             here.update(attempts=message.attempts, last_error=message.last_error, not_before=message.not_before)

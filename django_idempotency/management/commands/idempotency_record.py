@@ -41,7 +41,7 @@ logger = logging.getLogger("django_idempotency")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """The output of an intervention that was done, and of one with nothing to do."""
+    """The output of an intervention that was done, and of one that had nothing to do."""
 
     done: str
     already: str
@@ -167,7 +167,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def unknown(self, store: BaseStore) -> str:
-        """Return the error message for a missing record, with what may have been meant."""
+        """Return the error message for a missing record, with the scopes that may have been meant."""
         if innermost(store).in_process:
             return f"The store {self.alias!r} is a {type(innermost(store)).__name__}: its records are in the memory of the server process."
         others = [alias for alias in conf.get("STORES") if alias != self.alias]
@@ -245,7 +245,7 @@ class Command(BaseCommand):
         self.stdout.write(f"A request with this key now {gets}")
 
     def lease(self, store: BaseStore) -> str:
-        """Return a sentence about when its lease ends, if it has one."""
+        """Return a sentence about when the lease ends; "" if there is none."""
         record = store.get(self.id)
         if record is None or not rules.leased(record):
             return ""

@@ -86,7 +86,7 @@ class Command(BaseCommand):
                 self.deleted += batch.count
                 since = batch.resume
                 self.progress()
-                # Under traffic another record always expires: stop at those that had expired when we began.
+                # Under traffic there is always another expired record: stop at those that had expired when we began.
                 if not batch.count or since is None or (batch.count < asked and since >= due_until):
                     break
                 if self.deleted != limit:

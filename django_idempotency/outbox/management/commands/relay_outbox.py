@@ -116,7 +116,7 @@ class Command(BaseCommand):
                 return batch.away
             self.troubles = 0
             if self.once and not any(position <= last for position in batch.positions):
-                break  # under traffic there is always one more: stop at those from before we began
+                break  # under traffic there is always another: stop at those from before we began
             if not batch:
                 self.nap(self.poll)
         return None
@@ -148,9 +148,9 @@ class Command(BaseCommand):
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Stop after the first SIGTERM or SIGINT. A second one acts as without this command."""
+        """Stop after the first SIGTERM or SIGINT. A second one has its usual effect."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # call_command() in a thread: signals are not ours
+            yield  # call_command() in a thread, where no signal handler can be set
             return
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
