@@ -23,22 +23,22 @@ logger = logging.getLogger("django_idempotency")
 
 Selecting = str | Callable[[Any], Any]
 
-#: As AWS Lambda, boto3 and their wrappers spell it; for streams, the sequence numbers.
+#: The spelling of AWS Lambda, boto3 and their wrappers; for streams, the sequence numbers.
 ITEM_ID = "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
-#: After this many records in a row with the store unavailable none is started: each would wait for it again.
+#: After this many consecutive records with the store unavailable, none is started: each would wait for it again.
 UNREACHABLE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A record that is next."""
+    """The next record."""
 
     index: int
     record: Any
     id: Any = None
     #: Its ordered group.
     group: Any = None
-    #: What `item_id` or `group_id` raised about it.
+    #: The error of `item_id` or `group_id` for it.
     error: Exception | None = None
 
 
@@ -60,11 +60,11 @@ class BatchOptions:
 
 
 class Batch:
-    """Decides before each record, and notes its outcome after it. Not thread safe."""
+    """Decides before each record whether to start it, and notes its outcome afterwards. Not thread safe."""
 
     def __init__(self, handler: Any, records: Any, terms: BatchOptions, *, is_async: bool) -> None:
         self.handle = _handle_of(handler, is_async=is_async)
-        #: The arguments before the record: the `self` of a method.
+        #: The arguments before the record, such as the `self` of a method.
         self.owner = (handler.__self__,) if inspect.ismethod(handler) else ()
         #: `None`: unknown.
         self.total = _count(records, is_async=is_async)
@@ -91,11 +91,11 @@ class Batch:
                 hash(found)
                 group = found
             return Entry(index=index, record=record, id=self._item_id(record), group=group)
-        except Exception as error:  # noqa: BLE001 - one odd record must not end the others
+        except Exception as error:  # noqa: BLE001 - one malformed record must not end the others
             return Entry(index=index, record=record, group=group, error=error)
 
     def starts(self, entry: Entry) -> bool:
-        """May this record be started? If not, notes why."""
+        """May this record be started? If not, notes the reason."""
         if entry.error is not None:
             self.raised(entry, entry.error)
             return False
@@ -108,14 +108,14 @@ class Batch:
         return obstacle is None
 
     def answered(self, entry: Entry, answer: Answer) -> None:
-        """Note what a call returned."""
+        """Note the result of a call."""
         self._unreachable = 0
         self._note("replayed" if answer.replayed else "succeeded", entry, result=answer.result)
 
     def raised(self, entry: Entry, error: Exception) -> None:
-        """Note what a call raised. A record that an earlier call carried out is done, even if its result was not stored.
+        """Note the error of a call. A record that an earlier call carried out is done, even if its result was not kept.
 
-        Raises an exception that suspends the execution around the batch: that one is not the record's.
+        Raises an exception that suspends the execution around the batch: it does not concern the record.
         """
         if suspends(EXECUTION.get(), error):
             raise error
@@ -177,6 +177,6 @@ def _count(records: Any, *, is_async: bool) -> int | None:
         raise TypeError(
             f'A batch is a list or another iterable of records, not a {type(records).__name__}: event["Records"].'
         )
-    if is_async and isinstance(records, AsyncIterable):  # asked for its length, a QuerySet would query the database
+    if is_async and isinstance(records, AsyncIterable):  # a QuerySet's length would query the database
         return None
     return len(records) if isinstance(records, Sized) else None

@@ -1,4 +1,4 @@
-"""Progress of a batch: on a terminal a line that is overwritten, elsewhere a line every few seconds."""
+"""Progress of a batch: an overwritten line on a terminal, or a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-#: `progress(done, total)`, after each record; `total` is `None` where the records cannot be counted.
+#: `progress(done, total)`, called after each record; `total` is `None` if the records cannot be counted.
 OnProgress = Callable[[int, int | None], object]
 
-#: Seconds between two writes to a terminal, and to anything else.
+#: Seconds between two writes: to a terminal, and to anything else.
 FRAME = 0.1
 PACE = 5.0
 
 
 @contextmanager
 def showing(progress: bool | OnProgress | None, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Yield a function that takes the number done. `True`: show it; `None`: only on a terminal; or call a function."""
+    """Yield a function that takes the number done. `True` shows it, `None` only on a terminal; a function is called."""
     watched = sys.stderr is not None and sys.stderr.isatty()
     if callable(progress):
         report = progress
@@ -54,6 +54,6 @@ class _Line:
         self._write("\r\033[K" if self._watched else f"{self}\n")
 
     def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # the terminal was closed: the batch goes on
+        with suppress(OSError, ValueError):  # the terminal was closed: the batch continues
             sys.stderr.write(text)
             sys.stderr.flush()

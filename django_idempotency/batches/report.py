@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import BatchFailed, ConfigurationError, RequestMismatch
 
-#: The outcomes of a record. Each has its field in a report.
+#: The outcomes of a record. Each has its own field in a report.
 OUTCOMES = ("succeeded", "replayed", "busy", "failed", "not_started")
 
 
@@ -17,13 +17,13 @@ OUTCOMES = ("succeeded", "replayed", "busy", "failed", "not_started")
 class BatchItem:
     """The outcome of one record."""
 
-    #: Its place in the batch, from 0.
+    #: Its position in the batch, from 0.
     index: int
     record: Any = field(repr=False)
-    #: What `item_id` found in it; `None`: nothing.
+    #: The id that `item_id` selected; `None` if it found none.
     id: Any = None
     result: Any = field(default=None, repr=False)
-    #: The error it failed with, or that kept it from being started.
+    #: The error that it failed with, or the reason that it was not started.
     error: Exception | None = None
 
 
@@ -37,13 +37,13 @@ class BatchReport:
     counts: Mapping[str, int]
     #: They ran.
     succeeded: tuple[BatchItem, ...]
-    #: An earlier call had carried them out. Where its result was not stored, `error` is `ResponseNotStored`.
+    #: An earlier call had carried them out. If its result was not stored, `error` is `ResponseNotStored`.
     replayed: tuple[BatchItem, ...]
     #: They are running elsewhere.
     busy: tuple[BatchItem, ...]
     #: They raised.
     failed: tuple[BatchItem, ...]
-    #: The deadline came, the store was unavailable, or an earlier record of an ordered group failed: see their `error`.
+    #: The deadline came, the store was unavailable, or an earlier record of an ordered group failed; see `error`.
     not_started: tuple[BatchItem, ...]
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class BatchReport:
 
     @property
     def mismatched(self) -> tuple[BatchItem, ...]:
-        """Return those of `failed` whose key was used for another payload: a retry cannot succeed."""
+        """Return the `failed` records whose key was used for another payload: a retry cannot succeed."""
         return tuple(item for item in self.failed if isinstance(item.error, RequestMismatch))
 
     @property
@@ -70,8 +70,8 @@ class BatchReport:
     def batch_item_failures(self, *, handled: Iterable[BatchItem] = ()) -> dict[str, list[dict[str, Any]]]:
         """Return the result of a Lambda function with which SQS redelivers the failures and deletes all others.
 
-        Those in `handled`, such as `report.mismatched` once dead-lettered, are deleted, too. Raises
-        `ConfigurationError` for a failure without an id: SQS could not identify it.
+        Those in `handled`, such as `report.mismatched` once dead-lettered, are also deleted. Raises
+        `ConfigurationError` for a failure without an id, because SQS could not identify it.
         """
         elsewhere = {item.index for item in handled}
         failures = [item for item in self.failures if item.index not in elsewhere]

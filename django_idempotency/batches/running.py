@@ -28,17 +28,17 @@ def process_batch(
 ) -> BatchReport:
     """Call `handler(record)` for each record, under its own key; continue after failures; report each outcome.
 
-    `handler` is decorated with `@idempotent_function`. `records` are read one by one. `item_id` selects a record's id for
-    the report, by JMESPath or a callable; the default is the message id of SQS or of a stream. `ordered=True` starts no
-    record after one that is not done, in the whole batch or in the group that `group_id` selects. Inside
+    `handler` is decorated with `@idempotent_function`. `records` are read one by one. `item_id` selects a record's id
+    for the report, by JMESPath or a callable; the default is the message id of SQS or of a stream. With `ordered=True`
+    no record is started after one that is not done, in the whole batch or in the group that `group_id` selects. Inside
     `with deadline(…):` nothing is started once only `margin` seconds are left. Records that are not started are still
-    read and reported, so an iterator must end. `keep_successes=False` only counts the records that are done, for more
-    of them than fit in memory. `progress` is shown on a terminal; `True` and `False` force or prevent that, and a
-    function is called with `(done, total)` after each record.
+    read and reported, so an iterator must end. `keep_successes=False` only counts the records that are done, for
+    batches that do not fit in memory. `progress` is shown on a terminal; `True` and `False` force or prevent that, and
+    a function is called with `(done, total)` after each record.
 
-    Raises `ImproperlyConfigured`, `TypeError` or `ValueError` for arguments that can never work; what `records` and
-    `progress` raise; and other exceptions than `Exception`, such as `KeyboardInterrupt`. Records that are done by then are
-    stored, and replayed next time.
+    Raises `ImproperlyConfigured`, `TypeError` or `ValueError` for arguments that can never work, anything that
+    `records` and `progress` raise, and exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Records
+    that are done by then are stored, and are replayed next time.
     """
     terms = BatchOptions(
         item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes
@@ -65,9 +65,9 @@ async def aprocess_batch(
     keep_successes: bool = True,
     progress: bool | OnProgress | None = None,
 ) -> BatchReport:
-    """See process_batch(). At most `concurrency` records run at once; in an ordered group, one.
+    """See process_batch(). At most `concurrency` records run at once; within an ordered group, one.
 
-    If two records share a key, the second is busy, or with `on_busy="wait"` a replay. Cancelling the batch cancels the
+    If two records share a key, the second is busy, or a replay with `on_busy="wait"`. Cancelling the batch cancels the
     running calls, and waits until each has settled in its store.
     """
     if type(concurrency) is not int or concurrency < 1:
@@ -77,9 +77,9 @@ async def aprocess_batch(
     )
     batch = Batch(handler, records, terms, is_async=True)
     reading = asyncio.Lock()
-    # A lock exists only while it is held or waited for: there may be as many groups as records.
+    # A lock exists only while it is held or waited for, because there may be as many groups as records.
     groups: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
-    cut = asyncio.Event()  # something ended the batch: nothing more is started, running calls finish
+    cut = asyncio.Event()  # set when something has ended the batch: nothing more is started, running calls finish
 
     def turn(entry: Entry) -> AbstractAsyncContextManager[Any]:
         # A lock admits its waiters in order of arrival, which is that of the records.
@@ -111,7 +111,7 @@ async def aprocess_batch(
 
 
 async def _ends(tasks: list[asyncio.Task[None]], cut: asyncio.Event) -> list[BaseException | None]:
-    """Wait for all, and return how each has ended. When cancelled, cancel and wait for all; none starts another record.
+    """Wait for all, and return how each ended. When cancelled, cancel and wait for all; none starts another record.
 
     Cancelling a task is not enough: a handler may swallow it.
     """
@@ -145,7 +145,7 @@ async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[A
 def _call(batch: Batch, entry: Entry) -> None:
     try:
         answer = batch.handle.answer(*batch.owner, entry.record)
-    except Exception as error:  # noqa: BLE001 - goes into the report
+    except Exception as error:  # noqa: BLE001 - reported in the batch report
         batch.raised(entry, error)
     else:
         batch.answered(entry, answer)
@@ -155,7 +155,7 @@ async def _acall(batch: Batch, entry: Entry) -> None:
     """See _call()."""
     try:
         answer = await batch.handle.aanswer(*batch.owner, entry.record)
-    except Exception as error:  # noqa: BLE001 - goes into the report
+    except Exception as error:  # noqa: BLE001 - reported in the batch report
         batch.raised(entry, error)
     else:
         batch.answered(entry, answer)

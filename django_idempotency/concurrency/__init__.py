@@ -1,1 +1,1 @@
-"""What threads, tasks and forked children need beside the work."""
+"""Helpers for threads, tasks and forked children."""

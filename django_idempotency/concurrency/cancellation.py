@@ -1,4 +1,4 @@
-"""Runs async work to completion after a cancellation, as when the client disconnects."""
+"""Runs async work to completion despite a cancellation, such as a client's disconnect."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` until it is done, even if this task is cancelled meanwhile; then raise the cancellation.
+    """Await `work` until it is done, even if this task is cancelled in the meantime; then raise the cancellation.
 
-    A shield alone would let the task go on, and leave `work` behind to run in an event loop that is closing.
+    A shield alone would let the task continue, and leave `work` behind to run in an event loop that is closing.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -27,9 +27,9 @@ _LOCKS: WeakSet[Any] = WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """Return a lock that is open in a child, whichever thread of the parent holds it.
+    """Return a lock that is open in a child, even if a thread of the parent holds it.
 
-    The interpreter's own type: an interrupt inside an `__enter__` of ours would leave it locked forever.
+    It has the interpreter's own type: an interrupt inside an `__enter__` of ours would leave it locked permanently.
     """
     lock = threading.Lock()
     _LOCKS.add(lock)

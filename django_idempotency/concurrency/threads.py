@@ -15,16 +15,17 @@ T = TypeVar("T")
 
 
 def nothing() -> None:
-    """Close nothing: the default."""
+    """Close nothing. This is the default."""
 
 
 async def in_thread(
     call: Callable[..., T], *given: Any, thread_sensitive: bool = True, close: Callable[[], None] = nothing
 ) -> T:
-    """Call in a thread, as `sync_to_async` does.
+    """Make a call in a thread, as `sync_to_async` does.
 
     Once the main thread has ended, the interpreter's executors accept no more work, but other threads and their event
-    loops continue. Finished work must still be settled: then the call runs in a new thread, which calls `close` at its end.
+    loops continue. Finished work must still be settled, so the call then runs in a new thread, which calls `close` at
+    its end.
     """
     began = False
 
@@ -46,7 +47,7 @@ async def in_thread(
 def _run(done: Future[T], call: Callable[[], T], close: Callable[[], None]) -> None:
     try:
         done.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - the awaiting task gets it
+    except BaseException as error:  # noqa: BLE001 - passed on to the awaiting task
         done.set_exception(error)
     finally:
         close()

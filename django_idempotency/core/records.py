@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, final
 from uuid import UUID
 
-#: The most that is inflated of what is packed, in a record or in a payload (bytes).
+#: The largest inflated size of packed data, in a record or in a payload (bytes).
 INFLATE_LIMIT = 64 * 1024 * 1024
 
 
@@ -25,12 +25,12 @@ class Missing(Enum):
         raise TypeError("MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are values.")
 
 
-#: "There is none", where `None`, `0`, `""` and `b""` are values. Test for it with `is`.
+#: "There is none", in places where `None`, `0`, `""` and `b""` are values. Test for it with `is`.
 MISSING: Final = Missing.MISSING
 
 
 def shortened(key: str) -> str:
-    """Return enough of a key to recognise it, and not enough to use it: never the whole of a short one."""
+    """Return enough of a key to recognise it, but not enough to use it: never the whole of a short key."""
     return f"{key[: min(8, len(key) // 2)]}…"
 
 
@@ -38,7 +38,7 @@ class Guarantee(str, Enum):
     """What a route promises (design: "Guarantees")."""
 
     ATOMIC = "atomic"  # the response is remembered and its writes are committed, or neither happened
-    LEASE = "lease"  # runs at least once, the last owner's response is remembered
+    LEASE = "lease"  # runs at least once, and the last owner's response is remembered
 
     def __str__(self) -> str:
         return self.value
@@ -55,10 +55,10 @@ class Status(IntEnum):
 class Outcome(NamedTuple):
     """What is stored of a finished run: an HTTP response as status, headers and bytes.
 
-    Frozen at run time, too: a store in this process shares one instance, which the project's code sees.
+    Frozen at run time, too: a store in this process shares one instance, which the project's code can see.
 
-    `body` is `MISSING` when the work is done but its response was not stored (too large, a stream, `no-store`);
-    `b""` is an empty body.
+    `body` is `MISSING` when the work is done but its response was not stored (too large, a stream, `no-store`); `b""`
+    is an empty body.
     """
 
     status: int
@@ -71,7 +71,7 @@ CALL_METHOD = "CALL"
 
 
 class OutcomeKind(Enum):
-    """How a function call ended, as its record says it. The value is the status that encodes it."""
+    """How a function call ended, as recorded. The value is the status that encodes it."""
 
     RESULT = 200
     HELD = 202  # does not run until a person releases it
@@ -85,7 +85,7 @@ class OutcomeKind(Enum):
         )
 
     def outcome(self, body: bytes | Missing = MISSING) -> Outcome:
-        """Return the outcome of a call that ended this way; without a body when that could not be stored."""
+        """Return the outcome of a call that ended this way. Its body is missing if it could not be stored."""
         return Outcome(self.status, self.headers, body)
 
 
@@ -99,9 +99,9 @@ def kind_of(outcome: Outcome | None) -> OutcomeKind | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
-    """One call's request to run: computed once, then never changed.
+    """One call's request to run. Computed once and never changed.
 
-    `now` is for stores that have no clock of their own. `lease` and `ttl` are seconds.
+    `now` is for stores without a clock of their own. `lease` and `ttl` are seconds.
     """
 
     id: UUID
@@ -116,7 +116,7 @@ class Ticket:
     secret_id: str = ""
     method: str = ""
     path: str = ""
-    #: Where the claim has put the record, once that is known (see `Record.location`).
+    #: Where the claim has put the record, once known (see `Record.location`).
     location: str | None = None
 
 
@@ -139,24 +139,24 @@ class Record:
     created_at: datetime
     completed_at: datetime | None
     expires_at: datetime
-    #: No store deletes the record before this moment, even when its response is no longer given: see `rules.keep_until`.
+    #: No store deletes the record before this moment, even if its response is no longer given: see `rules.keep_until`.
     purge_at: datetime
     read_at: datetime
-    #: What `derive()` is bound to: the same from the key's first claim to its expiry, for every owner.
+    #: The base of `derive()`: the same from the key's first claim to its expiry, for every owner.
     operation: UUID
     secret_id: str = ""
     method: str = ""
     path: str = ""
     outcome: Outcome | None = None
-    #: Has the claim that returned this record just taken it over from an owner whose lease had ended?
+    #: Did the claim that returned this record take it over from an owner whose lease had ended?
     taken: bool = False
-    #: Was it claimed inside a caller's open transaction, so that no other thread sees it?
+    #: Was it claimed inside a caller's open transaction, where no other thread sees it?
     joined: bool = False
-    #: Which of its tables the store found it in, where that depends on the connection (a schema per tenant), or `None`.
+    #: The table in which the store found it, if that depends on the connection (a schema per tenant); otherwise `None`.
     location: str | None = None
 
     def ticket(self, *, owner: UUID) -> Ticket:
-        """Return a ticket for this record's key and request, to change it by hand: what it takes, it does not hold.
+        """Return a ticket for this record's key and request, to change it by hand. It does not hold what it takes.
 
         Its retention ends when the record's does.
         """
@@ -178,12 +178,13 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settlement:
-    """What a store writes when the work is over, if the row is still owned by `fence`.
+    """What a store writes when the work is over, if `fence` still owns the row.
 
-    `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` where another token of the same work goes on.
-    `expires_in` and `lease_in` are seconds from the store's now, and `None` where the deadline stays as it is. `new_life`:
-    the row had expired, so it starts again, as `operation`; otherwise that is what the row says. `transaction_id`: nothing is written
-    in another transaction than the one that the guard began (see `Guard.transaction_id`).
+    `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` if another token of the same work
+    continues. `expires_in` and `lease_in` are seconds from the store's now, and `None` if the deadline does not change.
+    `new_life`: the row had expired, so it starts again, as `operation`; otherwise that is what the row says.
+    `transaction_id`: nothing is written in any transaction except the one that the guard began (see
+    `Guard.transaction_id`).
     """
 
     status: Status

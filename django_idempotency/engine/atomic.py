@@ -3,7 +3,7 @@
 claim   guard ───── the work's transaction ───── settle  COMMIT     the response and the writes, or neither
                                                └ ROLLBACK  settle   what must be known of it, under the row's lock again
 
-Sync only: no transaction is held in an async call.
+Sync only: async calls hold no transaction.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AtomicOperation(Operation):
         return Busy(retry_after=1)
 
     def _enter_guard(self, *, takeover: bool) -> Verdict | None:
-        """Lock the record and judge its current state. `None`: another holds it, and we hold nothing."""
+        """Lock the record and judge its current state. `None`: another call holds it, and we hold nothing."""
         with ExitStack() as ends:
             guard = self._guard = ends.enter_context(self.store.guard(self.ticket, takeover=takeover))
             verdict = None
@@ -86,7 +86,7 @@ class AtomicOperation(Operation):
         return nullcontext() if self._guard_ends is None else self._guard.savepoint()
 
     def _end_guard(self, *, rollback: bool = False) -> None:
-        """End the guard if it is open, by a rollback if asked to."""
+        """End the guard if it is open; roll back if requested."""
         ends, self._guard_ends = self._guard_ends, None
         if ends is not None:
             if rollback:
@@ -98,20 +98,20 @@ class AtomicOperation(Operation):
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See Operation.settle(). Ends the guard.
 
-        Raises `OwnershipLost` when another owns the record and `StoreUnavailable` when it could not be written (our
-        writes were rolled back), `TransactionLost` when the work has ended our transaction, what COMMIT raised (the
-        writes are gone), `OutcomeUnknown` (either may be true), and what an `on_commit` callback raised (all is
-        committed).
+        Raises `OwnershipLost` when another call owns the record and `StoreUnavailable` when it could not be written
+        (our writes were rolled back), `TransactionLost` when the work has ended our transaction, the error of a failed
+        COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the error of an `on_commit` callback
+        (everything is committed).
         """
         try:
             self._settle(ended, outcome, ttl)
         finally:
-            self.close()  # if something unforeseen left it open
+            self.close()  # open only after an unforeseen error
 
     def _settle(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
         guard = self._guard
         remembered = ended in (WorkResult.KEPT, WorkResult.DROPPED)
-        # The settle compares the transaction's id itself, if it is made in the transaction: then we need not ask.
+        # A settle inside the transaction compares the transaction's id itself, so no separate check is needed.
         if remembered and (guard.transaction_id is None or guard.needs_rollback()) and guard.lost():
             self._lose()
         conclusion = rules.conclude(ended, guard.needs_rollback())
@@ -121,7 +121,7 @@ class AtomicOperation(Operation):
         try:
             self._end_guard()
         except Exception as error:
-            if guard.committed:  # an on_commit callback failed, after COMMIT: everything is committed
+            if guard.committed:  # an on_commit callback failed after COMMIT: everything is committed
                 self._report(conclusion.state)
             elif isinstance(error, OutcomeUnknown):
                 self._report(None, error)
@@ -130,14 +130,14 @@ class AtomicOperation(Operation):
             raise
         if guard.committed and committing:
             self._report(conclusion.state)
-        else:  # rolled back, by the table or because the transaction was marked for rollback late
+        else:  # rolled back, by the rules or because the transaction was marked for rollback late
             self._settle_apart(conclusion.state, outcome, ttl)
 
     def _settle_inside(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
-        """Settle in the work's transaction. `False`: that was marked for rollback meanwhile.
+        """Settle in the work's transaction. `False`: it was marked for rollback in the meantime.
 
-        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after all of it was rolled back. The work had not
-        given up its writes: our own statement failed, so its response must not be kept without them.
+        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after everything was rolled back. The work had
+        not given up its writes: our own statement failed, so its response must not be kept without them.
         """
         guard = self._guard
         settlement = self._settlement(state, outcome, ttl)
@@ -169,12 +169,12 @@ class AtomicOperation(Operation):
         raise lost from cause
 
     def _roll_back(self, why: Exception | None = None) -> None:
-        """End the guard without the work's writes, and release the record; report why, if there is a reason."""
+        """End the guard without the work's writes, release the record, and report the reason if there is one."""
         self.close()
         self._release(why)
 
     def _release(self, why: Exception | None = None) -> None:
-        """Release, after a rollback, the record of a call that has failed."""
+        """Release the record of a failed call after its rollback."""
         self._settle_apart(rules.conclude(WorkResult.FAILED, needs_rollback=True).state, why=why)
 
     def _settle_apart(
@@ -204,10 +204,10 @@ class AtomicOperation(Operation):
             time.sleep(SETTLE_PAUSE)
 
     def _settle_restored(self, settlement: Settlement) -> bool:
-        """Settle the record as the rollback has restored it. Return whether it was ours."""
+        """Settle the record as the rollback has restored it. Return whether we owned it."""
         if self._settle_locked(settlement):
             return True
-        # The claim may have been rolled back with the work.
+        # The rollback may have undone the claim as well.
         return (
             self.claimed_inside
             and rules.owned(self.store.claim(self.ticket), self.ticket)
@@ -219,9 +219,9 @@ class AtomicOperation(Operation):
             return self._is_still_ours(guard) and self.store.settle(self.ticket, settlement)
 
     def _is_still_ours(self, guard: Guard) -> bool:
-        """Is the record still unsettled since our rollback? The owner that we took over from may have resumed in between.
+        """Is the record still unsettled since our rollback? The owner that we took over from may have resumed.
 
-        Raises `LostRace` while another holds it: a waiter does, for an instant. Try again then.
+        Raises `LostRace` while another call holds it, as a waiter does for an instant. Then try again.
         """
         if guard.record is None and self.claimed_inside:
             return False

@@ -1,4 +1,4 @@
-"""Retries failed settles as long as the lease lasts: one bounded queue and one thread per process. Ring 2.
+"""Retries failed settles while their lease lasts: one bounded queue and one thread per process. Ring 2.
 
 owner   |--- lease ---|--- renewed where it can be ---|
 work    ───────┤ the settle fails: the response goes out
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_idempotency")
 
-#: The most settles that wait, and bytes of their responses. Beyond that a settle is lost at once, as without a queue.
+#: The most settles that may wait, and bytes of their responses. Any more are lost at once, as without a queue.
 LONGEST, HEAVIEST = 1024, 64 * 1024 * 1024
 #: Seconds between two rounds.
 PAUSE = 0.5
-#: Seconds that the end of the process waits for the queue, and at least for receivers of the last events.
+#: Seconds that the end of the process waits for the queue; also the least time for receivers of the last events.
 DRAIN, NOTICE = 5.0, 1.0
 
 
@@ -51,14 +51,14 @@ class Deferring:
         """Empty the queue: after a fork it is the parent's, and the thread does not exist."""
         self._waiting: deque[Settling] = deque()
         self._weight = 0
-        #: The number of settles taken out whose event has not reached the notifier.
+        #: The number of settles taken out whose event has not yet reached the notifier.
         self._ending = 0
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
     def add(self, settling: Settling) -> bool:
-        """Queue this settle, and keep its lease meanwhile. `False`: there is no room, or no thread."""
+        """Queue this settle, and keep its lease in the meantime. `False`: there is no room, or no thread."""
         with self._lock:
             if len(self._waiting) >= LONGEST or self._weight + settling.weight > HEAVIEST:
                 return False
@@ -74,7 +74,7 @@ class Deferring:
         return True
 
     def attempt(self, now: float) -> None:
-        """Try each queued settle. A store that does not respond to one is not tried for the others."""
+        """Try each queued settle. If a store does not respond to one, its other settles are not tried."""
         stores: defaultdict[BaseStore, list[Settling]] = defaultdict(list)
         with self._lock:
             waiting = list(self._waiting)
@@ -90,17 +90,17 @@ class Deferring:
                 self._give_up(settling)
 
     def _tried(self, settling: Settling) -> bool:
-        """Try once. Return whether the store has responded."""
+        """Try once. Return whether the store responded."""
         operation = settling.operation
-        operation.leave_lease()  # a beat would find the settled record and report it lost
+        operation.leave_lease()  # a beat would find the settled record and report it as lost
         try:
             settled = drive(operation.store, settling.writing())
-        except Exception as error:  # noqa: BLE001 - retried, and part of the event if given up
+        except Exception as error:  # noqa: BLE001 - retried, and part of the event if it is given up
             operation.keep_lease()
             settling.error = error
-            with self._lock, suppress(ValueError):  # drained meanwhile
+            with self._lock, suppress(ValueError):  # drained in the meantime
                 self._waiting.remove(settling)
-                self._waiting.append(settling)  # behind those that may be written
+                self._waiting.append(settling)  # behind those that may succeed
             return not isinstance(error, StoreUnavailable)
         if self._taken_out(settling):
             self._notify(settling, settling.written(settled))
@@ -123,7 +123,7 @@ class Deferring:
             return True
 
     def _notify(self, settling: Settling, result: SettleResult) -> None:
-        """Report how it ended; not from this thread, since a slow receiver would delay the others."""
+        """Report how it ended; not in this thread, since a slow receiver would delay the others."""
         send = partial(settling.operation.notify_settled, result)
         try:
             if threading.current_thread() is self._thread:
@@ -136,7 +136,7 @@ class Deferring:
                 self._changed.notify_all()
 
     def drain(self, patience: float = DRAIN) -> None:
-        """Wait until all are written and reported, up to `patience`; give up the rest. For the end of a process."""
+        """Wait until all are written and reported, up to `patience`; give up the rest. Used at the end of a process."""
         deadline = self._clock() + patience
         with self._lock:
             self._changed.notify_all()
@@ -162,7 +162,7 @@ class Deferring:
                 self.attempt(self._clock())
         finally:
             with self._lock:
-                if self._thread is threading.current_thread():  # it was cut short: the next settle starts another
+                if self._thread is threading.current_thread():  # it was interrupted: the next settle starts another
                     self._thread = None
 
     def _pause(self) -> bool:

@@ -1,9 +1,9 @@
 """How a durable execution suspends a record in the middle of its work, and resumes it. Ring 2.
 
-Such an execution ends by an exception, and its function is called again hours later, in another process. In between
-nothing runs, but the key is not free. So the record passes to a token that only this execution can compute, under a long
-lease; and later from there to its next invocation. Each step is one fenced settlement: if two invocations resume it, one
-wins, and one that was thought to be over settles nothing.
+Such an execution ends with an exception, and its function is called again hours later, in another process. In between
+nothing runs, but the key is not free. So the record passes to a token that only this execution can compute, under a
+long lease, and later from there to its next invocation. Each step is one fenced settlement: if two invocations resume
+it, one wins, and one that was believed to be over settles nothing.
 
 owner        |-- lease --|
 suspended        |------------ resumes within ------------|       the token is made of the execution's name
@@ -22,8 +22,8 @@ from ..errors import StoreUnavailable
 from ..stores.base import Audit, BaseStore, audited
 from .steps import Pause, Settle, Steps, drive
 
-#: Seconds before resuming a record is retried. If only the response was lost, it is already ours, by a token that no
-#: other process knows.
+#: Seconds before resuming a record is retried. If only the response was lost, the record is already ours, under a token
+#: that no other process knows.
 PAUSE = 0.1
 
 
@@ -54,7 +54,7 @@ class Execution:
 def handing_over(ticket: Ticket, handover: Settlement) -> Steps[bool]:
     """Hand a record over from another token. Return whether it is the ticket's now.
 
-    A retry after a lost response is refused because the first try has succeeded: then it writes the same once more.
+    A retry after a lost response is refused because the first try succeeded: then the same is written once more.
     """
     settled: bool = yield Settle(ticket, handover)
     if not settled:
@@ -78,7 +78,7 @@ def release_suspended(
 ) -> bool:
     """Free, by hand, a key that this execution has suspended and will not resume. Return whether there was one.
 
-    `forgetting`: as if it had never been used. In one step, so a concurrent resume is not disturbed.
+    `forgetting`: as if it had never been used. It is a single step, so a concurrent resume is not disturbed.
     """
     record = store.get(record_id)
     if record is None or not execution.has_suspended(record) or (freed := rules.released(record)) is None:

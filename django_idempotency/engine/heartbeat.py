@@ -25,7 +25,7 @@ from .notifying import Subject, notifier, sent
 
 logger = logging.getLogger("django_idempotency")
 
-#: A lease is renewed each time this part of it has passed.
+#: A lease is renewed each time this fraction of it has passed.
 PART = 3
 #: Seconds without work after which the thread ends; the next operation starts another.
 IDLE = 60.0
@@ -34,7 +34,7 @@ IDLE = 60.0
 class Leased(Subject, Protocol):
     """The holder of a lease: a running operation."""
 
-    #: Why the record is no longer ours while the work still runs.
+    #: Why the record is no longer ours although the work still runs.
     lost: Exception | None
     #: Is its settle waiting to be retried in the background?
     deferred: bool
@@ -47,13 +47,13 @@ class Lease(ref[Leased]):
     """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease simply ends."""
 
     __slots__ = ("due", "ends")
-    #: When it has certainly ended, and when it is renewed next.
+    #: When it has certainly ended, and when it is next renewed.
     ends: float
     due: float
 
     @property
     def early(self) -> float:
-        """How early it may be renewed together with another of its store, to save a connection: a sixth of the lease."""
+        """How early it may be renewed along with another of its store, to save a connection: a sixth of the lease."""
         return (self.ends - self.due) / 4
 
     def begin(self, now: float, seconds: float) -> None:
@@ -62,7 +62,7 @@ class Lease(ref[Leased]):
 
 
 class Heartbeat:
-    """Renews the leases of watched operations, until forget(). Thread safe.
+    """Renews the leases of watched operations until forget(). Thread safe.
 
     `beat(now)` does the work, so that a test can call it with a later `now`; the thread only calls it on time.
     """
@@ -74,8 +74,8 @@ class Heartbeat:
 
     def reset_after_fork(self) -> None:
         """Watch nothing: after a fork the thread does not exist, and the watched operations are the parent's."""
-        #: By the id of the operation: a WeakKeyDictionary takes a call three times as long (measured: 2 µs). Adding and
-        #: removing are atomic without a lock, so iterate over a copy.
+        #: Keyed by the operation's id: a WeakKeyDictionary makes a call three times as slow (measured: 2 µs). Adding
+        #: and removing are atomic without a lock, so iterate over a copy.
         self._watched: dict[int, Lease] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -86,12 +86,12 @@ class Heartbeat:
     def watch(self, operation: Leased) -> None:
         """Renew an operation's lease from now on.
 
-        It takes no lock if the thread will see the lease in time: it adds the lease before it checks the thread, and the
-        thread announces its check before it looks (see _sleep()). So one of the two sees the other.
+        Takes no lock if the thread will see the lease in time: this adds the lease before it checks the thread, and the
+        thread announces its check before it looks (see _sleep()). So at least one of the two sees the other.
         """
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
         lease.begin(now, seconds)
-        if id(operation) in self._watched:  # an abandoned one's with the same id: the thread may be removing it
+        if id(operation) in self._watched:  # an abandoned one's with the same id, which the thread may be removing
             with self._lock:
                 self._watched[id(operation)] = lease
         else:
@@ -112,10 +112,10 @@ class Heartbeat:
                 self._changed.notify()
 
     def forget(self, operation: Leased) -> Lease | None:
-        """Stop renewing an operation's lease, and return it."""
+        """Stop renewing an operation's lease, and return the lease."""
         lease = self._watched.pop(id(operation), None)
         if lease is None:
-            with self._lock:  # never watched, or just lost: then the operation knows when we return
+            with self._lock:  # never watched, or just lost: the operation knows when we return
                 pass
         return lease
 
@@ -131,7 +131,7 @@ class Heartbeat:
         """Has an operation's lease ended while it is watched? The beat itself may hang."""
         with self._lock:
             lease = self._watched.get(id(operation))
-        # Check the owner: an abandoned operation's id may by now belong to another, which is not watched.
+        # Check the owner: the id of an abandoned operation may now belong to another one, which is not watched.
         return lease is not None and lease() is operation and self._clock() >= lease.ends
 
     def beat(self, now: float) -> None:
@@ -143,11 +143,11 @@ class Heartbeat:
             try:
                 with store.apart():
                     renewed = store.renew([operation.ticket for operation in operations])
-            except Exception as error:  # the thread serves other stores, too
-                renewed = getattr(error, "renewed", set[UUID]())  # a store of many servers, one of them down
+            except Exception as error:  # the thread also serves other stores
+                renewed = getattr(error, "renewed", set[UUID]())  # a store with many servers, one of which is down
                 self._renewed([op for op in operations if op.ticket.owner in renewed], now)
                 self._missed([op for op in operations if op.ticket.owner not in renewed], now, error)
-                with suppress(Exception):  # a log filter's
+                with suppress(Exception):  # raised by a log filter
                     logger.warning("A heartbeat was missed; it will be retried.", exc_info=error)
             else:
                 self._renewed([op for op in operations if op.ticket.owner in renewed], now)
@@ -156,7 +156,7 @@ class Heartbeat:
                         self._lost(operation, LeaseLost())
 
     def _due(self, now: float) -> list[Leased]:
-        """Return the leases to renew, with those of the same stores that are nearly due; forget abandoned ones."""
+        """Return the leases to renew, including nearly due ones of the same stores; forget abandoned ones."""
         found, soon = [], []
         with self._lock:
             for name, lease in self._watched.copy().items():
@@ -164,7 +164,7 @@ class Heartbeat:
                     operation = lease()
                     if operation is not None:
                         found.append(operation)
-                    elif self._watched.get(name) is lease:  # or it is another's by now
+                    elif self._watched.get(name) is lease:  # or another operation has it by now
                         self._watched.pop(name, None)
                 elif lease.due <= now + lease.early and (operation := lease()) is not None:
                     soon.append(operation)
@@ -190,8 +190,8 @@ class Heartbeat:
     def _lost(self, operation: Leased, error: Exception) -> None:
         with self._lock:
             watched = self._watched.pop(id(operation), None)
-            # It was not settled meanwhile. A queued settle may have been written without a response: it is fenced, and its next
-            # try finds out who owns the record.
+            # It was not settled in the meantime. A queued settle may have been written without a response: it is
+            # fenced, and its next try finds out who owns the record.
             is_lost = watched is not None and not operation.deferred
             if is_lost:
                 operation.lost = error
@@ -199,7 +199,7 @@ class Heartbeat:
             self._notify(operation)
 
     def _notify(self, operation: Leased) -> None:
-        """Report a lost lease; not from this thread, since a slow receiver would let other leases end."""
+        """Report a lost lease; not in this thread, since a slow receiver would let other leases end."""
         if threading.current_thread() is self._thread:
             notifier.notify(operation, operation.notify_lost)
         else:
@@ -218,7 +218,7 @@ class Heartbeat:
                 self.beat(self._clock())
         finally:
             with self._lock:
-                if self._thread is threading.current_thread():  # it was cut short: the next operation starts another
+                if self._thread is threading.current_thread():  # it was interrupted: the next operation starts another
                     self._thread = None
 
     def _sleep(self) -> bool:
@@ -236,7 +236,7 @@ class Heartbeat:
             if self._watched or self._wakes < began + IDLE:
                 return True
             thread, self._thread = self._thread, None
-            if self._watched:  # one that came just before has seen that
+            if self._watched:  # an operation added just before this check has seen it
                 self._thread = thread
             return self._thread is not None
 

@@ -26,7 +26,7 @@ from .settling import SETTLE_PAUSE, SettleResult, Settling
 from .steps import Claim, Pause, Steps, adrive, drive
 from .waiting import pauses
 
-#: Seconds: a lease is never zero, or the host's deadline would be read as a crash.
+#: Seconds. A lease is never zero, or the host's deadline would be read as a crash.
 LEAST_LEASE = 0.001
 
 
@@ -57,9 +57,9 @@ class LeaseOperation(Operation):
     lost: Exception | None = None
     #: Is its settle waiting to be retried in the background?
     deferred = False
-    #: Did a claim of ours get no response, so that it may have taken the record over?
+    #: Did one of our claims get no response, so that it may have taken the record over?
     _unanswered = False
-    #: What the heartbeat has watched.
+    #: The lease that the heartbeat has watched.
     _lease: Lease | None = None
 
     def __init__(
@@ -77,9 +77,9 @@ class LeaseOperation(Operation):
         self._hold_failures = hold_failures
         #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
         self._renews = renews
-        #: Seconds until the host stops, and with it the lease.
+        #: Seconds until the host stops, and the lease with it.
         self._left = left
-        #: The durable execution that makes the call, if one does.
+        #: The durable execution that makes the call, if any.
         self._execution = execution
 
     def is_lost(self) -> bool:
@@ -88,7 +88,7 @@ class LeaseOperation(Operation):
     # --------------------------------------------------------------------------------------------------------- open
 
     async def aopen(self, wait: float = 0.0) -> Verdict:
-        """See open(). Waiting holds no thread. A cancellation leaves the key as it was: nothing has run."""
+        """See open(). Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run."""
         try:
             verdict = await run_to_completion(adrive(self.store, self._claiming()))
             for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
@@ -132,7 +132,7 @@ class LeaseOperation(Operation):
             except RecordUnreadable:
                 return Unreadable()
             if isinstance(verdict, Execute):
-                self._begin(verdict)  # here, since a cancelled call gets no verdict
+                self._begin(verdict)  # now, because a cancelled call gets no verdict
             return verdict
         return Busy(retry_after=1)
 
@@ -161,7 +161,7 @@ class LeaseOperation(Operation):
         self._lease = heartbeat.forget(self) or self._lease
 
     def keep_lease(self) -> None:
-        """Resume the heartbeat if it ran before leave_lease(), and the lease has not been lost meanwhile."""
+        """Resume the heartbeat if it ran before leave_lease(), unless the lease has been lost since."""
         if self._lease is not None and self.lost is None:
             heartbeat.resume(self._lease)
 
@@ -170,7 +170,7 @@ class LeaseOperation(Operation):
         return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
 
     def notify_lost(self) -> None:
-        """Report that the heartbeat has set `lost`: another may own the record by now. The work may check, and stop."""
+        """Report that the heartbeat has set `lost`: another call may own the record. The work may check, and stop."""
         self._notify("lost", self.lost)
 
     # ------------------------------------------------------------------------------------------------------- settle
@@ -186,7 +186,7 @@ class LeaseOperation(Operation):
             yield from self._settling(rules.abandoned(self.run))
 
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """See Operation.settle(). Raises nothing: what cannot be written is an event, and the response is sent."""
+        """See Operation.settle(). Raises nothing: a failed write is an event, and the response is sent."""
         drive(self.store, self._settling(self._conclude(ended), outcome, ttl))
 
     async def asettle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
@@ -215,7 +215,7 @@ class LeaseOperation(Operation):
             yield event
 
     def _settling_of(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
-        """Return the settlement to write; `None`: none, the record stays as it is."""
+        """Return the settlement to write; `None` if the record stays unchanged."""
         if state is SettledState.SUSPENDED:
             assert self._execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
             ticket = self._execution.suspending_ticket(self.record, self.ticket)
@@ -233,7 +233,7 @@ class LeaseOperation(Operation):
             event.take(self.store)
 
     def _reported(self, result: SettleResult) -> Event | None:
-        """Note the outcome of a settle, and return its event; `None` for a loss that the heartbeat has reported."""
+        """Note the outcome of a settle, and return its event; `None` if the heartbeat has already reported the loss."""
         self.left_as = result.state
         if result.deferred:
             return Event(self, "deferred", result.error)

@@ -21,7 +21,7 @@ from ..stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
-#: The longest queue. Beyond it, events are logged as not sent.
+#: The longest queue. Any further events are logged as not sent.
 LONGEST = 4096
 
 
@@ -30,7 +30,7 @@ def closing() -> None:
 
 
 class Subject(Protocol):
-    """What an event is about: an operation."""
+    """The subject of an event: an operation."""
 
     store: BaseStore
     ticket: Ticket
@@ -53,14 +53,14 @@ class Notifier:
         self._sending = False
 
     def notify(self, operation: Subject, send: Callable[[], None]) -> None:
-        """Call `send` soon, in the thread; in this one if none can be started. Never raises."""
+        """Call `send` soon, in the thread, or in this one if none can be started. Never raises."""
         with self._lock:
             is_full = len(self._waiting) >= LONGEST
             is_queued = not is_full and self._runs()
             if is_queued:
                 self._waiting.append((operation, send))
         if is_full:
-            with suppress(Exception):  # a log filter's
+            with suppress(Exception):  # raised by a log filter
                 logger.error(
                     "An event of the key %s is not sent: %d others wait for a receiver that does not return.",
                     shortened(operation.ticket.key),
@@ -70,7 +70,7 @@ class Notifier:
             sent(send)
 
     def drain(self, patience: float) -> None:
-        """Wait until all are sent, up to `patience` seconds. For the end of a process."""
+        """Wait until all are sent, up to `patience` seconds. Used at the end of a process."""
         deadline = time.monotonic() + patience
         with self._lock:
             while self._thread is not None and (self._waiting or self._sending):
@@ -102,7 +102,7 @@ class Notifier:
                 self._send_all()
         finally:
             with self._lock:
-                if self._thread is threading.current_thread():  # it was cut short: the next event starts another
+                if self._thread is threading.current_thread():  # it was interrupted: the next event starts another
                     self._thread, self._sending = None, False
                 self._changed.notify_all()
 
@@ -114,7 +114,7 @@ class Notifier:
             return self._thread is not None
 
     def _send_all(self) -> None:
-        """Send all queued events. What one leaves behind, a broken connection or an open transaction, the next never sees."""
+        """Send all queued events. A broken connection or an open transaction that one leaves never affects the next."""
         while (event := self._next()) is not None:
             operation, send = event
             sent(send)
@@ -132,7 +132,7 @@ class Notifier:
 
 
 def sent(send: Callable[[], None]) -> None:
-    """Send one event. What its observer raises is logged: the thread goes on for the others."""
+    """Send one event. An observer's error is logged, and the thread continues with the others."""
     try:
         send()
     except BaseException:

@@ -1,6 +1,6 @@
 """What calls of both guarantees share: claim a key, wait for a busy one, report. Ring 2, without Django.
 
-`atomic` and `lease` hold what each guarantee does between its claim and its settle.
+`atomic` and `lease` contain what each guarantee does between its claim and its settle.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .waiting import pauses, wait_slots
 
-#: The most claims before the verdict is Busy. Each time, another request has won the race.
+#: The most claims before the verdict is Busy. Each time, another request won the race.
 ROUNDS = 2
 
 
 class EventSink(Protocol):
-    """Gets each event. `event` is one of `EVENTS`. From async code its coroutine `asend` is called, if it has one."""
+    """Receives each event. `event` is one of `EVENTS`. Async code calls its coroutine `asend` if it has one."""
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
 
 
-#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released, suspended, or
-#: lost: it was no longer ours. In between deferred: the store did not respond, and is tried again in the background.
+#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released,
+#: suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the
+#: background.
 EVENTS = (
     *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
     *("completed", "released", "suspended", "deferred", "lost"),
@@ -44,7 +45,7 @@ class Operation:
     run: Execute | None = None
     #: The record as the claim or the guard found it.
     record: Record | None = None
-    #: How settle() left the record; `None`: it was not settled, or not by us.
+    #: How settle() left the record; `None`: it was not settled, or not by this operation.
     left_as: SettledState | None = None
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
@@ -57,7 +58,7 @@ class Operation:
 
     @property
     def attempt(self) -> int:
-        """The number of this run of the key: above 1, an earlier one failed, was refused or crashed."""
+        """The number of this run of the key. If it is above 1, an earlier run failed, was refused or crashed."""
         return self.run.attempt if self.run else 0
 
     def is_lost(self) -> bool:
@@ -69,8 +70,8 @@ class Operation:
     def open(self, wait: float = 0.0, waiters: int = 0) -> Verdict:
         """Claim the key and hold the record. The work may run only after `Execute`, and then settle() must follow.
 
-        Raises `StoreUnavailable`; nothing has run then. A busy record is waited for up to `wait` seconds, unless a
-        quarter of the process's threads wait already. At least `waiters` threads may wait.
+        Raises `StoreUnavailable`; then nothing has run. Waits up to `wait` seconds for a busy record, unless a quarter
+        of the process's threads already wait. At least `waiters` threads may wait.
         """
         try:
             verdict = self._claim()
@@ -83,7 +84,7 @@ class Operation:
         return verdict
 
     def _wait(self, busy: Verdict, wait: float, waiters: int) -> Verdict:
-        """Claim a busy key again until it is free, or `wait` seconds have passed."""
+        """Claim a busy key again until it is free or `wait` seconds have passed."""
         with wait_slots.acquire(least=waiters) as admitted:
             for pause, left in pauses(wait) if admitted else ():
                 began = time.monotonic()
@@ -100,7 +101,7 @@ class Operation:
         raise NotImplementedError
 
     def _claim_again(self, busy: Verdict) -> Verdict:
-        """Claim a key that was busy; if the store does not respond, that is its last known state."""
+        """Claim a key that was busy. If the store does not respond, return its last known state."""
         try:
             return self._claim()
         except StoreUnavailable:
@@ -113,7 +114,7 @@ class Operation:
             self.ticket = replace(self.ticket, location=record.location)
 
     def _begin(self, run: Execute) -> None:
-        """Note that the record is ours, and the work may begin."""
+        """Note that the record is ours, so the work may begin."""
         self.run, self._opened_at = run, time.monotonic()
 
     def _opened(self, verdict: Verdict) -> str:
@@ -128,7 +129,7 @@ class Operation:
     # ------------------------------------------------------------------------------------------------------- settle
 
     def abandon(self) -> None:
-        """Restore a record whose work has not begun. Does nothing after any other verdict than `Execute`."""
+        """Restore a record whose work has not begun. Does nothing after any verdict except `Execute`."""
         raise NotImplementedError
 
     async def aabandon(self) -> None:
@@ -147,7 +148,7 @@ class Operation:
         raise NotImplementedError
 
     def _settlement(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
-        """Return what to write, or `None`: nothing."""
+        """Return what to write; `None` if nothing is."""
         assert self.run is not None, "settle() follows an open() that said Execute"
         worked = time.monotonic() - self._opened_at
         return rules.settlement(
@@ -160,19 +161,19 @@ class Operation:
         """Roll back and end a transaction that was left open, such as by an interrupt. After settle() there is none."""
 
     def needs_rollback(self) -> bool:
-        """Will the work's writes be rolled back, whatever its response?"""
+        """Will the work's writes be rolled back, whatever its response is?"""
         return False
 
     def set_rollback(self) -> None:
         """Roll back the work's writes if we hold its transaction. settle() must follow."""
 
     def savepoint(self) -> AbstractContextManager[None]:
-        """Protect the work's transaction, if we hold it, from failures of other code in it."""
+        """Protect the work's transaction, if we hold it, from failures of other code inside it."""
         return nullcontext()
 
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Unreadable: "unreadable"}
-#: By how the record was left; `None`: it was no longer ours.
+#: Keyed by how the record was left; `None`: it was no longer ours.
 EVENT_OF_STATE = {
     SettledState.COMPLETED: "completed",
     SettledState.FREE: "released",

@@ -18,13 +18,13 @@ from .durable import handing_over
 from .heartbeat import Leased
 from .steps import Claim, Settle, Steps
 
-#: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished response
-#: by up to a second.
+#: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
+#: response by up to a second.
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 
 
 def may_retry(began: float) -> bool:
-    """Is there time for a pause and another try, before the response goes out? `began`: the first one, monotonic."""
+    """Is there time for a pause and another try before the response goes out? `began`: the first try, monotonic."""
     return time.monotonic() - began + SETTLE_PAUSE <= SETTLE_PATIENCE
 
 
@@ -59,7 +59,7 @@ class Settler(Leased, Protocol):
 
 
 class Settling:
-    """A settlement, and how long it is retried. Fenced: an owner that lost its record changes nothing."""
+    """A settlement, and how long it is retried. It is fenced: an owner that lost its record changes nothing."""
 
     #: When the thread gives up, if the lease has not ended before.
     until = inf
@@ -80,12 +80,12 @@ class Settling:
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
     def writing(self) -> Steps[bool]:
-        """Write it. Return whether the record was ours."""
+        """Write it. Return whether we owned the record."""
         if (yield from self._write()):
             return True
         if not self.operation.claimed_inside:
             return False
-        record: Record = yield Claim(self._ticket)  # ours may have been rolled back with the work
+        record: Record = yield Claim(self._ticket)  # our claim may have been rolled back with the work
         return rules.owned(record, self._ticket) and (yield from self._write())
 
     def _write(self) -> Steps[bool]:
@@ -99,7 +99,7 @@ class Settling:
         return SettleResult(self.state if settled else None)
 
     def failed(self, error: Exception) -> SettleResult | None:
-        """Return the outcome of a try that failed; `None`: pause, and retry. Either way the response is kept."""
+        """Return the outcome of a failed try; `None`: pause, then retry. Either way the response is kept."""
         if may_retry(self._began):
             return None
         self.error = None if isinstance(error, LostRace) else error
@@ -119,5 +119,5 @@ class Settling:
         return operation.defer(self)
 
     def is_over(self, now: float) -> bool:
-        """Has the lease or the time for retries ended? A store that refuses our writes is not tried forever."""
+        """Has the lease or the time for retries ended? A store that refuses our writes is not retried indefinitely."""
         return self.operation.lost is not None or now >= min(self.until, self.operation.lease_ends())

@@ -1,4 +1,4 @@
-"""What an operation asks of others, so that each decision is written once for sync and async code. Ring 2.
+"""What an operation needs from outside, as steps: each decision is written once for sync and async code. Ring 2.
 
 A decision that needs a store is a generator: it yields a step and gets back the result, or the exception. `drive` takes
 the steps in this thread, `adrive` in a task.

@@ -14,7 +14,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Arguments:
-    """Reads the payload of a function's calls: all arguments by name, or the one that `only` names.
+    """Reads the payload of a function's calls: all arguments by name, or only the one that `only` names.
 
     The `self` or `cls` of a method is not part of it. Nothing is copied.
     """
@@ -31,7 +31,7 @@ class Arguments:
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
         self._plain = not any(p.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY) for p in parameters)
         self._takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-        #: The name of `**more`, which is not an argument itself: only its items are.
+        #: The name of `**more`, which is not an argument itself; only its items are.
         self._more = {p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD}
         if only is not None and (only in self._more or (only not in self._names and not self._takes_any)):
             known = ", ".join(p.name for p in parameters if p.name not in self._more) or "none"
@@ -54,7 +54,7 @@ class Arguments:
         return named if self._only is None else named.get(self._only)
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # inspect's binding costs ten times as much; it is used for unusual calls, and for wrong ones.
+        # inspect's binding costs ten times as much. It is used for unusual calls, and for wrong ones.
         given = dict(zip(self._order, args, strict=False)) if self._plain and len(args) <= len(self._order) else None
         if given is not None and given.keys().isdisjoint(kwargs):
             named = {**self._defaults, **given, **kwargs}
@@ -66,7 +66,7 @@ class Arguments:
         for parameter in self._signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 more = named.pop(parameter.name)
-                if twice := more.keys() & named.keys():  # f(a, /, **more) accepts another a
+                if twice := more.keys() & named.keys():  # f(a, /, **more) accepts a second a
                     raise UnhashablePayload(
                         f"This call has two arguments named {', '.join(sorted(twice))}: rename one."
                     )
@@ -75,7 +75,7 @@ class Arguments:
 
 
 def is_method(function: Callable[..., Any]) -> bool:
-    """Does a function take the `self` or `cls` of the class that it is defined in?"""
+    """Does a function take the `self` or `cls` of the class that defines it?"""
     owner = function.__qualname__.rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), "")
     return first in ("self", "cls") and owner != "" and not owner.endswith("<locals>")

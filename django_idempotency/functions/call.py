@@ -46,7 +46,7 @@ logger = logging.getLogger("django_idempotency")
 
 #: How long a record waits for a person (seconds): the longest duration.
 HELD_FOR = 3650 * 86400.0
-#: What a function may turn out to return, say through a wrapper: a decorator cannot detect it.
+#: Types that a function may unexpectedly return, for example through a wrapper that hides them from the decorator.
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
@@ -93,7 +93,7 @@ class FunctionCall:
             path=terms.name,
             lease=until_then,
         )
-        #: Has the host a deadline?
+        #: Does the host have a deadline?
         self.hurries = left is not None
         self.execution = EXECUTION.get()
         self.operation: Operation
@@ -120,11 +120,11 @@ class FunctionCall:
             self.patience = policy.wait if left is None else min(policy.wait, left)
 
     def is_late(self) -> bool:
-        """Has the host's deadline passed? It may have while the call waited."""
+        """Has the host's deadline passed, for example while the call waited?"""
         return remaining() == 0
 
     def takeover(self) -> Takeover | None:
-        """Return the takeover that `on_takeover` must decide, if any."""
+        """Return the takeover that `on_takeover` must decide, if there is one."""
         run = self.operation.run
         if run is None or not run.takeover:
             return None
@@ -141,7 +141,7 @@ class FunctionCall:
             raise self.naming(error)  # noqa: B904 - itself
 
     def naming(self, error: IdempotencyError) -> IdempotencyError:
-        """Set the record on an error, unless the error is another call's."""
+        """Set the record on an error, unless the error belongs to another call."""
         if error.key is None:
             ticket = self.operation.ticket
             error.scope, error.key = ticket.scope, ticket.key
@@ -164,7 +164,7 @@ class FunctionCall:
                 raise AssertionError("this call runs")
 
     def go_without_store(self, error: StoreUnavailable) -> None:
-        """Report that the store is not responding; raise that, unless the call may run without it."""
+        """Report that the store is not responding; raise the error unless the call may run without the store."""
         self.observer("unavailable", self.operation, error)
         if self._needs_store():
             raise error
@@ -198,9 +198,9 @@ class FunctionCall:
         given_up = self.operation.needs_rollback()
         try:
             outcome = self._outcome(OutcomeKind.RESULT, self.terms.results.dump(result))
-        except Exception as error:  # noqa: BLE001 - a serializer's, too: the work is done
+        except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
             outcome = self._unstored(OutcomeKind.RESULT, error)
-        # Not marked by the work: a statement of the serializer failed.
+        # The work did not mark it: a statement of the serializer failed.
         if not given_up and self.operation.needs_rollback():
             return CallEnd(work_result=WorkResult.FAILED, raised=StoreUnavailable())
         return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
@@ -221,7 +221,7 @@ class FunctionCall:
         return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=self.current.seconds)
 
     def leaving(self, error: BaseException) -> BaseException:
-        """Return the exception that the caller gets for the one that has left the function."""
+        """Return the exception that the caller gets for the one that the function raised."""
         if self.policy.guarantee is Guarantee.ATOMIC and suspends(self.execution, error):
             refusal = ConfigurationError(
                 f"{self.terms.name} was suspended, and no transaction lasts that long: its writes were rolled back, but "
@@ -232,7 +232,7 @@ class FunctionCall:
         return translate_django_error(error)
 
     def decided(self, decision: Any) -> CallEnd | None:
-        """Return the end of a call that `on_takeover` has decided; `None`: it runs."""
+        """Return the end of a call that `on_takeover` has decided; `None`: the call runs."""
         match decision:
             case RunAgain():
                 self.current = CurrentOperation(self.operation, self._outer)
@@ -262,7 +262,7 @@ class FunctionCall:
         self.operation.settle(end.work_result, end.outcome, end.ttl)
 
     async def asettle(self, end: CallEnd) -> None:
-        """See settle(). It completes before a cancellation takes effect."""
+        """See settle(). A cancellation takes effect only after it has completed."""
         await run_to_completion(self.operation.asettle(end.work_result, end.outcome, end.ttl))
 
     def _outcome(self, kind: OutcomeKind, body: bytes) -> Outcome:
@@ -272,8 +272,8 @@ class FunctionCall:
         return kind.outcome(body)
 
     def _unstored(self, kind: OutcomeKind, error: Exception) -> Outcome:
-        with suppress(Exception):  # a log filter's: the work is done, and must not be repeated because of it
-            # Neither its cause nor a serializer's own words: they may contain the data that was to be stored.
+        with suppress(Exception):  # raised by a log filter: the work is done, and must not be repeated because of it
+            # Log neither its cause nor a serializer's message: they may contain the data that was to be stored.
             logger.warning("The result of %s is not stored: %s.", self.terms.name, str(error).rstrip("."))
         return kind.outcome()
 

@@ -16,7 +16,7 @@ from .deadlines import remaining
 class CurrentOperation(OperationHandle):
     """The call that runs under a key. `current_operation()` returns the innermost one."""
 
-    #: Has its work ended? A task that it has started still sees it.
+    #: Has its work ended? A task that it started still sees it.
     _over = False
     _outer: CurrentOperation | None = None
     _token: Token[CurrentOperation | None]
@@ -31,18 +31,18 @@ class CurrentOperation(OperationHandle):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         _ended(self._token, error)
         self._over = True
-        # Or a chain of tasks would hold them all.
+        # Otherwise a chain of tasks would hold all of them.
         del self._token
         if self._outer is not None:
             self._outer = living(self._outer)
 
     @property
     def lost(self) -> bool:
-        """Has the `lease` of this call ended, or the host's deadline passed? Stop if that still helps."""
+        """Has the `lease` of this call ended, or the host's deadline passed? If so, stop if that still helps."""
         return super().lost or remaining() == 0
 
     def holds(self, operation: Operation) -> bool:
-        """Is this, or a call around it, a run of the same request under the same key of the same store?"""
+        """Does this call, or one around it, run the same request under the same key of the same store?"""
         ours, other = self._operation, operation.ticket
         same = (ours.ticket.id, ours.ticket.digest) == (other.id, other.digest)
         mine = same and ours.store is operation.store
@@ -50,7 +50,7 @@ class CurrentOperation(OperationHandle):
 
 
 def living(call: CurrentOperation | None) -> CurrentOperation | None:
-    """Return a call, or the innermost one around it, whose work has not ended."""
+    """Return the call, or the innermost one around it, whose work has not ended."""
     while call is not None and call._over:  # noqa: SLF001 - its public members are for users
         call = call._outer  # noqa: SLF001
     return call
@@ -73,7 +73,7 @@ def current_operation() -> CurrentOperation | None:
 
 
 class Unguarded:
-    """The context of a call that runs unguarded: the keys of a call around it are not its own."""
+    """The context of a call that runs unguarded: it must not use the keys of a call around it."""
 
     _token: Token[CurrentOperation | None]
 
@@ -88,11 +88,11 @@ def _ended(token: Token[CurrentOperation | None], error: object) -> None:
     """Restore the previous current operation."""
     try:
         CURRENT.reset(token)
-    except ValueError:  # a coroutine closed by another task has left its own context
+    except ValueError:  # a coroutine that another task closed has left its own context
         if not isinstance(error, GeneratorExit):
             raise
     if isinstance(error, ResponseNotStored):
-        error.inside = True  # another call's: this one is not done
+        error.inside = True  # it belongs to another call: this one is not done
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class RunAgain:
 
 @dataclass(frozen=True, slots=True)
 class UseResult:
-    """The earlier owner did the work: this is its result."""
+    """The earlier owner did the work, and this is its result."""
 
     result: Any
 
@@ -118,24 +118,25 @@ Decision = RunAgain | UseResult | HoldForReview
 class Takeover(CurrentOperation):
     """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
 
-    The hook returns `run()`, `found(result)` or `hold()`. What it raises goes to the caller and decides nothing: the next
-    call after the lease asks again; an exception of `keep_exceptions` is stored as if the call had raised it.
+    The hook returns `run()`, `found(result)` or `hold()`. An exception that it raises goes to the caller and decides
+    nothing: the next call after the lease asks again. An exception listed in `keep_exceptions` is stored as if the call
+    had raised it.
     """
 
     def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
         super().__init__(operation, outer)
-        #: What the key was selected from: the arguments by name, or the one that `data_keyword_argument` names.
+        #: The source of the key: the arguments by name, or the one that `data_keyword_argument` names.
         self.payload = payload
         assert operation.record is not None
         #: The record as the earlier owner left it, or as we have just taken it.
         self.record: Record = operation.record
 
     def run(self) -> Decision:
-        """Run the call again: its external effects carry a derived key, or did not happen."""
+        """Run the call again. Use it if its external effects carry a derived key, or did not happen."""
         return RunAgain()
 
     def found(self, result: Any) -> Decision:
-        """Store and return this result, which the provider knows; the call does not run."""
+        """Store and return this result, known from the provider; the call does not run."""
         return UseResult(result)
 
     def hold(self) -> Decision:

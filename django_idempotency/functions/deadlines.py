@@ -1,4 +1,4 @@
-"""The deadline of a host, at which the process is frozen or killed."""
+"""The deadline of a host, when it freezes or kills the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 #: Ten years (seconds), the limit of every duration.
 LONGEST = 3650 * 86400.0
-#: By `time.monotonic()`; `None`: the host has no limit.
+#: By `time.monotonic()`; `None` if the host has no limit.
 _ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", default=None)
 
 
@@ -28,12 +28,12 @@ class LambdaContext(Protocol):
 def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[None]:
     """Set the deadline of this host: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
 
-    Inside, a `lease` lasts until then and is not renewed: if the host stops at its limit, the next call takes over at
-    once. No call waits beyond it, none begins after it (`DeadlinePassed`), and a batch stops before it. The earlier of two
-    nested deadlines counts. Raises `TypeError` or `ValueError` for an invalid deadline.
+    Inside it, a `lease` lasts until the deadline and is not renewed: if the host stops at its limit, the next call
+    takes over at once. No call waits beyond the deadline, none begins after it (`DeadlinePassed`), and a batch stops
+    before it. The earlier of two nested deadlines counts. Raises `TypeError` or `ValueError` for an invalid deadline.
     """
     left = _left(limit)
-    if not left <= LONGEST:  # NaN, too
+    if not left <= LONGEST:  # also for NaN
         raise ValueError(
             f"deadline({limit!r}) is too long: leases would last until then. A host without a limit needs no deadline."
         )
@@ -46,14 +46,14 @@ def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[No
 
 
 def remaining() -> float | None:
-    """Return the seconds left, at least 0; `None` without a deadline."""
+    """Return the seconds left, at least 0, or `None` without a deadline."""
     ends = _ENDS.get()
     return None if ends is None else max(0.0, ends - time.monotonic())
 
 
 def _left(limit: float | timedelta | datetime | LambdaContext) -> float:
     if not isinstance(limit, LambdaContext):
-        limit = getattr(limit, "lambda_context", limit)  # a durable context has the invocation's own
+        limit = getattr(limit, "lambda_context", limit)  # a durable context contains the invocation's own
     if isinstance(limit, LambdaContext):
         return limit.get_remaining_time_in_millis() / 1000
     if isinstance(limit, datetime):

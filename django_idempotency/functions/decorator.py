@@ -41,7 +41,7 @@ class Guarded(Protocol[P, R_co]):
     def __get__(self, instance: object, owner: type | None = None) -> Guarded[..., R_co]: ...
 
     def with_key(self, key: str) -> Callable[P, R_co]:
-        """Return the function under this key instead of the selected one. A method then takes `self` first."""
+        """Return the function under this key instead of the selected one. For a method it then takes `self` first."""
         ...
 
 
@@ -102,16 +102,16 @@ def idempotent_function(
     on_replay: OnReplay | None = None,
     on_takeover: OnTakeover | None = None,
 ) -> Any:
-    """Make a function safe to call again: sync or async, a method of any kind, a task, a handler.
+    """Make a function safe to call again: sync or async, any kind of method, a task, a handler.
 
-    `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name, or from the one that
-    `data_keyword_argument` names; `None`: all of it. `validate` selects what must not change for a known key. A call
-    whose key is missing runs unguarded, with a warning; `required=True` refuses it. The function's name in the store is
+    `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name or from the one that
+    `data_keyword_argument` names; `None` selects all of it. `validate` selects what must not change for a known key. A
+    call without a key runs unguarded, with a warning; `required=True` refuses it. The function's name in the store is
     `key_prefix`, or module and qualified name if those are unique. Later calls return the result of the first one, for
     `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that cannot be deduced from
-    the return annotation. An exception frees the key, except for those in `keep_exceptions`: they are stored and raised
-    again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a crashed
-    call is run again. The other fields are those of `Policy`.
+    the return annotation. An exception frees the key, except for those in `keep_exceptions`, which are stored and
+    raised again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a
+    crashed call is run again. The other fields are those of `Policy`.
 
     Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.run`.
     """
@@ -127,11 +127,11 @@ def idempotent_function(
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
             return type(undecorated)(decorate(undecorated.__func__))
-        # A partial with a name has copied that from its function, with the signature: the arguments would be misread.
+        # A named partial has copied the name from its function, with the signature, so the arguments would be misread.
         unnamed = not callable(undecorated) or not hasattr(undecorated, "__qualname__")
         if unnamed or isinstance(undecorated, (type, functools.partial)):
             raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
-        if undecorated.__module__ == method_decorator.__module__:  # its stand-in for the method
+        if undecorated.__module__ == method_decorator.__module__:  # its placeholder for the method
             raise ImproperlyConfigured(
                 "method_decorator() would decorate again on each call. Put @idempotent_function on the method itself."
             )

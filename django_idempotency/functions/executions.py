@@ -1,4 +1,4 @@
-"""Durable executions: work that its engine suspends, and restarts from the top hours later."""
+"""Durable executions: work that its engine suspends, and restarts from the beginning hours later."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..core.policy import Duration, seconds
 from ..engine.durable import Execution
 from .deadlines import LONGEST
 
-#: The durable execution that runs here, or `None`.
+#: The durable execution that is running here, or `None`.
 EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
-#: What leaves a function for other reasons, too.
+#: Exceptions that leave a function for other reasons, too.
 _OTHERS = (BaseException, Exception, KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
 
 
@@ -25,12 +25,12 @@ def execution(
     suspended_by: type[BaseException] | tuple[type[BaseException], ...],
     resumes_within: Duration | None = None,
 ) -> Iterator[None]:
-    """Name this durable execution, for instance by its ARN, and the exceptions by which its engine suspends it.
+    """Name this durable execution, for example by its ARN, and the exceptions with which its engine suspends it.
 
-    Such an exception suspends a guarded call ("lease"): others find it busy, and this execution resumes it when it calls
-    it again, as the same attempt. If that takes longer than `resumes_within` (seconds or a `timedelta`), the call counts
-    as crashed; the default is the call's `expires_after`. Parallel calls in one execution need different names, or one
-    would resume the other. Raises `TypeError` or `ValueError` for an invalid argument.
+    Such an exception suspends a guarded call ("lease"): other calls find it busy, and this execution resumes it, as the
+    same attempt, when it calls it again. If that takes longer than `resumes_within` (seconds or a `timedelta`), the
+    call counts as crashed; the default is the call's `expires_after`. Parallel calls in one execution need different
+    names, or one would resume the other. Raises `TypeError` or `ValueError` for an invalid argument.
     """
     token = EXECUTION.set(_execution(name, suspended_by, resumes_within))
     try:
@@ -58,6 +58,6 @@ def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) ->
             "suspended_by names the exceptions by which the engine suspends an execution, such as SuspendExecution."
         )
     within = None if resumes_within is None else seconds(resumes_within)
-    if within is not None and not 0 < within <= LONGEST:  # NaN, too
+    if within is not None and not 0 < within <= LONGEST:  # also for NaN
         raise ValueError(f"resumes_within is seconds, above 0 and at most ten years, not {resumes_within!r}.")
     return Execution(name, classes, within)

@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 class Known:
     """The record of a call. `state` is "running", "lapsed", "completed", "held" or "free".
 
-    "lapsed": its lease has ended. The owner stopped renewing it; in `atomic` it may still be at work, under its row's lock.
+    "lapsed": its lease has ended. The owner stopped renewing it; with `atomic` it may still work, under its row's lock.
     """
 
     record: Record
@@ -43,7 +43,7 @@ class Known:
 
     @property
     def state(self) -> str:
-        """Return what a call with this key would meet."""
+        """Return what a call with this key would find."""
         if self.record.status is Status.COMPLETED:
             return "held" if kind_of(self.record.outcome) is OutcomeKind.HELD else "completed"
         if self.record.status is Status.FREE:
@@ -91,7 +91,7 @@ class Handle:
         return self._terms.is_async
 
     def key_for(self, *args: Any, **kwargs: Any) -> str:
-        """Return the key of a call with these arguments. Raises `KeyMissing` when it has none."""
+        """Return the key of a call with these arguments. Raises `KeyMissing` if it has none."""
         key = key_of(self._terms, self._terms.arguments.payload(args, kwargs))
         if key is None:
             raise KeyMissing
@@ -109,12 +109,13 @@ class Handle:
     def forget(self, *args: Any, **kwargs: Any) -> bool:
         """Delete the record of a call with these arguments, so that it runs again. Returns whether there was one.
 
-        Raises `InProgress` while it runs. A suspended call counts as running, except for its execution: see forget_key().
+        Raises `InProgress` while it runs. A suspended call counts as running, except in its own execution: see
+        forget_key().
         """
         return self.forget_key(self.key_for(*args, **kwargs))
 
     def forget_key(self, key: str) -> bool:
-        """Forget a key. See forget(). Inside `execution()`, also a call that this execution has suspended."""
+        """Forget a key. See forget(). Inside `execution()`, this includes a call that this execution has suspended."""
         store = stores.outermost(store_of(self._terms.resolved()))
         name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
         if execution is not None and release_suspended(store, execution, name, audit=self._audit, forgetting=True):
@@ -133,7 +134,7 @@ class Handle:
         return await sync_to_async(self.forget)(*args, **kwargs)
 
     def answer(self, *args: Any, **kwargs: Any) -> Answer:
-        """Call the function, and return its result with whether it is a replay. Takes `self` and `cls`, as a call does."""
+        """Call the function. Return its result and whether it is a replay. Takes `self` and `cls`, as a call does."""
         if self.is_async:
             raise ConfigurationError(f"{self.name} is async: await its aanswer().")
         return Answer(*run(self._terms, args, kwargs))

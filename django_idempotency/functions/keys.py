@@ -22,11 +22,11 @@ UNBOUND = request_digest(b"call")
 def key_of(terms: FunctionTerms, payload: Any) -> str | None:
     """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
 
-    Raises `UnhashablePayload` for values that cannot be hashed, and what the selector raises.
+    Raises `UnhashablePayload` for values that cannot be hashed, and anything that the selector raises.
     """
     try:
         if terms.key is None:
-            # With all arguments as the key none counts as missing: many default to `None`.
+            # When all arguments are the key, none counts as missing: many default to `None`.
             return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
         selected = terms.key(payload)
         return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
@@ -52,7 +52,7 @@ def best_effort_key(terms: FunctionTerms, payload: Any) -> str:
 
 
 def validate_key(key: Any) -> str:
-    """Return a key that was given as such. Raises `KeyMalformed`."""
+    """Return a key that was given explicitly. Raises `KeyMalformed`."""
     if not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
         raise KeyMalformed(
             "An idempotency key is 1 to 255 printable ASCII characters. derive_key() makes one from any values."

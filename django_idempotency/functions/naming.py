@@ -1,7 +1,7 @@
 """The name of a function in the store. One rule: a name identifies one function, in every process.
 
-Otherwise two functions would share their keys, and a call of one could return the result of the other. So a function
-that only the code that made it can distinguish from others needs a name from the project: `key_prefix`.
+Otherwise two functions would share their keys, and a call of one could return the result of the other. So if only the
+code that made a function can distinguish it from others, the project must name it: `key_prefix`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-#: The names of a module that runs as a program, and of the same in processes that `multiprocessing` spawns.
+#: The names of a module that runs as a program, and of the same module in processes that `multiprocessing` spawns.
 _PROGRAMS = ("__main__", "__mp_main__")
 
 
@@ -29,7 +29,7 @@ def _shared(function: Any) -> str | None:
     name = function.__qualname__
     if function.__name__ == "<lambda>":
         return "A lambda has no name, so all lambdas of a module would share their keys"
-    if "<" in name:  # Python's own mark of what a function defines: <locals>
+    if "<" in name:  # Python's own mark for what a function defines: <locals>
         return (
             f"{name} is a new function on each call of the function around it, and its closure is not part of its name, so "
             "all of them would share their keys"

@@ -1,4 +1,4 @@
-"""Runs a guarded call from claim to settle, sync and async. What to store is decided in `call`."""
+"""Runs a guarded call from claim to settle, sync and async. `call` decides what to store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .terms import FunctionTerms
 def begin(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
 ) -> FunctionCall | SwitchedOffOperation | Unguarded:
-    """Return the call, or the context to run the function in unguarded. Raises before anything has run."""
+    """Return the call, or the context in which to run the function unguarded. Raises only before anything has run."""
     payload = terms.payload(args, kwargs)
     if not switch.enabled():
         switch.warn_once()
@@ -42,8 +42,8 @@ def run(
 ) -> tuple[Any, bool]:
     """Run a call, or replay the first one. Return the result, and whether it is a replay.
 
-    Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, what the function
-    raises, and what `AtomicOperation.settle` raises.
+    Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, the function's own
+    exceptions, and those of `AtomicOperation.settle`.
     """
     call = begin(terms, args, kwargs, key)
     if not isinstance(call, FunctionCall):

@@ -24,10 +24,10 @@ from .arguments import Arguments
 from .current import Decision, Takeover
 
 OnReplay = Callable[[Any, Record], Any]
-#: The terms of every living guarded function, for the checks.
+#: The terms of every guarded function that still exists, for the checks.
 _DECLARED: WeakSet[FunctionTerms] = WeakSet()
 
-#: The hook of a coroutine function may be one, too.
+#: The hook of a coroutine function may also be one.
 OnTakeover = Callable[[Takeover], Decision | Awaitable[Decision]]
 
 
@@ -75,7 +75,7 @@ class FunctionTerms:
 
     @property
     def loads(self) -> bool:
-        """Does project code produce what a replay returns?"""
+        """Does project code produce the result of a replay?"""
         return self.results.serialized or self.on_replay is not None
 
     @cached_property
@@ -102,7 +102,7 @@ class FunctionTerms:
         return self.scope_under(self.resolved())
 
     def scope_under(self, policy: Resolved) -> str:
-        """See scope, where the policy is resolved already."""
+        """See scope, for a policy that is already resolved."""
         realm = realm_of(policy, None)
         return self._own_scope if realm is None else qualified(f"call:{self.name}", realm=realm)
 
@@ -128,5 +128,5 @@ def exception_classes(exceptions: Any) -> tuple[type[Exception], ...]:
 
 
 def policy_of(**fields: Any) -> Policy:
-    """Return a policy of the given fields. Raises `ValueError` with a message that says what to type."""
+    """Return a policy with the given fields. Raises `ValueError` with a message that says what to write."""
     return Policy(**{name: value for name, value in fields.items() if value is not MISSING})

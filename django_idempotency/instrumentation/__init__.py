@@ -1,1 +1,1 @@
-"""What others can see of a running system: signals and log records."""
+"""How a running system can be observed: signals and log records."""

@@ -1,4 +1,4 @@
-"""Reports every event once: by a signal, and by one structured log record."""
+"""Reports every event once, by a signal and by one structured log record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Observer:
     """Reports the events of one request, or of a call without a request."""
 
     def __init__(self, request: Any = None) -> None:
-        # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
+        # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
     @property
@@ -52,7 +52,7 @@ class Observer:
         return None if self._request is None else self._request()
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
-        """Log an event and send its signal. A receiver or a log filter that fails changes nothing."""
+        """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal, level, sentence = _REPORTS[event]
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error)
@@ -70,12 +70,12 @@ class Observer:
                 await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
             except (
                 RuntimeError
-            ):  # not a receiver's, which asend_robust catches: the ending interpreter starts no thread for sync ones
+            ):  # asend_robust catches receivers' errors: the ending interpreter starts no thread for sync ones
                 logger.warning("The interpreter is shutting down: sync receivers of %s were not called.", event)
 
 
 def log(level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
-    """Write one structured record. The key is shortened; everything in it was validated."""
+    """Write one structured record. The key is shortened; everything in the record was validated."""
     ticket = operation.ticket
     extra = {
         "event": event,
@@ -91,7 +91,7 @@ def log(level: int, sentence: str, event: str, operation: Operation, error: Base
 
 
 def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
-    """Report a request that asked to be guarded and is not, by a signal and a log record."""
+    """Report a request that asked to be guarded but is not, by a signal and a log record."""
     signal = _log_unguarded(request, reason, why, level, key)
     if signal.receivers:
         signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
@@ -116,6 +116,6 @@ def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | N
 def _write(level: int, sentence: str, facts: dict[str, Any], *args: str) -> None:
     try:
         logger.log(level, sentence, *args, extra={"idempotency": facts})
-    except Exception:  # noqa: BLE001 - a filter's: logging only catches those of handlers, and prints them like this
+    except Exception:  # noqa: BLE001 - a filter's: logging catches only handlers' errors, which it prints like this
         if logging.raiseExceptions:
             traceback.print_exc()

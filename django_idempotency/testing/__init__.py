@@ -1,4 +1,4 @@
-"""For your tests, and for the tests of your own store.
+"""Tools for your tests, and for the tests of your own store.
 
 `assert_idempotent` calls something twenty times at once; `override_idempotency` switches idempotency off or on;
 `RecordingStore` records which verbs were called; `StoreContract` tests what every store must do, and

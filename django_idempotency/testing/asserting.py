@@ -19,7 +19,7 @@ from ..runtime.registry import stores
 from .calling import EVENTS, CallResult, ConcurrentCall, gathered, listening, one_by_one, together
 from .carrying import carried
 
-#: The events with which work begins.
+#: The events that mean that work begins.
 BEGINS = frozenset({"claimed", "taken_over", "resumed"})
 
 _Raises = type[Exception] | tuple[type[Exception], ...]
@@ -36,14 +36,14 @@ def assert_idempotent(
 ) -> Any:
     """Call `act` `times` times at once and then once more: its work runs once, and all calls get equal responses.
 
-    `act` is a function without arguments, or a request of RequestFactory, of which each call sends a fresh copy through
-    the project's handler, middleware included. Functions are called in threads, coroutine functions (and the
-    requests of AsyncRequestFactory) in tasks. A busy call is repeated for up to `timeout` seconds.
-    `effects` returns a number that must have risen by one, such as `Charge.objects.count`. An exception of `raises`
-    counts as a response. `concurrent=False` makes the calls one after the other, in this thread.
+    `act` is a function without arguments, or a RequestFactory request: each call then sends a fresh copy of it through
+    the project's handler, middleware included. Functions are called in threads, coroutine functions (and the requests
+    of AsyncRequestFactory) in tasks. A busy call is repeated for up to `timeout` seconds.
+    `effects` returns a number that must have risen by one, such as `Charge.objects.count`. An exception listed in
+    `raises` counts as a response. `concurrent=False` makes the calls one after the other, in this thread.
 
-    Returns what the calls returned, or the exception that they raised. Raises `AssertionError`, with what ran and how the
-    responses differ, and `RuntimeError` if concurrent calls could not see what the test has written.
+    Returns what the calls returned, or the exception that they raised. Raises `AssertionError` with what ran and how
+    the responses differ, and `RuntimeError` if concurrent calls could not see what the test has written.
     """
     _refuse_event_loop()
     act = carried(act) if isinstance(act, HttpRequest) else act
@@ -82,7 +82,7 @@ def _refuse_event_loop() -> None:
 
 
 def _must_stay_in_this_thread() -> bool:
-    """Can other threads not see what the test has written? Raises `RuntimeError` if they would wait for its records."""
+    """Are the test's writes invisible to other threads? Raises `RuntimeError` if they would wait for its records."""
     inside = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
     if not inside:
         return False
@@ -114,11 +114,11 @@ def _problems(calls: list[ConcurrentCall], raises: _Raises, timeout: float) -> I
 
 
 def _wrong_runs(calls: list[ConcurrentCall]) -> Iterator[str]:
-    """Yield what did not run once. A call's own keys appear in all calls; nested ones only in the first run."""
+    """Yield what did not run once. A call's own keys appear in all calls, nested keys only in the first run."""
     records = [{event.record for event in call.events} for call in calls]
     guarded = [seen for seen in records if seen]
     if not guarded:
-        if not any(call.answer is not None and call.answer.replayed for call in calls):  # by a server elsewhere
+        if not any(call.answer is not None and call.answer.replayed for call in calls):  # by another server
             off = "" if switch.enabled() else "idempotency is off. "
             yield f"Nothing was guarded: {off}Is there a guard, and does the call send a key that has an owner?"
         return
@@ -137,12 +137,12 @@ def _wrong_runs(calls: list[ConcurrentCall]) -> Iterator[str]:
 
 
 def _begun(call: ConcurrentCall) -> set[Any]:
-    """Return the records that a call claimed. A replayed call claims none of its nested ones."""
+    """Return the records that a call claimed. A replayed call claims none of its nested records."""
     return {event.record for event in call.events if event.name in BEGINS}
 
 
 def _runs(call: ConcurrentCall, record: Any) -> int:
-    """Count how often a call did the work. Work whose `atomic` guard was lost was rolled back."""
+    """Count how often a call did the work. Work whose `atomic` guard was lost was rolled back, and is not counted."""
     own = [event for event in call.events if event.record == record]
     begun = sum(event.name in BEGINS for event in own)
     return begun - sum(event.name == "lost" and event.guarantee is Guarantee.ATOMIC for event in own)
@@ -157,7 +157,7 @@ def _wrong_answers(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[str
 
 
 def _answers(calls: list[ConcurrentCall], raises: _Raises) -> list[tuple[CallResult, list[int]]]:
-    """Return each distinct response and the numbers of the calls that got it. Results need not be hashable."""
+    """Return each distinct response with the numbers of the calls that got it. Results need not be hashable."""
     given: list[tuple[CallResult, list[int]]] = []
     for call in calls:
         answer = CallResult.raised(call.error) if isinstance(call.error, raises) else call.answer

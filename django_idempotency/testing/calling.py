@@ -1,4 +1,4 @@
-"""Makes many calls at one moment, and records the guards' events of each. For `asserting`."""
+"""Makes many calls at one moment, and records the guard events of each call. Used by `asserting`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ..engine.operation import Operation
 from ..errors import InProgress
 from ..http.responses import REPLAYED
 
-#: Seconds before a busy call is tried again: at first, and at most.
+#: Seconds before a busy call is retried: the first pause, and the longest.
 PAUSE, LONGEST_PAUSE = 0.01, 0.25
 
 _NAMES = {signal: name for name, signal in vars(signals).items() if isinstance(signal, Signal)}
 EVENTS = tuple(_NAMES.values())
-#: The call that this thread or task makes. Events of others are not recorded for it.
+#: The call that this thread or task makes. Events of other calls are not recorded for it.
 _calling: ContextVar[ConcurrentCall | None] = ContextVar("django_idempotency_call", default=None)
 
 
@@ -43,7 +43,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What must be equal for all calls: the status and the body of a response, the type and value of anything else."""
+    """What must be equal for all calls: status and body of a response, or type and value of anything else."""
 
     kind: type[Any]
     value: Any
@@ -53,7 +53,7 @@ class CallResult:
 
     @classmethod
     def of(cls, given: Any) -> CallResult:
-        """Read a result: Django's response, or that of an HTTP client."""
+        """Read a result: a response from Django or from an HTTP client, or any other value."""
         if not hasattr(given, "status_code"):
             return cls(type(given), given)
         body = b"".join(given) if getattr(given, "streaming", False) else bytes(given.content)
@@ -61,7 +61,7 @@ class CallResult:
 
     @classmethod
     def raised(cls, error: BaseException) -> CallResult:
-        """Make a result of an exception."""
+        """Make a result from an exception."""
         return cls(type(error), error.args)
 
     def __str__(self) -> str:
@@ -71,25 +71,25 @@ class CallResult:
 
 @dataclass(slots=True, eq=False)
 class ConcurrentCall:
-    """One call, which is repeated while another one is running."""
+    """One call, repeated while another call is running."""
 
     number: int
     events: list[Event] = field(default_factory=list)
     result: Any = MISSING
     answer: CallResult | None = None
     error: BaseException | None = None
-    #: Was another one still running at the last try?
+    #: Was another call still running at the last try?
     busy: bool = True
 
     def make(self, act: Callable[[], Any], deadline: float) -> None:
-        """Call, in this thread."""
+        """Make the call in this thread."""
         for pause in self._pauses(deadline):
             time.sleep(pause)
             with self._trying():
                 self.result = _awaited(act())
 
     async def amake(self, act: Callable[[], Awaitable[Any]], deadline: float) -> None:
-        """See make(): in this task."""
+        """See make(). Makes the call in this task."""
         for pause in self._pauses(deadline):
             await asyncio.sleep(pause)
             with self._trying():
@@ -110,7 +110,7 @@ class ConcurrentCall:
         try:
             yield
             self.answer = CallResult.of(self.result)
-        except BaseException as error:  # noqa: BLE001 - reported with all the others
+        except BaseException as error:  # noqa: BLE001 - reported with the other results
             self.error = error
         finally:
             _calling.reset(token)
@@ -121,7 +121,7 @@ class ConcurrentCall:
             return isinstance(self.error, InProgress)
         if said and said[-1].name == "busy":
             return True
-        # A server in another process, which sends no events here; or a call that lost its race.
+        # A server in another process sends no events here; or the call lost its race.
         return (
             self.answer is not None
             and self.answer.status == 409
@@ -134,13 +134,13 @@ async def _wait_for(awaitable: Awaitable[Any]) -> Any:
 
 
 def _awaited(result: Any) -> Any:
-    """Return a call's result, awaited if it is a coroutine, as of `lambda: charge(order)`."""
+    """Return a call's result, awaited if it is a coroutine, as in `lambda: charge(order)`."""
     return async_to_sync(_wait_for)(result) if inspect.isawaitable(result) else result
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Record the events of the guards, each for the call that it belongs to."""
+    """Record the guards' events, each for the call that it belongs to."""
 
     def hear(*, signal: Signal, operation: Operation, **_: Any) -> None:
         if (call := _calling.get()) is not None:
@@ -156,7 +156,7 @@ def listening() -> Iterator[None]:
 
 
 def together(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: float) -> None:
-    """Make each call in a thread and with connections of its own, all released at one moment."""
+    """Make each call in its own thread with its own connections; release all of them at the same moment."""
     barrier = threading.Barrier(len(calls))
 
     def run(call: ConcurrentCall) -> None:
@@ -180,7 +180,7 @@ def one_by_one(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: fl
 
 
 def gathered(act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], deadline: float) -> None:
-    """Make each call in a task of its own, in one event loop."""
+    """Make each call in its own task, in one event loop."""
 
     async def gather() -> None:
         tasks = {asyncio.ensure_future(call.amake(act, deadline)): call for call in calls}
@@ -190,6 +190,6 @@ def gathered(act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], dea
         if hanging:
             await asyncio.wait(hanging, timeout=1)
         for task in hanging:
-            tasks[task].busy = True  # whatever its cancellation has become
+            tasks[task].busy = True  # whatever result its cancellation has led to
 
     async_to_sync(gather)()

@@ -1,4 +1,4 @@
-"""Sends copies of a RequestFactory's request through the project's whole handler."""
+"""Sends copies of a RequestFactory request through the project's whole handler."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from django.http.response import HttpResponseBase
 def carried(request: HttpRequest) -> Callable[[], Any]:
     """Return a function that sends a fresh copy of the request each time: a coroutine function for an async request.
 
-    The copy keeps the user and DRF's forced one; everything else is set by the project's middleware again.
-    Raises `TypeError` for a request that no RequestFactory made.
+    The copy keeps the user and the one that DRF was forced to use; the project's middleware sets everything else again.
+    Raises `TypeError` for a request that was not made by a RequestFactory.
     """
     if not isinstance(request, (ASGIRequest, WSGIRequest)):
         raise TypeError("A request comes from RequestFactory or AsyncRequestFactory: a bare HttpRequest has no body.")
@@ -42,10 +42,10 @@ def carried(request: HttpRequest) -> Callable[[], Any]:
 
 
 def _as(request: Any, copy: Any) -> Any:
-    """Give the copy the same user.
+    """Give the copy the original's user.
 
-    By private names, since there is no public way: AuthenticationMiddleware sets a user of its own, unless its cache has
-    one; and DRF's `force_authenticate()` sets a forced user, but nothing reads the original's.
+    Uses private names because there is no public way: AuthenticationMiddleware sets its own user unless its cache has
+    one, and DRF's `force_authenticate()` sets a forced user but cannot read the original's.
     """
     copy._dont_enforce_csrf_checks = True  # noqa: SLF001 - as the test client does
     user = getattr(request, "user", None)

@@ -13,9 +13,9 @@ MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at", "purge_at"
 
 
 def elapse(duration: Duration, *, using: str = DEFAULT_DB_ALIAS) -> None:
-    """Let time pass for the records of the ORM store: move their timestamps into the past.
+    """Let time pass for the records of the ORM store by moving their timestamps into the past.
 
-    Its clock is the database's own and cannot be frozen.
+    The store uses the database's clock, which cannot be frozen.
     """
     passed = timedelta(seconds=seconds(duration))
     records = IdempotencyRecord.objects.using(using)

@@ -20,11 +20,12 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _WANTED = "_overridden_idempotency"
 
 
-class override_idempotency:  # noqa: N801 - beside override_settings
-    """Switch idempotency off, or on: a context manager, and a decorator of functions, coroutine functions and TestCases.
+class override_idempotency:  # noqa: N801 - named like override_settings
+    """Switch idempotency off or on: a context manager, and a decorator of functions, coroutine functions and TestCases.
 
-    With `enabled=False`, requests with a key and guarded functions run unguarded. It holds for the whole process, the
-    threads of a live server included. The innermost override counts, and takes precedence over IDEMPOTENCY_DISABLED.
+    With `enabled=False`, requests with a key and guarded functions run unguarded. It affects the whole process,
+    including the threads of a live server. The innermost override counts, and takes precedence over
+    IDEMPOTENCY_DISABLED.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -39,10 +40,10 @@ class override_idempotency:  # noqa: N801 - beside override_settings
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, trace)  # perhaps another call's: they are all alike
+        self._entered.pop().__exit__(kind, error, trace)  # it may belong to another call; they are all equal
 
     def __call__(self, decorated: Decorated) -> Decorated:
-        """Decorate. Raises `TypeError` for a generator, or a class that is not a TestCase: they would run outside."""
+        """Decorate. Raises `TypeError` for a generator or a class that is not a TestCase: they would run outside."""
         name = getattr(decorated, "__qualname__", repr(decorated))
         wrapper: Any
         if inspect.isclass(decorated):
@@ -72,7 +73,7 @@ class override_idempotency:  # noqa: N801 - beside override_settings
 
 
 def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
-    """Open an override before setUpClass(), so before setUpTestData(), and close it after the last test."""
+    """Open an override before setUpClass(), and so before setUpTestData(), and close it after the last test."""
     setattr(cls, _WANTED, enabled)
     own, decorated = vars(cls).get("setUpClass"), cls
 
@@ -81,7 +82,7 @@ def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
         override.__enter__()
         cls.addClassCleanup(override.__exit__, None, None, None)
         if own is None:
-            above: Any = super(decorated, cls)  # a subclass may have other bases between us and ours
+            above: Any = super(decorated, cls)  # a subclass may have other bases between itself and ours
             above.setUpClass()
         else:
             own.__get__(None, cls)()

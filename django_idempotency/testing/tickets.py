@@ -1,4 +1,4 @@
-"""Makes valid tickets for tests, which name only the fields that they are about."""
+"""Creates valid tickets for tests, which name only the fields that they test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
 def make_ticket(*, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}", **fields: Any) -> Ticket:
-    """Make a ticket of a new owner. The same key, scope and body are the same request."""
+    """Create a ticket with a new owner. The same key, scope and body are the same request."""
     ticket = Ticket(
         id=hashing.record_id(scope, key),
         scope=scope,
@@ -25,7 +25,7 @@ def make_ticket(*, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}
         lease=30,
         ttl=86400,
         guarantee=Guarantee.LEASE,
-        secret_id="5ec4e71d",  # noqa: S106 - names a secret, and is none
+        secret_id="5ec4e71d",  # noqa: S106 - the name of a secret, not a secret
         method="POST",
         path="/api/charges/",
     )

@@ -1,4 +1,6 @@
-"""What every store keeps. Inherit it, say how your store is made and how its time passes, and run it with pytest:
+"""The tests of what every store must do.
+
+Inherit them, define how to create your store and how its time passes, and run them with pytest:
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -8,8 +10,8 @@
         def elapse(self, store, seconds):
             ...
 
-What else your store can be asked is in `base.Contract`: a hook that is not overridden skips its tests, and they say so.
-Call `pytest.register_assert_rewrite("django_idempotency.testing.contract")` before the import for readable failures.
+`base.Contract` lists what else your store can provide: a hook that is not overridden skips its tests, with a reason.
+For readable failures, call `pytest.register_assert_rewrite("django_idempotency.testing.contract")` before the import.
 The random sequences need hypothesis.
 """
 
@@ -45,7 +47,7 @@ class StoreContract(
     Sequences,
     Contract,
 ):
-    """A class of tests. Every test gets an empty store from the fixture `store`, which you define."""
+    """A class of tests. Each test gets an empty store from the fixture `store`, which you define."""
 
 
 __all__ = ["Contract", "StoreContract"]

@@ -1,4 +1,4 @@
-"""The async verbs do the same to the same records."""
+"""The async verbs have the same effects on the same records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AsyncVariants(Contract):
     """Tests of `aclaim` and `asettle`."""
 
     def test_async_twins(self, store: BaseStore) -> None:
-        """Claimed and settled by the twins, fenced as by the others."""
+        """The async variants claim and settle, with the same fencing."""
         ticket = make_ticket()
         record = async_to_sync(store.aclaim)(ticket)
         assert (record.owner, record.attempt) == (ticket.owner, 1)
@@ -31,7 +31,7 @@ class AsyncVariants(Contract):
         assert self.stored(store, ticket).outcome == self.outcomes[0]
 
     def test_a_life_in_one_loop(self, store: BaseStore) -> None:
-        """First run, busy, another body, takeover, a late owner, release, next attempt, replay of every answer."""
+        """One loop sees a first run, a busy key, another body, a takeover, a late owner, a release and replays."""
 
         async def verdict(ticket: Ticket) -> rules.Verdict:
             return rules.read(await store.aclaim(ticket), ticket)
@@ -57,7 +57,7 @@ class AsyncVariants(Contract):
         async_to_sync(live)()
 
     def test_many_tasks(self, store: BaseStore) -> None:
-        """Of many tasks in one loop, one runs, and all others are busy; on keys of their own, all run."""
+        """Of many tasks with one key in one loop, one runs and the others are busy; with different keys, all run."""
 
         async def claim(tickets: list[Ticket]) -> Counter[str]:
             records = await asyncio.gather(*[store.aclaim(ticket) for ticket in tickets])

@@ -1,4 +1,4 @@
-"""What a subclass of the contract says of its store, and what the tests share."""
+"""What a subclass of the contract declares about its store, and the helpers that the tests share."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
 from ...core.rules import SettledState
 from ...stores.base import BaseStore
 
-#: Answers that must come back as they were, and be taken neither for none nor for each other.
+#: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
 OUTCOMES = (
     Outcome(status=201, headers=(("Content-Type", "application/json"), ("Location", "/1/")), body=b'{"id": 1}'),
-    # what is falsy, in Python or in JSON
-    Outcome(status=204, body=b""),  # an empty answer
-    Outcome(status=200, body=MISSING),  # an answer that was not stored
+    # values that are falsy, in Python or in JSON
+    Outcome(status=204, body=b""),  # an empty response
+    Outcome(status=200, body=MISSING),  # a response that was not stored
     Outcome(status=200, headers=(("X-Empty", ""),), body=MISSING),
     *(Outcome(status=200, body=body) for body in (b"0", b"null", b"false", b'""', b"[]", b"{}", b" ", b"None", b"\0")),
-    # what is no text
+    # values that are not text
     Outcome(status=200, body=bytes(range(256)) * 4),
     *(
         Outcome(status=200, body=body)
         for body in (b"\xff\xfe", b"\xed\xa0\x80", b"\0a\0", b"a\r\n\r\n", b"\\x00", b"%s")
     ),
     Outcome(status=200, headers=(("Content-Encoding", "gzip"),), body=b"\x1f\x8b\x08\x00"),
-    Outcome(status=200, body=b"x\x9c\x03\x00\x00\x00\x00\x01"),  # a stream of zlib: of nothing
+    Outcome(status=200, body=b"x\x9c\x03\x00\x00\x00\x00\x01"),  # an empty zlib stream
     # headers
     Outcome(status=302, headers=(("X-Empty", ""),), body=b"x" * 100_000),
     Outcome(status=200, headers=(("X-Name", "Grüße, 東京 🎌"), ("Link", "</a>"), ("Link", "</b>")), body=b"\x1f\x8b"),
@@ -39,23 +39,23 @@ OUTCOMES = (
 
 
 class Contract:
-    """What is known of the store under test. `elapse` and the fixture `store` are needed, the rest makes it complete."""
+    """What is known of the store under test. `elapse` and the fixture `store` are required; the rest completes it."""
 
     outcomes: ClassVar[tuple[Outcome, ...]] = OUTCOMES
-    #: Trips by name of a step (`costs.STEPS`). Without, nothing is counted.
+    #: Trips by name of a step (`costs.STEPS`). If empty, nothing is counted.
     costs: ClassVar[Mapping[str, int]] = {}
-    #: Does the store's time pass in `elapse()` only?
+    #: Does the store's time pass only in `elapse()`?
     frozen: ClassVar[bool] = False
-    #: Do other threads see what the store writes? Not inside a test's transaction.
+    #: Do other threads see what the store writes? They do not inside a test's transaction.
     shared: ClassVar[bool] = True
-    #: How many come at once.
+    #: How many act at once.
     claimers: ClassVar[int] = 50
-    #: Random sequences, and steps in each.
+    #: The number of random sequences, and the steps in each.
     examples: ClassVar[int] = 30
     steps: ClassVar[int] = 15
-    #: Is the shortest sequence looked for when one fails? It takes minutes: for whoever mends a store.
+    #: Is the shortest failing sequence searched for? It takes minutes; use it when you repair a store.
     shrinks: ClassVar[bool] = False
-    #: Are the random sequences new ones at each run?
+    #: Does each run use new random sequences?
     explores: ClassVar[bool] = False
 
     # -------------------------------------------------------------------------------------------------------- hooks
@@ -65,22 +65,22 @@ class Contract:
         raise NotImplementedError
 
     def elsewhere(self, store: Any) -> Callable[[], BaseStore] | None:
-        """Say how another process makes the same store: a callable that can be pickled. `None`: it cannot.
+        """Return how another process creates the same store: a callable that can be pickled, or `None` if it cannot.
 
-        The process has our environment, and Django is set up there if DJANGO_SETTINGS_MODULE names its settings.
+        The process has our environment, and sets Django up if DJANGO_SETTINGS_MODULE names its settings.
         """
         return None
 
     def expected_costs(self) -> Mapping[str, int]:
-        """Return `costs`, or what they are on the server of this run."""
+        """Return `costs`, or the costs on the server of this run."""
         return self.costs
 
     def trips(self, store: Any) -> AbstractContextManager[Sized]:
-        """Collect the store's trips to its server, one entry each, while the block runs."""
+        """Collect the store's trips to its server while the block runs, one entry each."""
         raise NotImplementedError
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
-        """Delete a ticket's record behind the store's back, as a purge, an eviction or a person would."""
+        """Delete a ticket's record without the store's knowledge, as a purge, an eviction or a person would."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------------------ helpers
@@ -93,7 +93,7 @@ class Contract:
             pytest.skip(f"{type(self).__name__} does not define {hook}().")
 
     def claim(self, store: BaseStore, ticket: Ticket) -> rules.Execute:
-        """Claim what nobody else has."""
+        """Claim a record that has no other owner."""
         run = rules.read(store.claim(ticket), ticket)
         assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
         return run
@@ -136,11 +136,11 @@ class Contract:
         return self.leave(store, ticket, SettledState.COMPLETED, self.outcomes[0], **given)
 
     def stored(self, store: BaseStore, ticket: Ticket) -> Record:
-        """Read a bound record as another request would, without a chance to take it."""
+        """Read a bound record as another request would, without being able to take it."""
         return store.claim(replace(ticket, owner=uuid4(), digest=b"never".ljust(32)))
 
 
 def seconds(record: Record, name: str) -> float | None:
-    """Return how far one of a record's moments lies ahead, by the store's clock. `None`: it has not come about."""
+    """Return how far one of a record's moments lies ahead, by the store's clock. `None`: it is not set."""
     moment = getattr(record, name)
     return None if moment is None else float((moment - record.read_at).total_seconds())

@@ -1,4 +1,4 @@
-"""Who may run: the first claim of a key, what the next ones meet, and when a record changes hands."""
+"""Which request may run: the first claim of a key, what later claims meet, and when a record changes owners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
 
-#: How each record of `MEETINGS` came to be, 1,000 s ago: its lease and its retention, in seconds, and how it was left.
+#: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds, and how it was left.
 STATES: dict[str, tuple[float, float, SettledState | None]] = {
     "released, bound": (2000, 5000, SettledState.BOUND),
     "released, unbound": (2000, 5000, SettledState.FREE),
@@ -29,8 +29,8 @@ AGAIN, CRASHED = Execute(attempt=2), Execute(attempt=2, takeover=True)
 ANEW, TO_BE_BORN = Execute(attempt=1), Execute(attempt=1, new_life=True)
 BUSY, REPLAY = Busy(retry_after=1000), Replay(outcome=OUTCOMES[0], attempt=1)
 
-#: What a claim meets, with the same request or another; what it reads in `lease`, where it takes what it can, and in
-#: `atomic`, where it leaves that to the guard.
+#: Which record a claim meets, with the same request or another one; its verdict with `lease`, where it takes what it
+#: can, and with `atomic`, where it leaves that to the guard.
 MEETINGS: list[tuple[str, bytes, rules.Verdict, rules.Verdict]] = [
     ("released, bound", b"same", AGAIN, AGAIN),
     ("released, bound", b"other", Mismatch(), Mismatch()),
@@ -42,9 +42,9 @@ MEETINGS: list[tuple[str, bytes, rules.Verdict, rules.Verdict]] = [
     ("lapsed", b"other", Mismatch(), Mismatch()),
     ("completed", b"same", REPLAY, REPLAY),
     ("completed", b"other", Mismatch(), Mismatch()),
-    ("running beyond its expiry", b"same", BUSY, BUSY),  # nobody takes what still runs
+    ("running beyond its expiry", b"same", BUSY, BUSY),  # work that still runs is never taken over
     ("running beyond its expiry", b"other", Mismatch(), Mismatch()),
-    # beyond its expiry it is as if it were not there
+    # beyond its expiry a record counts as absent
     ("completed, expired", b"same", ANEW, TO_BE_BORN),
     ("completed, expired", b"other", ANEW, TO_BE_BORN),
     ("released, expired", b"same", ANEW, TO_BE_BORN),
@@ -60,7 +60,7 @@ class Claims(Contract):
     # ---------------------------------------------------------------------------------------------------- a new key
 
     def test_a_new_key(self, store: BaseStore) -> None:
-        """The first claim becomes the record, whole."""
+        """The first claim writes the complete record."""
         ticket = make_ticket()
         record = store.claim(ticket)
         for name in ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path"):
@@ -74,13 +74,13 @@ class Claims(Contract):
         assert rules.read(record, ticket) == Execute(attempt=1)
 
     def test_fractions_of_a_second(self, store: BaseStore) -> None:
-        """A lease of 1.5 s is no lease of 1 s, nor of 2."""
+        """A lease of 1.5 s is rounded neither to 1 s nor to 2 s."""
         record = store.claim(make_ticket(lease=1.5, ttl=2.5))
         assert abs((record.lease_until - record.created_at).total_seconds() - 1.5) < 0.1
         assert abs((record.expires_at - record.created_at).total_seconds() - 2.5) < 0.1
 
     def test_other_keys_do_not_meet(self, store: BaseStore) -> None:
-        """Another scope or key, even if a collation finds them equal, is another record."""
+        """Another scope or key has its own record, even if a collation considers them equal."""
         tickets = [
             make_ticket(key="k"),
             make_ticket(key="K"),
@@ -90,12 +90,12 @@ class Claims(Contract):
         assert [store.claim(ticket).owner for ticket in tickets] == [ticket.owner for ticket in tickets]
 
     def test_the_longest_key(self, store: BaseStore) -> None:
-        """255 characters are kept as they are, and the 255th counts."""
+        """A key of 255 characters is kept unchanged, and its last character counts."""
         one, other = make_ticket(key="k" * 254 + "1"), make_ticket(key="k" * 254 + "2")
         assert [store.claim(ticket).key for ticket in (one, other)] == [one.key, other.key]
 
     def test_odd_names(self, store: BaseStore) -> None:
-        """Whatever a key, a scope or a path may be made of comes back as it was."""
+        """Any allowed character in a key, a scope or a path comes back unchanged."""
         odd = ("'; --", '"\\', "%s %(id)s", "{}", ":::", " a  b ", "~!#$&*()[]<>|`^?/")
         for name in (*odd, "Grüße/東京/🎌", "x" * 255):
             key = name if name.isascii() else "k"
@@ -106,7 +106,7 @@ class Claims(Contract):
             assert found == (key, name, name, "PROPPATCH-LONGER", "", ticket.digest)
 
     def test_a_collision(self, store: BaseStore) -> None:
-        """A record of another scope or key under the same id is handed out as it is, and never taken."""
+        """A record of another scope or key under the same id is returned unchanged, and never taken."""
         first = make_ticket()
         store.claim(first)
         for guarantee in Guarantee:
@@ -120,11 +120,11 @@ class Claims(Contract):
     # ----------------------------------------------------------------------------------------------- every row of read
 
     def test_meetings(self, store: BaseStore) -> None:
-        """Each row of the rules, claimed in `lease`: what is takeable is taken, all else is left as it was."""
+        """Each row of the rules, claimed with `lease`: a takeable record is taken, any other is left unchanged."""
         self._meet(store, Guarantee.LEASE)
 
     def test_meetings_in_atomic(self, store: BaseStore) -> None:
-        """Each row of the rules, claimed in `atomic`: nothing is written into a record that is met."""
+        """Each row of the rules, claimed with `atomic`: the claim writes nothing into an existing record."""
         self._meet(store, Guarantee.ATOMIC)
 
     def _meet(self, store: BaseStore, guarantee: Guarantee) -> None:
@@ -153,7 +153,7 @@ class Claims(Contract):
         assert found == expected
 
     def test_our_own(self, store: BaseStore) -> None:
-        """A claim that is asked again owns what it owns: as the same attempt, however late; settled, it replays."""
+        """A repeated claim owns the same attempt, however late it is; once settled, it replays."""
         for guarantee in Guarantee:
             ticket = make_ticket(key=guarantee.value, guarantee=guarantee)
             assert self.claim(store, ticket) == self.claim(store, ticket) == Execute(attempt=1)
@@ -163,14 +163,14 @@ class Claims(Contract):
             assert rules.read(store.claim(ticket), ticket) == Replay(outcome=self.outcomes[0], attempt=1)
 
     def test_a_lease_that_is_over_at_once(self, store: BaseStore) -> None:
-        """A claim never takes itself over; the next one does."""
+        """A claim never takes itself over; the next claim does."""
         assert store.claim(make_ticket(lease=0)).attempt == 1
         assert store.claim(make_ticket(lease=0)).attempt == 2
 
     # ------------------------------------------------------------------------------------------------------ takeover
 
     def test_a_live_lease(self, store: BaseStore) -> None:
-        """A second claim changes nothing and sees the first."""
+        """A second claim changes nothing and sees the first one."""
         first, second = make_ticket(), make_ticket()
         claimed = store.claim(first)
         self.elapse(store, first.lease - 10)
@@ -178,17 +178,17 @@ class Claims(Contract):
         assert self.stored(store, first).attempt == claimed.attempt == 1
 
     def test_a_lapsed_lease(self, store: BaseStore) -> None:
-        """The next claim after the lease takes the record over: attempt 2, a lease of its own."""
+        """The next claim after the lease takes the record over, as attempt 2 with its own lease."""
         first, second = make_ticket(), make_ticket(lease=50)
         store.claim(first)
         self.elapse(store, first.lease + 1)
         record = store.claim(second)
         assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, True)
-        assert store.claim(second).taken is False  # it says so once
+        assert store.claim(second).taken is False  # reported once
         assert abs((record.lease_until - record.read_at).total_seconds() - 50) < 1
 
     def test_every_attempt_counts(self, store: BaseStore) -> None:
-        """Crashed, released and crashed again: attempts count up within one life, and keep what the key began with."""
+        """After a crash, a release and a crash, attempts count up within one life, and keep the key's first values."""
         first = make_ticket(path="/first/", secret_id="0ld")  # noqa: S106 - names a secret, and is none
         operation = store.claim(first).operation
         for attempt in (2, 3, 4):
@@ -202,7 +202,7 @@ class Claims(Contract):
                 self.leave(store, ticket, SettledState.BOUND)
 
     def test_a_lapsed_lease_and_another_request(self, store: BaseStore) -> None:
-        """Only the same request continues what an owner left."""
+        """Only the same request takes over after a crashed owner."""
         first = make_ticket()
         store.claim(first)
         self.elapse(store, first.lease + 1)
@@ -211,9 +211,10 @@ class Claims(Contract):
     # ------------------------------------------------------------------------------------------------------- expiry
 
     def test_a_new_life(self, store: BaseStore) -> None:
-        """After its retention a key starts again, for any request, and nothing of the old one is left.
+        """After its retention a key starts again, for any request, and nothing of the old record is left.
 
-        Its operation is the one that every owner of the expired record finds; and not that of the life before.
+        Its operation is the one that every owner of the expired record finds; it differs from that of the previous
+        life.
         """
         old = make_ticket(secret_id="0ld", method="PUT", path="/old/")  # noqa: S106 - names a secret, and is none
         self.complete(store, old)
@@ -233,15 +234,15 @@ class Claims(Contract):
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1
 
     def test_expired_under_its_owner(self, store: BaseStore) -> None:
-        """A lease outlives the retention: nobody takes what still runs."""
+        """If a lease outlives the retention, the work still runs and is not taken over."""
         first = make_ticket(lease=100, ttl=50)
         store.claim(first)
         self.elapse(store, 60)
         assert store.claim(make_ticket()).owner == first.owner
 
     def test_at_the_edge(self, store: BaseStore) -> None:
-        """A deadline is the first moment after it: just before, all is as it was; from then on it is over."""
-        margin = 0.001 if self.frozen else 5.0  # else real time passes, too, and carries us over the edge
+        """A deadline counts from its exact moment: just before it nothing has changed, and from then on it is over."""
+        margin = 0.001 if self.frozen else 5.0  # otherwise real time passes as well, and would cross the edge
         lapsing, expiring = make_ticket(key="lapsing", lease=600), make_ticket(key="expiring", ttl=600)
         store.claim(lapsing)
         self.complete(store, expiring)

@@ -1,4 +1,4 @@
-"""Many at one moment, from several processes where the store can be reached from there: one runs, nobody fails."""
+"""Many calls at one moment, from several processes if these can reach the store: one runs, and none fails."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CREW = pytest.StashKey[Crew]()
 
 
 class Concurrency(Contract):
-    """Tests with `claimers`, in processes that `elsewhere` sends to the store, or else in threads."""
+    """Tests with `claimers`, in the processes that `elsewhere` gives access to the store, or otherwise in threads."""
 
     @pytest.fixture
     def crowd(self, request: pytest.FixtureRequest) -> Crowd:
-        """Return what lets many act at one moment."""
+        """Return the crowd that acts at one moment."""
         if not self.shared:
             pytest.skip(f"{type(self).__name__}: others do not see what this store writes.")
 
@@ -38,7 +38,7 @@ class Concurrency(Contract):
         return act
 
     def test_one_key(self, store: BaseStore, crowd: Crowd) -> None:
-        """All claim one key: one runs, the others are busy. Then all read its answer."""
+        """All claim one key: one runs and the others are busy. Then all read its response."""
         for guarantee in self._guarantees(store):
             key = guarantee.value
             tickets = [make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)]
@@ -52,14 +52,14 @@ class Concurrency(Contract):
             assert set(verdicts) == {Replay(outcome=self.outcomes[0], attempt=1)}
 
     def test_as_many_keys(self, store: BaseStore, crowd: Crowd) -> None:
-        """Each claims a key of its own: all run, and each owns its own."""
+        """Each claims its own key: all run, and each owns its record."""
         tickets = [make_ticket(key=f"{number}") for number in range(self.claimers)]
         assert set(crowd(store, claims(tickets))) == {Execute(attempt=1)}
         for ticket in tickets:
             assert self.stored(store, ticket).owner == ticket.owner
 
     def test_takeovers(self, store: BaseStore, crowd: Crowd) -> None:
-        """All find a lapsed lease, a released key, an expired answer: one runs, as the attempt that it is."""
+        """All find a lapsed lease, a released key, or an expired response: one runs, as the correct attempt."""
         terms = {
             "lapsed": (None, Execute(attempt=2, takeover=True)),
             "released": (SettledState.BOUND, Execute(attempt=2)),
@@ -80,9 +80,9 @@ class Concurrency(Contract):
             assert (self.stored(store, owner).owner, run) == (owner.owner, expected)
 
     def test_a_settle_races_a_takeover(self, store: BaseStore, crowd: Crowd) -> None:
-        """A late owner settles or releases as its lease is taken: one of both has it, and the record says which."""
+        """A late owner settles or releases during a takeover: exactly one succeeds, and the record shows which."""
         for number, leave in enumerate((SettledState.COMPLETED, SettledState.BOUND) * 8):
-            takers = 1 if number % 4 < 2 else 7  # among many, the settle is seldom the first to begin
+            takers = 1 if number % 4 < 2 else 7  # among many, the settle rarely begins first
             place = number % (takers + 1)
             late = make_ticket(key=f"{number}", lease=5)
             run = self.claim(store, late)
@@ -96,7 +96,7 @@ class Concurrency(Contract):
             if won and leave is SettledState.COMPLETED:
                 assert (record.status, record.owner, record.attempt) == (Status.COMPLETED, late.owner, 1)
                 assert set(names(verdicts)) <= {"Replay", "Busy"}
-            else:  # taken over, or released and claimed at once
+            else:  # taken over, or released and claimed immediately
                 ((owner, run),) = runners(tickets, verdicts)
                 assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 2)
                 assert run.attempt == 2
@@ -108,7 +108,7 @@ class Concurrency(Contract):
 
 
 def crew_of(config: pytest.Config) -> Crew:
-    """Return the processes of this test run: starting them takes longer than what they do."""
+    """Return the processes of this test run; starting them takes longer than their work."""
     if _CREW not in config.stash:
         config.stash[_CREW] = Crew()
         config.add_cleanup(config.stash[_CREW].leave)
@@ -124,6 +124,6 @@ def names(verdicts: Iterable[object]) -> Counter[str]:
 
 
 def runners(tickets: Sequence[Ticket], verdicts: Sequence[rules.Verdict]) -> list[tuple[Ticket, Execute]]:
-    """Return who may run, and as what."""
+    """Return the tickets that may run, each with its verdict."""
     both = zip(tickets, verdicts, strict=True)
     return [(ticket, verdict) for ticket, verdict in both if isinstance(verdict, Execute)]

@@ -1,4 +1,4 @@
-"""What each verb costs, in trips to the store's server."""
+"""The cost of each verb, in trips to the store's server."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ STEPS = (
     *("late settle", "renew", "renew many", "get"),
 )
 
-#: Its name, the verb, and what that is given.
+#: Its name, the verb, and the verb's arguments.
 Step = tuple[str, str, tuple[Any, ...]]
 
 
 class Costs(Contract):
-    """Tests of round trips. Deadlines lie in the past from the start, so that no time has to pass between."""
+    """Tests of round trips. The deadlines lie in the past from the start, so no time has to pass in between."""
 
     def test_trips(self, store: BaseStore) -> None:
-        """Each verb takes the trips that the subclass says."""
+        """Each verb takes the trips that the subclass declares."""
         expected = self._expected()
         self._play(self._steps("warm"), lambda verb, given: getattr(store, verb)(*given), ())
         with self.trips(store) as trips:
@@ -38,7 +38,7 @@ class Costs(Contract):
         assert {name: trips for name, trips in counted.items() if name in expected} == expected
 
     def test_async_trips(self, store: BaseStore) -> None:
-        """The twins take as many."""
+        """The async variants take the same number of trips."""
         expected = self._expected()
 
         async def live(trips: Sized) -> dict[str, int]:

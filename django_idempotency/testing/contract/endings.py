@@ -1,4 +1,4 @@
-"""How work ends: settled with its answer, released, or too late."""
+"""How work ends: settled with its response, released, or too late."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Endings(Contract):
     """Tests of `settle`, and of an operator's `release`, `expire` and `erase`."""
 
     def test_outcomes(self, store: BaseStore) -> None:
-        """Every answer comes back as it was, and is never taken for none."""
+        """Every response comes back unchanged, and is never read as missing."""
         for number, outcome in enumerate(self.outcomes):
             ticket = make_ticket(key=f"key-{number}")
             assert self.leave(store, ticket, SettledState.COMPLETED, outcome) is True
@@ -31,23 +31,23 @@ class Endings(Contract):
             assert looked.outcome == outcome
 
     def test_completed_stays(self, store: BaseStore) -> None:
-        """A completed record is not taken, however long ago its lease was."""
+        """A completed record is not taken over, however long ago its lease ended."""
         first = make_ticket()
         self.complete(store, first)
         self.elapse(store, first.ttl - 100)
         assert store.claim(make_ticket()).outcome == self.outcomes[0]
 
     def test_settling_keeps_the_deadline(self, store: BaseStore) -> None:
-        """The expiry is fixed by the claim."""
+        """The claim fixes the expiry."""
         ticket = make_ticket()
         claimed = store.claim(ticket)
         self.elapse(store, 10)
         self.complete(store, ticket)
         left = (self.stored(store, ticket).expires_at - claimed.expires_at).total_seconds()
-        assert abs(left) < 1 or abs(left + 10) < 1  # by whether elapse() moves the clock or the records
+        assert abs(left) < 1 or abs(left + 10) < 1  # depends on whether elapse() moves the clock or the records
 
     def test_a_response_with_its_own_ttl(self, store: BaseStore) -> None:
-        """A response may live for longer or shorter than its claim said."""
+        """A response may be kept for longer or shorter than its claim requested."""
         for ttl in (60, 1_000_000):
             ticket = make_ticket(key=f"{ttl}")
             self.complete(store, ticket, ttl=ttl)
@@ -55,7 +55,7 @@ class Endings(Contract):
             assert abs((record.expires_at - record.read_at).total_seconds() - ttl) < 1
 
     def test_a_new_life_that_is_settled(self, store: BaseStore) -> None:
-        """A settle that begins a new life, as in `atomic`, writes its operation; any other leaves that as it is."""
+        """A settle that begins a new life, as with `atomic`, writes its operation; any other leaves it unchanged."""
         old, new = make_ticket(), make_ticket()
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
@@ -67,7 +67,7 @@ class Endings(Contract):
         assert self.stored(store, later).operation == rules.operation_of(expired, run)
 
     def test_settled_twice(self, store: BaseStore) -> None:
-        """An owner whose first settle was answered by nobody settles again: it was completed when it was."""
+        """An owner whose first settle got no response settles again; the time of completion does not change."""
         ticket = make_ticket()
         run = self.claim(store, ticket)
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
@@ -80,7 +80,7 @@ class Endings(Contract):
     # --------------------------------------------------------------------------------------------------------- late
 
     def test_a_late_owner(self, store: BaseStore) -> None:
-        """Who was overtaken settles nothing."""
+        """An owner that was overtaken cannot settle."""
         first, second = make_ticket(), make_ticket()
         run = self.claim(store, first)
         self.elapse(store, first.lease + 1)
@@ -94,7 +94,7 @@ class Endings(Contract):
         assert self.stored(store, second).outcome == self.outcomes[0]
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
-        """A lapsed lease that nobody took is still its owner's to settle."""
+        """An owner can still settle after its lease has lapsed, if the record was not taken over."""
         ticket = make_ticket()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
@@ -102,7 +102,7 @@ class Endings(Contract):
         assert self.stored(store, ticket).status is Status.COMPLETED
 
     def test_late_for_a_life(self, store: BaseStore) -> None:
-        """Who comes back after the key has begun anew settles nothing of the new life."""
+        """An owner that returns after the key has begun a new life cannot settle that life."""
         first, second = make_ticket(lease=5, ttl=10), make_ticket(body=b"other")
         run = self.claim(store, first)
         self.elapse(store, 11)
@@ -114,7 +114,7 @@ class Endings(Contract):
     # ------------------------------------------------------------------------------------------------------ release
 
     def test_released(self, store: BaseStore) -> None:
-        """A released key is free at once, for the same request, as the next attempt, and holds no answer."""
+        """A released key is free at once, for the same request, as the next attempt, and without a response."""
         first, second = make_ticket(), make_ticket()
         self.leave(store, first, SettledState.BOUND)
         record = self.stored(store, first)
@@ -123,13 +123,13 @@ class Endings(Contract):
         assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
 
     def test_released_and_bound(self, store: BaseStore) -> None:
-        """After a failure another request under the key is refused, not run."""
+        """After a failure, another request with the key is refused, not run."""
         self.leave(store, make_ticket(), SettledState.BOUND)
         record = store.claim(make_ticket(body=b"other"))
         assert (record.status, record.digest) == (Status.FREE, make_ticket().digest)
 
     def test_released_and_unbound(self, store: BaseStore) -> None:
-        """After a refusal a corrected request takes the key, and binds it again."""
+        """After a refusal, a corrected request takes the key and binds it again."""
         self.leave(store, make_ticket(), SettledState.FREE)
         corrected = make_ticket(body=b"corrected")
         record = store.claim(corrected)
@@ -138,7 +138,7 @@ class Endings(Contract):
     # ----------------------------------------------------------------------------------------------- by an operator
 
     def test_released_by_hand(self, store: BaseStore) -> None:
-        """Not under a live lease; then its answer is forgotten, and whoever owned it settles nothing any more."""
+        """A live lease prevents a release by hand. A release removes the response, and the owner cannot settle."""
         ticket, audited = make_ticket(), list[Record]()
         assert store.release(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
@@ -154,7 +154,7 @@ class Endings(Contract):
         assert len(audited) == 1
 
     def test_released_after_a_crash(self, store: BaseStore) -> None:
-        """What nobody answered for is freed, too: within its retention, as the attempt that it was, and still bound."""
+        """A crashed record can be released, too: within its retention, with its attempt number, and still bound."""
         ticket, audited = make_ticket(ttl=1000), list[Record]()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
@@ -169,7 +169,7 @@ class Endings(Contract):
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_renewed_as_somebody_intervenes(self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-        """A late owner who renews its lease after the look is at work, and keeps its record."""
+        """A late owner that renews its lease after the operator's look is still working, and keeps its record."""
         ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
         look = inner.get
         run = self.claim(store, ticket)
@@ -189,7 +189,7 @@ class Endings(Contract):
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
 
     def test_expired_by_hand(self, store: BaseStore) -> None:
-        """Not under a live lease; then the key begins anew, for any request."""
+        """A live lease prevents an expiry by hand. After an expiry the key begins again, for any request."""
         ticket, audited = make_ticket(), list[Record]()
         assert store.expire(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
@@ -203,7 +203,7 @@ class Endings(Contract):
         assert record.operation != rules.operation_begun_by(ticket)
 
     def test_erased_by_hand(self, store: BaseStore) -> None:
-        """Not under a live lease; then neither response nor digest is left, and its owner settles nothing."""
+        """A live lease prevents an erasure, which removes response and digest; then its owner cannot settle."""
         ticket, audited = make_ticket(), list[Record]()
         assert store.erase(ticket.id, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
@@ -222,7 +222,7 @@ class Endings(Contract):
         assert (record.owner, record.attempt, record.outcome) == (other.owner, 1, None)
 
     def test_erased_after_a_crash(self, store: BaseStore) -> None:
-        """Also what nobody answered for, and what has expired."""
+        """Crashed and expired records can be erased, too."""
         for key, seconds in (("lapsed", 40), ("over", 1100)):
             ticket = make_ticket(key=key, ttl=1000)
             run = self.claim(store, ticket)
@@ -235,7 +235,7 @@ class Endings(Contract):
             assert store.claim(make_ticket(key=key, body=b"other")).attempt == 1
 
     def test_expired_after_a_crash(self, store: BaseStore) -> None:
-        """Whoever owned it neither renews nor settles it any more."""
+        """The former owner can neither renew nor settle the record."""
         ticket, audited = make_ticket(ttl=1000), list[Record]()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
@@ -245,7 +245,7 @@ class Endings(Contract):
         assert rules.read(store.claim(other := make_ticket(body=b"other")), other) == rules.Execute(attempt=1)
 
     def test_what_is_not_there(self, store: BaseStore) -> None:
-        """Nobody has claimed it: there is nothing to settle, to look at, or to change by hand."""
+        """A record that was never claimed cannot be settled, looked up, or changed by hand."""
         ticket = make_ticket()
         for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             assert self.settle(store, ticket, leave, rules.Execute(attempt=1), self.outcomes[0]) is False

@@ -18,7 +18,7 @@ class Eviction(Contract):
     """Tests with `vanish`. Nothing raises, and nothing is written for a record that is gone."""
 
     def test_vanished_before_the_settle(self, store: BaseStore) -> None:
-        """There is nothing to settle, whichever way; the key is as new."""
+        """A vanished record cannot be settled in any way; the key is as new."""
         self.need("vanish")
         for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
             ticket = make_ticket(key=leave.value)
@@ -30,7 +30,7 @@ class Eviction(Contract):
             assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
 
     def test_vanished_before_the_renewal(self, store: BaseStore) -> None:
-        """Its lease is not renewed, and the others' are."""
+        """The lease of a vanished record is not renewed; the others are."""
         self.need("vanish")
         tickets = [make_ticket(key=f"{number}") for number in range(3)]
         for ticket in tickets:
@@ -41,7 +41,7 @@ class Eviction(Contract):
         assert store.get(tickets[1].id) is None
 
     def test_vanished_before_the_takeover(self, store: BaseStore) -> None:
-        """A lapsed record, a released one, an answer: whoever comes next is the first."""
+        """After a lapsed, a released or a completed record has vanished, the next claim is the first."""
         self.need("vanish")
         for number, leave in enumerate((None, SettledState.BOUND, SettledState.COMPLETED)):
             ticket = make_ticket(key=f"{number}")
@@ -53,7 +53,7 @@ class Eviction(Contract):
             assert self.claim(store, make_ticket(key=f"{number}", body=b"other")) == Execute(attempt=1)
 
     def test_vanished_before_the_operator(self, store: BaseStore) -> None:
-        """Somebody has the record on a screen, and it is gone."""
+        """The record on an operator's screen is gone."""
         self.need("vanish")
         ticket = make_ticket()
         self.complete(store, ticket)
@@ -62,7 +62,7 @@ class Eviction(Contract):
         assert store.expire(ticket.id, audit=lambda _: None) is Intervention.GONE
 
     def test_vanished_before_the_guard(self, store: BaseStore) -> None:
-        """There is nothing to hold."""
+        """The guard finds nothing to lock."""
         self.need("vanish")
         if store.supports_atomic:
             ticket = make_ticket(guarantee=Guarantee.ATOMIC)
@@ -72,7 +72,7 @@ class Eviction(Contract):
                 assert (guard.joins, guard.record) == (True, None)
 
     def test_vanishing_all_the_time(self, store: BaseStore) -> None:
-        """One key is claimed and settled by many while it is deleted again and again: nobody hears of it."""
+        """Many claim and settle one key while it is deleted again and again: no call raises."""
         self.need("vanish")
         if not self.shared:
             return

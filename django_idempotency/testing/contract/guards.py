@@ -1,4 +1,4 @@
-"""The guard: what a store holds while the work runs, where it can."""
+"""The guard: what a store that supports one holds while the work runs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from .base import Contract
 
 
 class Guards(Contract):
-    """Tests of `guard`, and of what it means for claims in `atomic`."""
+    """Tests of `guard`, and of its effect on claims with `atomic`."""
 
     def test_no_guard_in_lease(self, store: BaseStore) -> None:
-        """A `lease` guard holds nothing, so the work may take as long as it likes."""
+        """A `lease` guard holds nothing, so the work may take any time."""
         with store.guard(make_ticket()) as guard:
             assert (guard.joins, guard.record, guard.needs_rollback()) == (False, None, False)
 
     def test_after_a_commit(self, store: BaseStore) -> None:
-        """What is to be done after the commit is done once, and at once where nothing holds it up."""
+        """What is to be done after the commit is done once, and at once if there is no transaction to wait for."""
         calls: list[str] = []
         if self.shared:
             store.after_commit(lambda: calls.append("now"))
             assert calls == ["now"]
 
     def test_atomic_takeovers_are_the_guards(self, store: BaseStore) -> None:
-        """In `atomic` a claim writes nothing into a record that it meets: the guard's lock decides."""
+        """With `atomic` a claim writes nothing into an existing record: the guard's lock decides."""
         first, second = (make_ticket(guarantee=Guarantee.ATOMIC, lease=1) for _ in range(2))
         store.claim(first)
         self.elapse(store, 2)
         assert store.claim(second).owner == first.owner
 
     def test_settled_under_guard(self, store: BaseStore) -> None:
-        """The guard hands out our row, locked, and the answer is there when it has ended."""
+        """The guard returns our row, locked, and the response is there when the guard has ended."""
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
         with store.guard(ticket) as guard:
@@ -48,7 +48,7 @@ class Guards(Contract):
         assert self.stored(store, ticket).outcome == self.outcomes[0]
 
     def test_given_up_under_guard(self, store: BaseStore) -> None:
-        """What was settled goes with the transaction that gave up."""
+        """What was settled is rolled back with its transaction."""
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
         with store.guard(ticket) as guard:
@@ -59,7 +59,7 @@ class Guards(Contract):
         assert self.stored(store, ticket).status is Status.RUNNING
 
     def test_a_takeover_under_guard(self, store: BaseStore) -> None:
-        """Who takes over settles what it locked: a new owner, the next attempt, and the late owner is refused."""
+        """A takeover settles the record that it locked, as a new owner and attempt; the late owner is refused."""
         first = self._atomic(store, lease=0)
         run = self.claim(store, first)
         second = make_ticket(guarantee=Guarantee.ATOMIC)
@@ -74,7 +74,7 @@ class Guards(Contract):
         assert self.settle(store, first, SettledState.COMPLETED, run, self.outcomes[1]) is False
 
     def test_the_same_key_under_its_own_guard(self, store: BaseStore) -> None:
-        """A row lock does not stop its own transaction, so the store does. Another key is no matter."""
+        """A row lock does not stop its own transaction, so the store does. Another key is unaffected."""
         ticket, other = self._atomic(store), make_ticket(key="other", guarantee=Guarantee.ATOMIC)
         self.claim(store, ticket)
         with store.guard(ticket):

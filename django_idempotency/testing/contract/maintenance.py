@@ -1,4 +1,4 @@
-"""What goes on beside the work: leases begin anew, and what has expired is deleted."""
+"""What happens beside the work: leases are renewed, and expired records are deleted."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
 
-#: What moves with the time, on one side or on both.
+#: Values that change with time, on one side or on both.
 MOMENTS = ("lease_until", "created_at", "expires_at", "purge_at", "read_at")
 
 
 class Maintenance(Contract):
-    """Tests of `renew`, `get` and `purge`; what is kept for how long: `retention`."""
+    """Tests of `renew`, `get` and `purge`. `retention` tests how long a record is kept."""
 
     def test_renewed(self, store: BaseStore) -> None:
-        """The leases of several running records begin anew in one call, each with its own length."""
+        """One call renews the leases of several running records, each with its own length."""
         tickets = [make_ticket(key="short", lease=30), make_ticket(key="long", lease=300)]
         for ticket in tickets:
             store.claim(ticket)
@@ -31,7 +31,7 @@ class Maintenance(Contract):
             assert (record.status, record.owner, record.attempt) == (Status.RUNNING, ticket.owner, 1)
 
     def test_renewing_what_is_not_ours(self, store: BaseStore) -> None:
-        """What was overtaken, settled, released or never claimed is not renewed, and not changed."""
+        """A record that was overtaken, settled, released or never claimed is not renewed or changed."""
         overtaken, completed, released, unknown, ours = (make_ticket(key=str(number)) for number in range(5))
         store.claim(overtaken)
         self.complete(store, completed)
@@ -45,7 +45,7 @@ class Maintenance(Contract):
         assert self.stored(store, completed).outcome == self.outcomes[0]
 
     def test_a_lapsed_lease_that_nobody_took(self, store: BaseStore) -> None:
-        """An owner who was silent for too long, and whom nobody noticed, is still the owner."""
+        """An owner whose lease has lapsed unnoticed is still the owner."""
         ticket = make_ticket()
         store.claim(ticket)
         self.elapse(store, ticket.lease + 1)
@@ -53,7 +53,7 @@ class Maintenance(Contract):
         assert store.claim(make_ticket()).owner == ticket.owner
 
     def test_renewing_work_longer_than_its_retention(self, store: BaseStore) -> None:
-        """A renewal moves the lease alone, and goes on when the retention is over: the work still runs."""
+        """A renewal changes only the lease, and continues after the retention is over: the work still runs."""
         ticket = make_ticket(lease=40, ttl=50)
         claimed = store.claim(ticket)
         self.elapse(store, 30)
@@ -67,7 +67,7 @@ class Maintenance(Contract):
         assert store.claim(make_ticket()).owner == ticket.owner
 
     def test_renewing_beside_its_thief(self, store: BaseStore) -> None:
-        """One process renews the overtaken and the owner of one key in one call: the owner's own lease counts."""
+        """One process renews the former and the current owner of a key in one call: only the latter's lease counts."""
         stale, thief = make_ticket(lease=30), make_ticket(lease=300)
         store.claim(stale)
         self.elapse(store, 31)
@@ -79,20 +79,20 @@ class Maintenance(Contract):
             assert abs((record.lease_until - record.read_at).total_seconds() - 300) < 1
 
     def test_renewing_nothing(self, store: BaseStore) -> None:
-        """No lease is none."""
+        """Renewing an empty list does nothing."""
         assert store.renew([]) == set()
 
     # --------------------------------------------------------------------------------------------------------- look
 
     def test_a_look(self, store: BaseStore) -> None:
-        """It shows the record as a claim does, changes nothing, and takes nothing."""
+        """It returns the record as a claim does, without changing or taking anything."""
         ticket = make_ticket(lease=5, ttl=10)
         claimed = store.claim(ticket)
         for seconds in (0, 6, 6):  # leased, lapsed, expired
             self.elapse(store, seconds)
             looked = store.get(ticket.id)
             if looked is None:
-                assert store.expires_natively  # deleted, as it says
+                assert store.expires_natively  # deleted, as it declares
                 return
             moved: dict[str, Any] = dict.fromkeys(MOMENTS, claimed.read_at) | {"joined": False}
             assert replace(looked, **moved) == replace(claimed, **moved)
@@ -103,7 +103,7 @@ class Maintenance(Contract):
     # -------------------------------------------------------------------------------------------------------- purge
 
     def test_purge(self, store: BaseStore) -> None:
-        """What has reached the end of its retention, and has no lease, is deleted; all else stays."""
+        """A record past its retention and without a lease is deleted; every other record stays."""
         if store.expires_natively:
             assert store.purge(limit=100).count == 0
             return
@@ -125,7 +125,7 @@ class Maintenance(Contract):
         assert {name: record.attempt for name, record in again.items()} == dict.fromkeys(gone, 1)
 
     def test_purge_in_batches(self, store: BaseStore) -> None:
-        """A batch is bounded, resumes where the last one ended, and says when nothing is left."""
+        """A batch is bounded, continues where the last one ended, and reports when nothing is left."""
         if store.expires_natively:
             assert store.purge(limit=2).count == 0
             return

@@ -1,4 +1,4 @@
-"""Calls inside calls, in many threads, under several policies: a store keeps nothing of a single call."""
+"""Nested calls, in many threads, under several policies: a store keeps no state of a single call."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..tickets import make_ticket
 from .base import Contract
 from .workers import together
 
-#: What two routes ask of one store.
+#: What two routes request from one store.
 POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})
 
 
 class Nesting(Contract):
-    """Tests of calls that live at the same time, around one store."""
+    """Tests of simultaneous calls on one store."""
 
     def test_nested(self, store: BaseStore) -> None:
-        """Another key inside the work of the first; its own key inside its own work is busy."""
+        """A nested call runs with another key; with its own key it is busy."""
         self._call(0, store)
 
     def test_threads(self, store: BaseStore) -> None:
-        """The same in many threads, under two policies: none meets another's call."""
+        """The same in many threads under two policies: no call affects another."""
         if self.shared:
             together(store, [partial(self._call, number) for number in range(16)])
 
@@ -50,7 +50,7 @@ class Nesting(Contract):
             assert abs((record.expires_at - record.created_at).total_seconds() - terms["ttl"]) < 0.1
 
     def test_two_policies(self, store: BaseStore) -> None:
-        """Each record keeps its own lease, retention and guarantee, whoever asks for it."""
+        """Each record keeps its own lease, retention and guarantee, whichever policy a later request has."""
         short = make_ticket(key="short", lease=30, ttl=600, guarantee=Guarantee.LEASE)
         long = make_ticket(key="long", lease=300, ttl=86400, guarantee=Guarantee.ATOMIC)
         for ticket in (short, long):
@@ -63,6 +63,6 @@ class Nesting(Contract):
         assert [record.guarantee for record in records] == [Guarantee.LEASE, Guarantee.ATOMIC]
         assert self.settle(store, crossed[0], SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]) is True
         assert self.complete(store, long) is True
-        self.elapse(store, 3600)  # beyond the retention of the first owner, not of the second
+        self.elapse(store, 3600)  # beyond the retention of the first owner, but not of the second
         replays = [make_ticket(key=key) for key in ("short", "long")]
         assert [type(rules.read(store.claim(ticket), ticket)) for ticket in replays] == [Replay, Replay]

@@ -1,4 +1,4 @@
-"""How long a record is kept, whatever ends its response: so that no later call under its key derives its keys again."""
+"""How long a record is kept, however its response ends, so that no later call with its key derives its keys again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Retention(Contract):
 
     @pytest.mark.parametrize("how", ["expire", "erase", "own ttl"])
     def test_a_new_life_within_the_retention(self, store: BaseStore, how: str) -> None:
-        """*Expire*, *Erase* or a shorter `ttl`, then a purge: the next operation is another; and so is the one after."""
+        """After *Expire*, *Erase* or a shorter `ttl`, and a purge, each later operation differs from those before."""
         ticket = make_ticket(ttl=DAY)
         self._end(store, ticket, how)
         self.elapse(store, 100)
@@ -37,7 +37,7 @@ class Retention(Contract):
 
     @pytest.mark.parametrize("how", ["expire", "erase", "own ttl"])
     def test_the_end_of_the_retention(self, store: BaseStore, how: str) -> None:
-        """Once the claim's own retention is over, a purge deletes the record."""
+        """A purge deletes the record once the claim's own retention is over."""
         ticket = make_ticket(ttl=DAY)
         self._end(store, ticket, how)
         self.elapse(store, DAY + 10)
@@ -49,7 +49,7 @@ class Retention(Contract):
         assert store.get(ticket.id) is None
 
     def test_it_is_never_shortened(self, store: BaseStore) -> None:
-        """A later life with a short retention of its own does not shorten that of an earlier one."""
+        """A later life with a shorter retention does not shorten that of an earlier one."""
         self._end(store, make_ticket(ttl=DAY), "expire")
         heir = make_ticket(ttl=50, lease=10)
         taken = store.claim(heir)
@@ -59,7 +59,7 @@ class Retention(Contract):
         assert store.claim(make_ticket(ttl=DAY)).operation == next_operation(taken.operation)
 
     def test_it_is_lengthened(self, store: BaseStore) -> None:
-        """A response that is kept for longer than its claim said is not purged before it expires."""
+        """A response that is kept for longer than its claim requested is not purged before it expires."""
         ticket = make_ticket(ttl=100)
         self.complete(store, ticket, ttl=DAY)
         self.elapse(store, 1000)

@@ -1,4 +1,4 @@
-"""Random sequences of every verb, on the store and on a memory store side by side: they must not differ in anything."""
+"""Random sequences of every verb, run on the store and on a memory store side by side: they must never differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hypothesis.stateful import RuleBasedStateMachine
 
 KEYS = ("one", "two")
-#: Deadlines lie halfway between the hours that pass, so that the time which a real store takes never decides.
+#: Deadlines lie halfway between the hours that pass, so the time that a real store takes never decides.
 HOUR = 3600.0
 LEASES = (0, 0.5 * HOUR, 1.5 * HOUR, 3.5 * HOUR)
 TTLS = (0.5 * HOUR, 2.5 * HOUR, 10.5 * HOUR)
@@ -32,10 +32,10 @@ MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at")
 
 
 class Sequences(Contract):
-    """The test that needs hypothesis. `examples` and `steps` say how long it takes; `explores`: others at each run."""
+    """The test that needs hypothesis. `examples` and `steps` set its duration; `explores`: new sequences each run."""
 
     def test_any_sequence(self, store: BaseStore) -> None:
-        """Whatever is asked, in whatever order: the store answers, and remembers, as the memory store does."""
+        """For any sequence of calls, the store responds and remembers as the memory store does."""
         if store.expires_natively:
             self.need("vanish")
         pytest.importorskip("hypothesis", reason="Random sequences need hypothesis.")
@@ -56,7 +56,7 @@ class Sequences(Contract):
 
 @dataclass
 class Pair:
-    """The store under test and its model, which are asked the same."""
+    """The store under test and its model, which receive the same calls."""
 
     contract: Contract
     store: BaseStore
@@ -78,7 +78,7 @@ class Pair:
         self.now += timedelta(seconds=seconds)
 
     def ask(self, verb: str, *given: Any, twin: bool = False, model: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
-        """Ask both the same, or the model as it must be asked, compare, and return both answers."""
+        """Call both in the same way, or the model with its own arguments; compare the results and return both."""
         ask: Callable[..., Any] = async_to_sync(getattr(self.store, f"a{verb}")) if twin else getattr(self.store, verb)
         found, expected = ask(*given), getattr(self.model, verb)(*(model or given))
         if isinstance(expected, Record):
@@ -90,10 +90,10 @@ class Pair:
 
     def vanish(self, ticket: Ticket) -> None:
         self.contract.vanish(self.store, ticket)
-        self.model._records.pop(ticket.id.int, None)  # noqa: SLF001 - behind its back
+        self.model._records.pop(ticket.id.int, None)  # noqa: SLF001 - without its knowledge
 
     def bury(self) -> None:
-        """Delete what was written when its retention was over: a server that deletes such records may do so at any moment."""
+        """Delete what was written after its retention: a server that expires records may do so at any moment."""
         if self.store.expires_natively:
             for ticket in map(self.ticket, KEYS):
                 record = self.model.get(ticket.id)
@@ -110,7 +110,7 @@ class Pair:
                 assert self.shown(found, expected) == self.shown(expected, expected)
 
     def shown(self, record: Record, model: Record) -> dict[str, Any]:
-        """Return what must be equal: moments as seconds from the store's own now, and as the model's where they are near."""
+        """Return what must be equal: moments as seconds from the store's own now, or as the model's if near."""
         shown = {each.name: getattr(record, each.name) for each in fields(record)}
         del shown["read_at"], shown["joined"], shown["location"]
         kept, needed = (seconds(each, "purge_at") or 0.0 for each in (record, model))
@@ -122,13 +122,13 @@ class Pair:
             near = ahead is not None and right is not None and abs(ahead - right) < TOLERANCE
             shown[name] = right if near else ahead
         if record.status is not Status.RUNNING:
-            del shown["lease_until"]  # it means nothing any more, and a copy may have an older one
+            del shown["lease_until"]  # it has no meaning any more, and a copy may have an older one
         return shown
 
 
 @dataclass
 class Run:
-    """A call that may run, or could once; and its record on both sides, whose owner may be a different operator."""
+    """A call that may run or once could, and its record on both sides, whose owner may be a different operator."""
 
     ticket: Ticket
     run: Execute
@@ -136,7 +136,7 @@ class Run:
 
 
 def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]:  # noqa: C901 - one function a verb
-    """Return hypothesis's machine over a store."""
+    """Return hypothesis's state machine for a store."""
     from hypothesis import strategies as st
     from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -153,7 +153,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
     some_leave = st.sampled_from(
         [SettledState.COMPLETED, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND]
     )
-    latest = st.integers(0, 3)  # counted from the last, which mostly owns its key
+    latest = st.integers(0, 3)  # counted from the last, which usually owns its key
 
     class Lockstep(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -186,7 +186,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
         @precondition(lambda self: self.tickets)
         @rule(twin=st.booleans())
         def crash(self, twin: bool) -> None:
-            """Let the last caller fall silent, and another come with the same request."""
+            """Let the last caller fall silent, and make another call with the same request."""
             silent = self.tickets[-1]
             self.pair.elapse(4 * HOUR)
             ticket = replace(silent, owner=self.pair.ticket(silent.key).owner)

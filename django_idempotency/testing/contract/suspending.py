@@ -1,4 +1,4 @@
-"""What a durable execution leaves asleep: it finds that again, nobody else does, and who dies over it is overtaken."""
+"""Records that a durable execution suspends: only that execution resumes them, and a crashed one is overtaken."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
-    """Tests of `settle` where it passes a running record on, as `engine.durable` does."""
+    """Tests of `settle` where it hands a running record over, as `engine.durable` does."""
 
     def test_asleep(self, store: BaseStore) -> None:
-        """The record runs on, for its request, under another token and a long lease; its owner has lost it."""
+        """A suspended record runs on for its request, under another token and a long lease; its owner has lost it."""
         owner = make_ticket(lease=30, ttl=100)
         self.claim(store, owner)
         self.elapse(store, 20)
@@ -46,7 +46,7 @@ class Suspending(Contract):
             assert rules.read(store.claim(other), other) == verdict
 
     def test_whose_it_is(self, store: BaseStore) -> None:
-        """Its execution knows it again; no other execution does, and nobody another record or attempt by it."""
+        """Its execution recognises it; no other execution does, and it matches no other record or attempt."""
         asleep = self.sleep(store, self.running(store))
         record = self.stored(store, asleep)
         assert EXECUTION.has_suspended(record)
@@ -60,7 +60,7 @@ class Suspending(Contract):
         assert not Execution("order-18", (KeyboardInterrupt,)).has_suspended(record)
 
     def test_woken(self, store: BaseStore) -> None:
-        """It goes on as the same attempt, with a lease and a retention as at its first claim, and is completed."""
+        """It resumes as the same attempt, with the lease and retention of its first claim, and is completed."""
         self.sleep(store, self.running(store))
         self.elapse(store, 400)
         owner = make_ticket(lease=30, ttl=1000)
@@ -78,7 +78,7 @@ class Suspending(Contract):
         assert rules.read(store.claim(again), again) == Replay(outcome=self.outcomes[0], attempt=1)
 
     def test_asleep_again(self, store: BaseStore) -> None:
-        """As often as it takes. Who has woken it earlier, and was thought dead, neither settles nor wakes it."""
+        """It can be suspended repeatedly. An earlier invocation, thought dead, neither settles nor resumes it."""
         asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
         seen = store.claim(earlier)
@@ -90,15 +90,15 @@ class Suspending(Contract):
         assert store.renew([earlier, asleep, later]) == {later.owner}
 
     def test_an_answer_that_was_lost(self, store: BaseStore) -> None:
-        """Who asks again is told that it is theirs."""
+        """If the response to a resume was lost, the next claim finds that the record is its own."""
         self.sleep(store, self.running(store))
         owner = make_ticket()
         seen = store.claim(owner)
-        assert store.settle(owner, rules.handover(seen, owner)) is True  # of which nobody hears
+        assert store.settle(owner, rules.handover(seen, owner)) is True  # its response is lost
         assert drive(store, resuming(owner, seen)).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, crowd: Crowd) -> None:
-        """All wake it at one moment: one has it."""
+        """When all resume it at one moment, one succeeds."""
         self.sleep(store, self.running(store))
         tickets = [make_ticket() for _ in range(min(self.claimers, 20))]
         seen = store.claim(tickets[0])
@@ -108,7 +108,7 @@ class Suspending(Contract):
         assert self.stored(store, tickets[0]).owner == tickets[answers.index(True)].owner
 
     def test_never_woken(self, store: BaseStore) -> None:
-        """When its time is over it counts as crashed, for its own execution, too; also where it would have expired."""
+        """After its time it counts as crashed, for its own execution too, and even if it would have expired."""
         for key, ttl in (("remembered", 1000), ("forgotten", 100)):
             self.sleep(store, self.running(store, key=key, ttl=ttl))
         self.elapse(store, 501)
@@ -116,7 +116,7 @@ class Suspending(Contract):
             assert self.claim(store, make_ticket(key=key)) == TAKEN_OVER
 
     def test_woken_and_dead(self, store: BaseStore) -> None:
-        """It is taken over after a short lease, not after the long one; and sleeps again as another attempt."""
+        """After a resume and a crash, a short lease counts, not the long one; then a new attempt is suspended."""
         asleep = self.sleep(store, self.running(store))
         dead = make_ticket(lease=30)
         drive(store, resuming(dead, store.claim(dead)))
@@ -127,7 +127,7 @@ class Suspending(Contract):
         assert EXECUTION.has_suspended(self.stored(store, taker))
 
     def test_overtaken_before(self, store: BaseStore) -> None:
-        """An owner whose lease has lapsed meanwhile lets nothing sleep that is another's."""
+        """An owner that was overtaken after its lease lapsed cannot suspend the record."""
         owner = self.running(store)
         before = self.stored(store, owner)
         self.elapse(store, 31)
@@ -137,7 +137,7 @@ class Suspending(Contract):
         assert self.stored(store, owner).owner == thief.owner
 
     def test_let_go(self, store: BaseStore) -> None:
-        """The execution that sleeps may be ended by hand, by its name; what works, or is another's, may not."""
+        """A suspended execution can be ended by hand, by its name; running work and others' records cannot."""
         other = Execution("order-18", (KeyboardInterrupt,))
         for forgetting, run in ((False, Execute(attempt=2)), (True, Execute(attempt=1))):
             audited: list[Record] = []
@@ -156,7 +156,7 @@ class Suspending(Contract):
             assert self.claim(store, make_ticket(key=owner.key)) == run
 
     def test_let_go_of_what_wakes(self, store: BaseStore) -> None:
-        """Who is woken in between is not disturbed."""
+        """A resume in between is not disturbed."""
         owner = self.running(store)
         self.sleep(store, owner)
         awake, look = make_ticket(), store.get
@@ -186,7 +186,7 @@ class Suspending(Contract):
 
 
 def wakes(ticket: Ticket, seen: Record, store: BaseStore) -> bool:
-    """Wake a record; who lost a race asks once more, as the engine does."""
+    """Resume a record; after a lost race, try once more, as the engine does."""
     for _ in range(2):
         try:
             return drive(store, resuming(ticket, seen)).owner == ticket.owner

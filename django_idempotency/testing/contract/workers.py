@@ -1,8 +1,8 @@
-"""Many at one moment: threads around one store, and processes that have made the same store for themselves.
+"""Many calls at one moment: threads around one store, and processes that each create the same store.
 
     python -m django_idempotency.testing.contract.workers
 
-is such a process. It talks with the one that started it in pickles, on its standard input and output.
+starts such a process. It exchanges pickles with its parent process on standard input and output.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ...errors import LostRace
 from ...stores.base import BaseStore
 
 T = TypeVar("T")
-#: What one of many does. To be pickled for another process: a function of a module, or a `partial` of one.
+#: What one of many does. To be picklable for another process, it is a function of a module, or a `partial` of one.
 Act = Callable[[BaseStore], T]
 
-#: Seconds until we believe that somebody does not come any more.
+#: Seconds until a missing participant is given up.
 PATIENCE = 60
 PROCESSES = 4
 
 
 def claimed(ticket: Ticket, store: BaseStore) -> rules.Verdict:
-    """Claim and read, as the engine does: who lost a race asks once more, and is busy then."""
+    """Claim and read, as the engine does: after a lost race it tries once more, and is then busy."""
     for _ in range(2):
         try:
             return rules.read(store.claim(ticket), ticket)
@@ -46,7 +46,7 @@ def claimed(ticket: Ticket, store: BaseStore) -> rules.Verdict:
 
 
 def settled(ticket: Ticket, settlement: Settlement, store: BaseStore) -> bool:
-    """Settle; who lost a race has settled nothing."""
+    """Settle. After a lost race nothing is settled."""
     try:
         return store.settle(ticket, settlement)
     except LostRace:
@@ -54,7 +54,7 @@ def settled(ticket: Ticket, settlement: Settlement, store: BaseStore) -> bool:
 
 
 def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], None] = lambda: None) -> list[T]:
-    """Act in as many threads, all connected before, and released at one moment: when `when` returns."""
+    """Run each act in its own thread. All are connected first, and released at one moment: when `when` returns."""
     ready, start = threading.Barrier(len(acts) + 1), threading.Barrier(len(acts) + 1)
 
     def run(act: Act[T]) -> T:
@@ -64,7 +64,7 @@ def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], Non
             start.wait(PATIENCE)
             return act(store)
         except BaseException:
-            ready.abort()  # nobody is to wait for us
+            ready.abort()  # no thread is to wait for this one
             raise
         finally:
             store.close()
@@ -89,16 +89,16 @@ def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], Non
 
 @dataclass(frozen=True)
 class Failed:
-    """What went wrong in another process."""
+    """A failure in another process."""
 
     traceback: str
 
 
 class Crew:
-    """Processes that wait for something to do. They have this process's environment, settings and import path."""
+    """Processes that wait for work. They have this process's environment, settings and import path."""
 
     def __init__(self, size: int = PROCESSES) -> None:
-        # A store has no verb that closes it for good, so its connections end with the process.
+        # A store has no verb that closes it permanently, so its connections end with the process.
         command = [sys.executable, "-W", "ignore::ResourceWarning", "-m", __name__]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))}
         self._processes = [
@@ -107,7 +107,7 @@ class Crew:
         ]
 
     def act(self, make: Callable[[], BaseStore], acts: Sequence[Act[T]]) -> list[T]:
-        """Share the acts out, release all at one moment, and return what came of each."""
+        """Distribute the acts, release all at one moment, and return the result of each."""
         size = len(self._processes)
         shares = [(process, acts[number::size]) for number, process in enumerate(self._processes) if acts[number::size]]
         for process, share in shares:
@@ -136,7 +136,7 @@ class Crew:
 
 
 def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
-    """Do what comes, until nothing comes any more. Each round: what to do, "ready", "go", what came of it."""
+    """Run each round until the input ends. A round: what to do, "ready", "go", the results."""
     while (command := _read(commands)) is not None:
         ready = False
 
@@ -147,9 +147,9 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
             assert _receive(commands), "others could not begin"
 
         try:
-            make, acts = pickle.loads(command)  # noqa: S301 - from the process that started us
+            make, acts = pickle.loads(command)  # noqa: S301 - from our parent process
             said: Any = together(make(), acts, when=when)
-        except Exception:  # noqa: BLE001 - told to whoever asked
+        except Exception:  # noqa: BLE001 - reported to the parent process
             said = Failed(traceback.format_exc())
             if not ready:
                 _send(answers, said)
@@ -174,17 +174,17 @@ def _receive(pipe: IO[bytes] | None) -> Any:
     packed = _read(pipe)
     if packed is None:
         raise EOFError("The other process has gone.")
-    return pickle.loads(packed)  # noqa: S301 - from a process of our own
+    return pickle.loads(packed)  # noqa: S301 - from a process that we started
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed here is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed here is not a result
     if os.environ.get("DJANGO_SETTINGS_MODULE"):
         import django
 
         django.setup()
-    # By its name, so that what is unpickled here is what was pickled there.
+    # Import it by its name, so that what is unpickled here has the class that was pickled there.
     crew = import_module("django_idempotency.testing.contract.workers")
     with answers:
         crew.serve(sys.stdin.buffer, answers)
