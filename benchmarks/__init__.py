@@ -1,1 +1,1 @@
-"""What idempotency costs, as ratios over the same work without it. Run it with `make bench`."""
+"""The cost of idempotency, as ratios to the same work without it. Run it with `make bench`."""

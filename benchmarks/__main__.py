@@ -3,8 +3,8 @@
     python -m benchmarks [--databases sqlite postgresql mariadb] [--stores memory functions redis dynamodb]
                          [--rounds 9] [--rows 100000] [--full]
 
-Times are never judged by a test: a missed bar is shown, and the command ends with 0. It ends with 1 when something
-could not be run.
+No test judges times: a missed bar is shown, and the command exits with 0. It exits with 1 when something could not be
+run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
-#: What needs no database, guarded functions among it: its own process measures them all.
+#: Stores without a database, and guarded functions: one process measures all of them.
 STORES = ("memory", "functions", "redis", "dynamodb")
 
 
@@ -30,7 +30,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="1 M rows, and a purge of 100,000 rows a round")
     parser.add_argument(
         "--here", choices=(*DATABASES, "stores"), help=argparse.SUPPRESS
-    )  # which one this process measures
+    )  # the one that this process measures
     parsed = parser.parse_args(arguments)
     if min(parsed.rounds, parsed.samples, parsed.rows) < 1:
         parser.error("--rounds, --samples and --rows are 1 or more")
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     print(f"medians of {chosen.rounds} rounds of {chosen.samples} interleaved samples, ratios within a round.")
     print("In process, on a kept connection, without garbage collection. Bars: what the design promises.", flush=True)
     codes = []
-    for here in (*chosen.databases, *(["stores"] if chosen.stores else [])):  # a process each: settings are read once
+    for here in (*chosen.databases, *(["stores"] if chosen.stores else [])):  # one process each: settings are read once
         database = here if here in DATABASES else DATABASES[0]
         environment = {**os.environ, "DATABASE": database, "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
         command = [sys.executable, "-m", "benchmarks", *arguments, "--here", here]

@@ -14,7 +14,7 @@ from .store import settlement, ticket
 
 
 def finished(store: BaseStore) -> Ticket:
-    """Settle an answer of 1 kB, and return the ticket of a retry."""
+    """Settle a response of 1 kB, and return the ticket of a retry."""
     mine = claimed(store)
     store.settle(mine, settlement(mine))
     return make_ticket(key=mine.key, guarantee=Guarantee.LEASE)
@@ -32,7 +32,7 @@ def claim(store: BaseStore) -> Case:
 
 def replay(store: BaseStore, name: str = "claim of a known key (replay)") -> Case:
     known = finished(store)
-    store.claim(known)  # so that a front has it, too
+    store.claim(known)  # puts it into a layered store's front, too
     return Case(name, lambda: partial(store.claim, known))
 
 
@@ -53,7 +53,7 @@ def first_call(store: BaseStore) -> Case:
 
 
 def count(case: Case, sent: list[str]) -> int:
-    """Count what an act adds to the list."""
+    """Count the entries that an act adds to the list."""
     act: Callable[[], object] = case.prepare()
     before = len(sent)
     act()

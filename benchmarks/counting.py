@@ -13,7 +13,7 @@ FLUSH_PROBES = 9
 
 
 def statements(case: Case) -> int:
-    """Count what is sent, BEGIN and COMMIT included."""
+    """Count the statements, including BEGIN and COMMIT."""
     act = case.prepare()
     with CaptureQueriesContext(connection) as captured:
         act()
@@ -21,7 +21,7 @@ def statements(case: Case) -> int:
 
 
 def flushes(case: Case) -> int | None:
-    """Count flushes; `None` where the database does not tell. Others may use the server: the median of a few acts."""
+    """Count flushes; `None` if the database does not report them. Others may use the server, so take a median."""
     if _synced() is None:
         return None
     seen = []
@@ -36,7 +36,7 @@ def flushes(case: Case) -> int | None:
 def _synced() -> int | None:
     """Return how often the server has flushed its log so far."""
     if connection.vendor != "postgresql" or not 15 <= connection.get_database_version()[0] < 18:
-        return None  # pg_stat_wal counts them from 14 on, at once from 15 on, and no more in 18
+        return None  # pg_stat_wal counts them from 14 on, at once from 15 on, and no longer in 18
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_force_next_flush()")
         cursor.execute("SELECT wal_sync FROM pg_stat_wal")

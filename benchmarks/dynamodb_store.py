@@ -1,4 +1,4 @@
-"""The DynamoDB store over HTTP: requests, and ratios to GetItem. The server is moto's, so times say little."""
+"""The DynamoDB store over HTTP: requests, and ratios to GetItem. The server is moto, so the times mean little."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .store import BODY
 from .table import Row, Section
 
 REGION = "eu-central-1"
-#: Samples in a round, at most: a request takes moto milliseconds.
+#: The most samples in a round: a request takes moto milliseconds.
 SAMPLES = 10
 
 
 def missing() -> str:
-    """Say what is not installed, if something is not."""
+    """Name what is not installed, if anything."""
     return ", ".join(name for name in ("boto3", "moto", "flask") if find_spec(name) is None)
 
 
 @contextmanager
 def served() -> Iterator[DynamoDBStore]:
-    """Yield a store on a server of its own, in a process of its own."""
+    """Yield a store with its own server, which runs in its own process."""
     import boto3
     from botocore.config import Config
 
@@ -74,7 +74,7 @@ def read(store: DynamoDBStore, record_id: UUID) -> dict[str, Any]:
 
 @contextmanager
 def requests(store: DynamoDBStore) -> Iterator[list[str]]:
-    """Collect the HTTP requests, retries and all."""
+    """Collect the HTTP requests, including retries."""
     sent: list[str] = []
     events = store.client.boto.meta.events
 
@@ -89,7 +89,7 @@ def requests(store: DynamoDBStore) -> Iterator[list[str]]:
 
 
 def size(store: DynamoDBStore) -> Section:
-    """Weigh items as DynamoDB counts them: names, texts and bytes, and a number by its digits."""
+    """Measure items as DynamoDB does: names, texts and bytes, and numbers by their digits."""
     used = []
     for record in (acts.claimed(store), acts.finished(store)):
         item = store.client.boto.get_item(**read(store, record.id))["Item"]

@@ -1,4 +1,4 @@
-"""Through HTTP, in process: from the handler's `get_response()` to the rendered answer."""
+"""HTTP requests in process: from the handler's `get_response()` to the rendered response."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Answer = Callable[[HttpRequest], HttpResponseBase]
 
 
 class Wrong(Exception):
-    """A request was answered otherwise than the case says: what it would time is something else."""
+    """The response to a request was not that of its case, so its time would measure something else."""
 
 
 class EntryPoints:
-    """Makes requests, and cases of them."""
+    """Makes requests, and the cases that send them."""
 
     def __init__(self) -> None:
         self._factory = RequestFactory()
@@ -48,17 +48,17 @@ class EntryPoints:
         views.STOCK = Charge.objects.create(user=self._user, amount=2499, currency="inr").pk
 
     def fresh(self) -> str:
-        """Return a key that nobody has used."""
+        """Return a key that is not in use."""
         return f"bench-{next(self._numbers):012}"
 
     def used(self, path: str) -> str:
-        """Return a key whose answer is remembered."""
+        """Return a key whose response is remembered."""
         key = self.fresh()
         self._answered(self._bare, self._request(path, key, LABELLED if "rest" in path else BODY), 201)
         return key
 
     def running(self, path: str) -> str:
-        """Return a key whose owner is at work."""
+        """Return a key whose owner is still working."""
         key = self.used(path)
         later = timezone.now() + timedelta(hours=1)
         IdempotencyRecord.objects.filter(key=key).update(status=Status.RUNNING.value, lease_until=later)
@@ -130,8 +130,8 @@ def plain(entry_points: EntryPoints, effort: Effort) -> Section:
     bare = counting.statements(base)
     known = 2
     most = {"replay": known, "busy": known, "mismatch": known, "no key, middleware": bare, "no key, decorator": bare}
-    # Claim, lock, settle. SQLite reads first. Where a transaction has no id that the settle can compare, a savepoint and
-    # its release are the sign by which it is known.
+    # Claim, lock, settle. SQLite reads first. If a transaction has no id that the settle can compare, a savepoint and
+    # its release identify it.
     guarded = bare + {"postgresql": 3, "mysql": 5, "sqlite": 6}[connection.vendor]
     leased = bare + (3 if connection.vendor == "sqlite" else 2)
     most |= {"first, atomic": guarded, "first, middleware": guarded, "first, lease": leased}

@@ -1,4 +1,4 @@
-"""Many records at once, made by the database itself, and a second table to compare with."""
+"""Many records at once, created by the database itself, and a second table for comparison."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHAPES = {
 
 
 def fill(table: str, count: int, *, age: int = 0) -> None:
-    """Insert completed records with an answer of 1 kB: a day's traffic, made `age` seconds ago."""
+    """Insert completed records with a response of 1 kB: a day's traffic, created `age` seconds ago."""
     if count <= 0:
         return
     random_id, digest, body, clock, numbered = _SHAPES[connection.vendor]
@@ -68,7 +68,7 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
         "response_headers": "'[]'",
         "response_body": body,
     }
-    if connection.vendor == "sqlite":  # concat() is young there
+    if connection.vendor == "sqlite":  # its concat() is recent
         values |= {"scope": f"'user:' || ({n} % 5000)", "key": f"'filled-' || {n}"}
     with connection.cursor() as cursor:
         cursor.execute(
@@ -79,7 +79,7 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
 
 
 def tidy(table: str) -> None:
-    """Bring a table to rest after it was filled: what autovacuum would do a minute later, in the middle of a round."""
+    """Bring a filled table to rest now; autovacuum would do it a minute later, in the middle of a round."""
     statement = {"postgresql": "VACUUM (ANALYZE) {}", "mysql": "ANALYZE TABLE {}", "sqlite": "ANALYZE {}"}
     with connection.cursor() as cursor:
         cursor.execute(statement[connection.vendor].format(table))
@@ -93,7 +93,7 @@ def tidy(table: str) -> None:
 
 @contextmanager
 def second_table(name: str) -> Iterator[ORMStore]:
-    """Make a table like the records', and yield a store that writes there."""
+    """Create a table like that of the records, and yield a store that writes there."""
     meta = IdempotencyRecord._meta
     own, store = meta.db_table, ORMStore()
     meta.db_table = name

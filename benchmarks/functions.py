@@ -1,4 +1,4 @@
-"""A guarded function over records in this process, beside the same function under AWS Lambda Powertools."""
+"""A guarded function with records in this process, compared with the same function under AWS Lambda Powertools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .measuring import Case, Effort, interleaved
 from .table import Row, Section
 
 PEER = "aws_lambda_powertools"
-#: The design's bars: of a small first call, and of everything else.
+#: The design's bars: for a small first call, and for everything else.
 FIRST_SMALL, BAR = 1.25, 1.0
 MEMORY = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
 
@@ -29,7 +29,7 @@ _orders = count(1)
 
 
 def missing() -> str | None:
-    """Return the name of what is to be compared with, when it is not installed."""
+    """Return the name of the library to compare with, if it is not installed."""
     return None if find_spec(PEER) is not None else "aws-lambda-powertools"
 
 
@@ -83,7 +83,7 @@ def rows(pairs: dict[str, tuple[Case, Case]], effort: Effort, bars: Mapping[str,
 def compared(
     payload: Callable[[], Any], ours: Callable[..., Any], theirs: Callable[..., Any]
 ) -> dict[str, tuple[Case, Case]]:
-    """Return first call and replay, each ours and theirs."""
+    """Return first call and replay, for each library."""
     return {
         "first call": (first("first, ours", ours, payload), first("first, theirs", theirs, payload)),
         "replay": (replay("replay, ours", ours, payload), replay("replay, theirs", theirs, payload)),
@@ -142,7 +142,7 @@ def guarded(function: Callable[..., Any], *, key: str | None = None, validate: s
 
 
 def under_powertools(function: Callable[..., Any], **selected: str) -> Callable[..., Any]:
-    """Return a function under Powertools, its records in a dict, too."""
+    """Return a function under Powertools, which also keeps its records in a dict."""
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
     from aws_lambda_powertools.utilities.idempotency.exceptions import (
         IdempotencyItemAlreadyExistsError,

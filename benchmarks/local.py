@@ -26,7 +26,7 @@ def memory(effort: Effort) -> Section:
 
 
 def fronts(effort: Effort) -> Section:
-    """Replay from what stands before the table, over the same from the table."""
+    """Compare replays from a layered store's front with the same replays from the table."""
     base = acts.replay(ORMStore(), "from the table")
     local = LayeredStore(front=LocalCache(), authority=ORMStore())
     cases = [acts.replay(local, "replay from the local cache")]

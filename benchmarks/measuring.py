@@ -1,4 +1,4 @@
-"""Timing that a noisy machine cannot bend: every case in turn, ratios within a round, medians over rounds."""
+"""Timing that tolerates a noisy machine: every case in turn, ratios within a round, medians over rounds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Effort:
 
     rounds: int
     samples: int
-    #: The largest table of the growth section, and how many rows a purge deletes in a round.
+    #: The largest table of the growth section, and the number of rows that a purge deletes in a round.
     rows: int
     purged: int
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to time. `prepare` makes what is timed, outside the timing."""
+    """One thing to time. `prepare` sets it up, outside the timing."""
 
     name: str
     prepare: Callable[[], Act]
@@ -40,7 +40,7 @@ class Timings(dict[str, list[float]]):
 
 
 def interleaved(cases: Sequence[Case], effort: Effort) -> Timings:
-    """Time all cases, in a new order at every turn, so that none always follows the same neighbour."""
+    """Time all cases, in a new order at each turn, so that no case always follows the same neighbour."""
     order = list(cases)
     shuffle = random.Random(1).shuffle
     for case in order * min(5, effort.samples):
@@ -66,7 +66,7 @@ def timed(act: Act) -> float:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Collect garbage now, and not while something is timed."""
+    """Collect garbage now, and not during a measurement."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Messages that leave while many others wait for their next attempt, each under a key of its own."""
+"""Publishing messages while many others wait for their next attempt, each under its own key."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from django_idempotency.stores.base import utcnow
 from .measuring import Effort, no_collection
 from .table import Row, Section
 
-#: Messages that leave, in batches of this size.
+#: Messages to publish, in batches of this size.
 FRESH, BATCH = 2000, 100
-#: Messages that are written in one statement.
+#: Messages to write in one statement.
 TOGETHER = 1000
 
 
@@ -30,7 +30,7 @@ def outbox(effort: Effort) -> Section:
     for _ in range(effort.rounds):
         write("fresh", FRESH, waiting=False)
         relay = Relay(publish, using=DEFAULT_DB_ALIAS, size=BATCH)
-        relay.batch()  # its first look
+        relay.batch()  # its first scan
         left = FRESH - BATCH
         with no_collection():
             began = time.perf_counter()
@@ -56,7 +56,7 @@ def outbox(effort: Effort) -> Section:
 
 
 def publish(message: Message) -> None:
-    """Confirm at once."""
+    """Confirm immediately."""
 
 
 def write(prefix: str, count: int, *, waiting: bool) -> None:

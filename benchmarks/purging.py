@@ -1,4 +1,4 @@
-"""A purge in batches of 1,000, beside a thread that goes on claiming and settling."""
+"""A purge in batches of 1,000, beside a thread that keeps claiming and settling."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def batch(store: ORMStore, since: datetime | None) -> datetime | None:
 
 
 class Traffic:
-    """Claims and settles in a thread and on a connection of its own, and notes how long each pair took."""
+    """Claims and settles in its own thread and on its own connection, and records how long each pair took."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
@@ -64,7 +64,7 @@ class Traffic:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Traffic:  # noqa: PYI034 - Self is young
+    def __enter__(self) -> Traffic:  # noqa: PYI034 - Self is recent
         self._thread.start()
         return self
 

@@ -1,4 +1,4 @@
-"""The Redis store's verbs, each over a PING on the same client; and bytes a record."""
+"""The Redis store's verbs, each compared with a PING on the same client; and bytes per record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT = 5
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A store whose server answers, or `None`; and what that server is, or why there is none."""
+    """A store whose server responds, or `None`; and the server's name, or why there is none."""
 
     store: RedisStore | None
     about: str
@@ -37,13 +37,13 @@ class Opened:
 
 @contextmanager
 def opened() -> Iterator[Opened]:
-    """Yield a store with a prefix of its own, and delete its keys afterwards."""
+    """Yield a store with its own prefix, and delete its keys afterwards."""
     try:
         import redis
 
         store = RedisStore(cache="redis", prefix=f"bench-{uuid4().hex[:8]}", timeout=TIMEOUT)
         store.claim(ticket())
-        client = store._client._sync  # noqa: SLF001 - the base must be asked on the same client
+        client = store._client._sync  # noqa: SLF001 - the base must be measured on the same client
         version = client.info("server")["redis_version"]
     except (ImportError, ImproperlyConfigured, StoreUnavailable) as error:
         yield Opened(None, f"NOT REACHED: {error.__cause__ or error}")
@@ -66,7 +66,7 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
     redis.client.set(name, BODY, ex=3600)
     ping = Case("PING", lambda: redis.client.ping)
     known = acts.finished(store)
-    script = store._insertion(known)  # noqa: SLF001 - what is left of a replay without our own work
+    script = store._insertion(known)  # noqa: SLF001 - the part of a replay without our own work
     layered = LayeredStore(front=store, authority=MemoryStore())
     cases: list[tuple[Case, float | None, int]] = [
         (Case("GET of 1 kB", lambda: partial(redis.client.get, name)), None, 1),
@@ -94,7 +94,7 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
 
 @contextmanager
 def trips() -> Iterator[list[str]]:
-    """Collect what is sent, a packet an entry."""
+    """Collect what is sent, one entry per packet."""
     from redis.connection import Connection
 
     sent: list[str] = []
@@ -109,7 +109,7 @@ def trips() -> Iterator[list[str]]:
 
 
 def size(redis: Opened, store: RedisStore) -> Section:
-    """Weigh records as Redis counts them, its own overhead for a key included."""
+    """Measure records as Redis counts them, including its own overhead per key."""
     running, done = acts.claimed(store), acts.finished(store)
     used = [redis.client.memory_usage(store._name(ticket.id)) for ticket in (running, done)]  # noqa: SLF001
     rows = [

@@ -1,4 +1,4 @@
-"""One database: make ours, measure, drop it. And the stores that need none."""
+"""One database: create it, measure, drop it. And the stores that need none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import Section, heading
 
 
 def run(effort: Effort) -> int:
-    """Print this process's database's table. A database that cannot be reached is said to be so."""
+    """Print the table of this process's database, or report that it cannot be reached."""
     begin()
     try:
         connection.ensure_connection()
@@ -33,7 +33,7 @@ def run(effort: Effort) -> int:
 
 
 def run_stores(chosen: Sequence[str], effort: Effort) -> int:
-    """Print a table a store that is no database's. What is missing is said to be so."""
+    """Print one table per store without a database, or report what is missing."""
     begin()
     from . import dynamodb_store, functions, local, redis_store  # they load models
 
@@ -67,13 +67,13 @@ def run_stores(chosen: Sequence[str], effort: Effort) -> int:
 def begin() -> None:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
-        reconfigure(errors="replace", line_buffering=True)  # an ASCII terminal shows ? for what it lacks
+        reconfigure(errors="replace", line_buffering=True)  # an ASCII terminal shows ? for missing characters
     django.setup()
 
 
 @contextmanager
 def own_database() -> Iterator[None]:
-    """Work in a database that is made now and dropped afterwards, as a test run does."""
+    """Work in a database that is created now and dropped afterwards, as in a test run."""
     name = connection.settings_dict["NAME"]
     connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     try:

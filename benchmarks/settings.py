@@ -1,4 +1,4 @@
-"""The testproject's settings, and only what is measured: no middleware, no log output, a database of our own."""
+"""The testproject's settings, reduced to what is measured: no middleware, no log output, a separate database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's verbs, each beside the one statement that it cannot do without, on the same cursor."""
+"""The store's verbs, each compared with the one statement that it cannot avoid, on the same cursor."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def verbs(effort: Effort) -> Section:
 
 
 def growth(effort: Effort) -> Section:
-    """Claim and settle in a large table, over the same in a small one."""
+    """Compare a claim and settle in a large table with the same in a small one."""
     rows, small = [], min(SMALL, effort.rows)
     sizes = [size for size in SIZES if size < effort.rows] + [effort.rows]
     with second_table("idempotency_bench_small") as reference:
@@ -159,7 +159,7 @@ def once(store: ORMStore) -> Act:
 
 
 def size(effort: Effort) -> Section | None:
-    """Weigh rows as the store leaves them."""
+    """Measure rows as the store leaves them."""
     if connection.vendor == "sqlite":
         return None
     name, count = "idempotency_bench_size", min(2000, effort.rows)
@@ -169,7 +169,7 @@ def size(effort: Effort) -> Section | None:
         if connection.vendor == "postgresql":
             heap, indexes = execute("SELECT pg_table_size(%s), pg_indexes_size(%s)", [name, name], fetch=True)
             tidy(name)
-        else:  # its primary key is the table; pages it has taken, filled or not
+        else:  # its primary key is the table; allocated pages count, filled or not
             tidy(name)
             sizes = "SELECT data_length, index_length FROM information_schema.tables WHERE table_name = %s"
             heap, indexes = execute(sizes, [name], fetch=True)

@@ -1,4 +1,4 @@
-"""What was measured, as lines of text."""
+"""Measurements as lines of text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 NAME, RATIO, RANGE, BAR, COUNT = 56, 11, 23, 13, 12
 WIDTH = NAME + RATIO + RANGE + BAR + COUNT + 11
-#: Unit → how a value is written.
+#: Unit → how to format a value.
 FORMATS = {
     "×": "{:.2f} ×",
     "rows/s": "{:,.0f} /s",
@@ -22,15 +22,15 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line: a value for each round, and what the design allows."""
+    """One line: a value for each round, and the limit in the design."""
 
     name: str
     values: Sequence[float]
     unit: str = "×"
     bar: float | None = None
-    #: Is the bar the least that will do?
+    #: Is the bar a minimum?
     at_least: bool = False
-    #: What was sent: statements, or round trips to a server that is no database.
+    #: The number of statements sent, or of round trips to a server that is not a database.
     statements: int | None = None
     most_statements: int | None = None
     flushes: int | None = None
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Rows that share what they are compared with."""
+    """Rows with the same base of comparison."""
 
     title: str
     rows: Sequence[Row]
@@ -76,6 +76,6 @@ def mark(met: bool) -> str:
 
 
 def heading(title: str, counted: str = "statements") -> str:
-    """Begin a table. `counted`: what the last column but one counts; flushes are those of a database."""
+    """Begin a table. `counted` is what the last column but one counts; only databases have flushes."""
     columns = f"{'':<{NAME + 2}}{'median':>{RATIO}}{'min – max':>{RANGE}}{'bar':>{BAR}}{counted:>{COUNT}}"
     return f"{f'=== {title} ':=<{WIDTH}}\n{columns}{'flushes' if counted == 'statements' else '':>9}".rstrip()

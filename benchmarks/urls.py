@@ -1,4 +1,4 @@
-"""The routes that are compared."""
+"""The routes to compare."""
 
 from django.urls import path
 

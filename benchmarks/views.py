@@ -14,14 +14,14 @@ from testproject.payments.serializers import EffectSerializer
 
 INSERT = "INSERT INTO payments_effect (label, idempotency_key, attempt, created) VALUES ('work', '', 0, '2030-01-01')"
 UPDATE = "UPDATE payments_charge SET refunded = refunded + 1 WHERE id = %s"
-#: The charge that `UPDATE` changes; setting up the comparison makes it.
+#: The charge that `UPDATE` changes; the setup of the comparison creates it.
 STOCK = 1
-#: About 1 kB, as the answers of most APIs.
+#: About 1 kB, as in the responses of most APIs.
 ANSWER = {"id": 1, "items": [{"name": f"item {number}", "amount": 2499, "currency": "inr"} for number in range(20)]}
 
 
 def plain(_request: HttpRequest) -> JsonResponse:
-    """No transaction of its own: the guard's is its transaction."""
+    """It opens no transaction of its own: it runs in the guard's."""
     with connection.cursor() as cursor:
         cursor.execute(INSERT)
         cursor.execute(UPDATE, [STOCK])
@@ -44,4 +44,4 @@ class BareCreate(generics.CreateAPIView):  # type: ignore[type-arg]
 
 
 class GuardedCreate(IdempotentViewMixin, BareCreate):
-    """The same behind the mixin."""
+    """The same view behind the mixin."""

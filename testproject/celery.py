@@ -1,4 +1,4 @@
-"""Celery: `celery --app testproject worker`. A task may be delivered twice, and has its effect once."""
+"""Celery: `celery --app testproject worker`. A task may be delivered twice, but has its effect once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_idempotency.messages import Acknowledge, DeadLetter, Redeliver, disp
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 
-#: Our header on a message that comes back: how often its task has failed.
+#: Our header on a message that returns: how often its task has failed.
 FAILURES = "x-failures"
 
 
@@ -64,7 +64,7 @@ app.conf.task_queues = [
             "x-dead-letter-exchange": "",
             "x-dead-letter-routing-key": DEAD.name,
             "x-dead-letter-strategy": "at-least-once",  # the default may lose one when the broker dies
-            "x-overflow": "reject-publish",  # what that strategy asks for
+            "x-overflow": "reject-publish",  # required by that strategy
         },
     )
 ]

@@ -69,12 +69,12 @@ LOGIN_URL = "admin:login"
 # ---- The database ----------------------------------------------------------------------------------------------------
 
 DATABASE = os.environ.get("DATABASE", "sqlite")
-# Two test runs at once need two databases.
+# Two simultaneous test runs need two databases.
 TEST_NAME = "test_idempotency" + os.environ.get("TEST_DATABASE_SUFFIX", "")
 
 
 def place(part: str, default: str) -> str:
-    """Return POSTGRESQL_HOST, MARIADB_PORT and their like from the environment."""
+    """Return POSTGRESQL_HOST, MARIADB_PORT and similar values from the environment."""
     return os.environ.get(f"{DATABASE.upper()}_{part}", default)
 
 
@@ -106,7 +106,7 @@ def postgresql() -> dict[str, Any]:
 
 
 def mariadb() -> dict[str, Any]:
-    if find_spec("MySQLdb") is None:  # mysqlclient, when it is there; else the pure Python driver under its name
+    if find_spec("MySQLdb") is None:  # mysqlclient if it is installed, otherwise the pure Python driver under its name
         import pymysql
 
         pymysql.install_as_MySQLdb()
@@ -126,12 +126,12 @@ DATABASES = {
     "default": {
         **{"sqlite": sqlite, "postgresql": postgresql, "mariadb": mariadb}[DATABASE](),
         "ATOMIC_REQUESTS": os.environ.get("ATOMIC_REQUESTS") == "1",
-        # wsgi.py keeps connections open: its threads live long. Under ASGI every request has a thread of its own.
+        # wsgi.py keeps connections open because its threads live long. Under ASGI every request has its own thread.
         "CONN_MAX_AGE": int(os.environ.get("CONN_MAX_AGE", "0")),
         "CONN_HEALTH_CHECKS": True,
     },
 }
-if "DATABASE_NAME" in os.environ:  # so that a test can start a server on its own test database
+if "DATABASE_NAME" in os.environ:  # lets a test start a server on its own test database
     DATABASES["default"]["NAME"] = os.environ["DATABASE_NAME"]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -139,10 +139,10 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # ---- Messages --------------------------------------------------------------------------------------------------------
 
 RABBITMQ_URL = os.environ.get("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/%2F")
-CELERY_BROKER_URL = RABBITMQ_URL.partition("?")[0]  # what follows is for pika
+CELERY_BROKER_URL = RABBITMQ_URL.partition("?")[0]  # the rest is for pika
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_EXCHANGE_TYPE = "topic"  # a retry then waits in the broker, not in a worker's memory
-CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}  # a message, or a retry, that is not taken raises
+CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}  # a message or a retry that is not accepted raises
 
 WEBHOOK_SECRET = "whsec_ZGVtbyBvbmx5OiBldmVyeWJvZHkga25vd3MgaXQ="  # noqa: S105 - the same
 

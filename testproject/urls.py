@@ -18,7 +18,7 @@ urlpatterns = [
     path("api/payouts/", views.payout),
     path("plain/charges/", views.plain_charges),
     path("async/charges/", views.async_charges),
-    # The middleware alone: the same views, with nothing on them
+    # The middleware alone: the same views, undecorated
     path("middleware/charges/", views.bare_charges),
     path("middleware/api/charges/", views.BareChargeView.as_view()),
     # A function under the id of a signed message
@@ -26,6 +26,6 @@ urlpatterns = [
     # How often the work really ran, for staff
     path("api/effects/", views.EffectList.as_view()),
     path("admin/", admin.site.urls),
-    # The admin's own style sheets, also without DEBUG: no web server stands before the demo
+    # The admin's own style sheets, also without DEBUG: the demo has no web server in front
     path("static/<path:path>", serve, {"insecure": True}),
 ]

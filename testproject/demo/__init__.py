@@ -1,1 +1,1 @@
-"""`make demo`: a payments API under retries, races and a killed worker, watched from outside over real HTTP."""
+"""`make demo`: a payments API under retries, races and a killed worker, observed from outside over real HTTP."""

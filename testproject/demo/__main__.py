@@ -1,8 +1,8 @@
-"""Play the journeys on a real server, show what came of them, and go on serving.
+"""Run the journeys on a real server, show their results, and keep serving.
 
     python -m testproject.demo
 
-Ends with 1 if anything was not as promised. With DEMO_EXIT=1 it ends after the table in any case.
+Exits with 1 if any result differs from its promise. With DEMO_EXIT=1 it always exits after the table.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .stage import Cast, prepare
 
 
 def main() -> int:
-    """Return what the process ends with."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: the server must not outlive us
+    """Return the exit code of the process."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # treated like Ctrl-C: the server must not outlive this process
         signal.signal(ending, signal.default_int_handler)
     console = table.console()
     with tempfile.TemporaryDirectory(prefix="idempotency-demo-", ignore_cleanup_errors=True) as folder:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def play(console: Console, server: Server, cast: Cast) -> int:
-    """Play every journey, print the table, and return the exit code."""
+    """Run every journey, print the table, and return the exit code."""
     console.print(
         f"A payments API on SQLite, behind gunicorn, {WORKERS} processes of {THREADS} threads, {server.address}",
         soft_wrap=True,
@@ -74,7 +74,7 @@ def play(console: Console, server: Server, cast: Cast) -> int:
 
 
 def serve(console: Console, server: Server, cast: Cast) -> None:
-    """Say how to go on, in the admin and with a request of one's own, and serve until Ctrl-C."""
+    """Explain how to continue, in the admin and with requests of your own, and serve until Ctrl-C."""
     invitation = f"""
 The records   {server.address}{cast.records}
 log in as     admin

@@ -1,4 +1,4 @@
-"""Sends real HTTP requests, a connection each, as somebody's program would."""
+"""Sends real HTTP requests, each on its own connection, as a client's program would."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from .rows import Answer
 
-#: Far beyond any answer here: whoever waits this long has found a bug.
+#: Far beyond any response time here: a wait this long means a bug.
 TIMEOUT = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Speaks to one server as one user."""
+    """Sends requests to one server as one user."""
 
     host: str
     port: int
     token: str
 
     def charge(self, amount: int, *, key: str | None, card: str = "tok_visa") -> Answer:
-        """Ask for a charge of `amount` paise."""
+        """Request a charge of `amount` paise."""
         headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
         body = json.dumps({"amount": amount, "currency": "inr", "card": card})
         try:
@@ -39,7 +39,7 @@ class Client:
         )
 
     def get(self, path: str) -> Any:
-        """Return the JSON under a path. Raises `OSError`, also for an answer that is not 200."""
+        """Return the JSON at a path. Raises `OSError`, also for a response other than 200."""
         status, _, content = self._send("GET", path, None, {})
         if status != 200:
             raise ConnectionError(f"GET {path} was answered with {status}.")

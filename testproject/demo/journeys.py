@@ -1,4 +1,4 @@
-"""The journeys, in order. Each step sends real requests and says what was promised and what was seen."""
+"""The journeys, in order. Each step sends real requests and reports what was promised and what was seen."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NEW, REPLAYED, BUSY = "201", "201 replayed", "409 in-progress"
 class Players:
     alice: Client
     bob: Client
-    #: Sees the effects of everybody.
+    #: A user that sees the effects of all users.
     admin: Client
     #: Seconds after which a dead worker's key may be taken over.
     claim_lease: float
 
 
 def journeys(players: Players) -> Iterator[Row]:
-    """Play everything, and yield a row for each step."""
+    """Run everything, and yield a row for each step."""
     alice, bob, watched = players.alice, players.bob, _Watched(players.admin)
 
     # One key, one charge.
@@ -45,7 +45,7 @@ def journeys(players: Players) -> Iterator[Row]:
     promise = Promise(answers=("422 request-mismatch",))
     yield _row("changed body", "alice: order-1, 99.00", promise, [changed], effects)
 
-    # Many at once, while the card network takes its time.
+    # Many requests at once, while the card network takes its time.
     crowd, effects = watched(lambda: _at_once(lambda: alice.charge(PRICE, key="order-2", card="tok_slow")))
     crowd.sort(key=lambda answer: answer.label)
     promise = Promise(answers=(NEW,), besides=(REPLAYED, BUSY), effects=(1,))
@@ -56,7 +56,7 @@ def journeys(players: Players) -> Iterator[Row]:
     promise = Promise(answers=(REPLAYED,) * CROWD)
     yield _row("and once more", f"the same {CROWD} again", promise, patient, effects, complaints=said)
 
-    # The worker is killed between its first write and its answer: `kill -9`, from inside.
+    # The worker is killed between its first write and its response: `kill -9`, from inside.
     killed, effects = watched(lambda: alice.charge(PRICE, key="order-3", card="tok_kill_once"))
     began = time.monotonic()
     promise = Promise(answers=(NO_ANSWER,))
@@ -68,7 +68,7 @@ def journeys(players: Players) -> Iterator[Row]:
     said = _impatient(takeover, players.claim_lease)
     yield _row("takeover", "the same again", promise, takeover, effects, remark=took, complaints=said)
 
-    # Keys that are none.
+    # Invalid keys.
     missing, effects = watched(lambda: alice.charge(PRICE, key=None))
     yield _row("missing key", "alice: no key, 24.99", Promise(answers=("400 key-missing",)), [missing], effects)
 
@@ -88,7 +88,7 @@ def journeys(players: Players) -> Iterator[Row]:
 
 
 class _Watched:
-    """Calls something, and returns with its answer the attempt numbers of the effects that it left."""
+    """Makes a call, and returns with its response the attempt numbers of the effects that it left."""
 
     def __init__(self, admin: Client) -> None:
         self._admin = admin
@@ -127,9 +127,9 @@ def _unequal(first: Answer, *others: Answer) -> tuple[str, ...]:
 
 
 def _impatient(answers: list[Answer], claim_lease: float) -> tuple[str, ...]:
-    """Check how long a takeover made us wait. What was asked for does not depend on how slow this machine is."""
+    """Check how long a takeover made us wait. The requested wait does not depend on the speed of this machine."""
     asked = sum(answer.retry_after or 0 for answer in answers)
-    allowed = math.ceil(claim_lease) + 1  # a second for the row lock of the dead to go
+    allowed = math.ceil(claim_lease) + 1  # one more second for the row lock of the dead worker to go
     return (f"asked to wait {asked} s",) if asked > allowed else ()
 
 
@@ -146,7 +146,7 @@ def _at_once(send: Callable[[], Answer]) -> list[Answer]:
 
 
 def _patiently(client: Client, *, key: str, card: str) -> list[Answer]:
-    """Send until the answer is no 409 any more, and wait as long as each asks for. Return all answers."""
+    """Send until the response is not a 409, waiting as long as each one asks for. Return all responses."""
     answers: list[Answer] = []
     deadline = time.monotonic() + TIMEOUT
     while True:

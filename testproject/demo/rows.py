@@ -11,18 +11,18 @@ NO_ANSWER = "no answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One HTTP answer. `status` is `None` when the connection broke first."""
+    """One HTTP response. `status` is `None` if the connection broke first."""
 
     status: int | None
     replayed: bool = False
-    #: Of the problem document, if the answer is one.
+    #: Of the problem document, if the response is one.
     code: str = ""
     retry_after: int | None = None
     body: bytes = b""
 
     @property
     def label(self) -> str:
-        """The answer in words; what the IETF draft asks of a 409, and what is missing, is part of them."""
+        """The response in words, including what the IETF draft requires of a 409 and what is missing from it."""
         if self.status is None:
             return NO_ANSWER
         words = [str(self.status), *(["replayed"] if self.replayed else []), *([self.code] if self.code else [])]
@@ -35,15 +35,15 @@ class Answer:
 class Promise:
     """What a step must show."""
 
-    #: Labels that must come, each as often as it stands here.
+    #: Labels that must come, each this many times.
     answers: tuple[str, ...]
-    #: Labels that may come besides, any number of times.
+    #: Labels that may come in addition, any number of times.
     besides: Collection[str] = ()
     #: The attempt number of each effect that the step leaves behind.
     effects: tuple[int, ...] = ()
 
     def kept(self, labels: Iterable[str], effects: tuple[int, ...]) -> bool:
-        """Is this what the step showed?"""
+        """Does the step show this?"""
         left = Counter(labels)
         left.subtract(Counter(self.answers))
         return effects == self.effects and all(
@@ -65,7 +65,7 @@ class Row:
     effects: tuple[int, ...]
     #: Something worth knowing, such as how long it took.
     remark: str = ""
-    #: What else was not as promised, such as a replay with other bytes.
+    #: Any other deviation, such as a replay with different bytes.
     complaints: tuple[str, ...] = ()
 
     @property
@@ -74,21 +74,21 @@ class Row:
 
     @property
     def seen(self) -> str:
-        """What came: answers, the attempt that worked if it was not the first, and all else."""
+        """The results: responses, the attempt that worked if it was not the first, and everything else."""
         later = (f"as attempt {attempt}" for attempt in sorted(set(self.effects) - {0, 1}))
         return "\n".join([in_words(self.answers), *later, *([self.remark] if self.remark else []), *self.complaints])
 
     @property
     def counted(self) -> str:
-        """How many effects there are, of how many."""
+        """The number of effects, and the number promised."""
         return f"{len(self.effects)} / {len(self.promise.effects)}"
 
 
 def in_words(labels: Iterable[str]) -> str:
-    """Count equal labels, a line each: "19 x 409 in-progress"."""
+    """Count equal labels, one line each: "19 x 409 in-progress"."""
     return "\n".join(label if count == 1 else f"{count} x {label}" for label, count in Counter(labels).items())
 
 
 def exit_code(rows: Collection[Row]) -> int:
-    """Return 0 if there are rows and each is what was promised, else 1."""
+    """Return 0 if there are rows and each is as promised, else 1."""
     return 0 if rows and all(row.kept for row in rows) else 1

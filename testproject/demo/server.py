@@ -1,4 +1,4 @@
-"""A real gunicorn on a free port, and its end."""
+"""Starts a real gunicorn on a free port, and stops it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gunicorn.config import Config  # type: ignore[import-untyped]
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOST = "127.0.0.1"
 WORKERS, THREADS = 2, 8
-#: Seconds: for a slow machine to import Django in two workers, and for the workers to say goodbye.
+#: Seconds: enough for a slow machine to import Django in two workers, and for the workers to exit.
 START, GRACE = 120, 5
 
 
 class ServerDied(Exception):
-    """gunicorn ended, or never answered."""
+    """gunicorn ended, or never responded."""
 
 
 class Server:
@@ -36,12 +36,12 @@ class Server:
             self._process = subprocess.Popen(
                 [*command(), f"--bind=fd://{listener.fileno()}"],
                 cwd=ROOT,
-                env={**os.environ, "GUNICORN_CMD_ARGS": ""},  # ours are all there are
+                env={**os.environ, "GUNICORN_CMD_ARGS": ""},  # no arguments except ours
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=[listener.fileno()],
-                start_new_session=True,  # Ctrl-C is ours to translate
+                start_new_session=True,  # Ctrl-C is handled here
             )
 
     @property
@@ -49,7 +49,7 @@ class Server:
         return f"http://{HOST}:{self.port}"
 
     def wait_until(self, answers: Callable[[], object]) -> None:
-        """Return once `answers()` raises no OSError any more. Raises `ServerDied`."""
+        """Return once `answers()` no longer raises OSError. Raises `ServerDied`."""
         deadline = time.monotonic() + START
         while True:
             try:
@@ -62,12 +62,12 @@ class Server:
                 return
 
     def wait(self) -> None:
-        """Serve until somebody interrupts us. Raises `ServerDied`."""
+        """Serve until interrupted. Raises `ServerDied`."""
         self._process.wait()
         raise ServerDied
 
     def stop(self) -> None:
-        """End gunicorn and its workers."""
+        """Stop gunicorn and its workers."""
         self._process.terminate()
         try:
             self._process.wait(timeout=GRACE * 2)
@@ -82,7 +82,7 @@ class Server:
 
 @contextmanager
 def serving(log: Path) -> Iterator[Server]:
-    """Start a server, and stop it whatever happens."""
+    """Start a server, and always stop it."""
     server = Server(log)
     try:
         yield server
@@ -91,7 +91,7 @@ def serving(log: Path) -> Iterator[Server]:
 
 
 def command() -> list[str]:
-    """Return how gunicorn is called, but for its address."""
+    """Return the command that starts gunicorn, without its address."""
     newer = ["--no-control-socket"] if "control_socket_disable" in Config().settings else []
     return [
         *(sys.executable, "-m", "gunicorn", "testproject.wsgi", "--worker-class=gthread"),

@@ -1,4 +1,4 @@
-"""A fresh database, and the people who play."""
+"""A fresh database, and the users of the demo."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Cast:
     bob: str
     admin: str
     password: str
-    #: Where the admin lists the records.
+    #: The admin page that lists the records.
     records: str
     #: Seconds after which a dead worker's key may be taken over.
     claim_lease: float
 
 
 def prepare(database: Path) -> Cast:
-    """Create the database and its users. From here on the environment names it, for the server too."""
+    """Create the database and its users. From then on the environment names it, for the server too."""
     os.environ.update(DJANGO_SETTINGS_MODULE="testproject.settings", DATABASE="sqlite", DATABASE_NAME=str(database))
     import django
 

@@ -16,17 +16,17 @@ WIDTH = 100
 
 
 def console() -> Console:
-    """Return a console on stdout, of a readable width wherever that leads."""
+    """Return a console on stdout with a readable width, wherever stdout leads."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
-        reconfigure(errors="replace")  # an ASCII terminal shows ? for what it lacks
+        reconfigure(errors="replace")  # an ASCII terminal shows ? for missing characters
     made = Console(highlight=False)
     made.width = min(made.width, WIDTH) if made.is_terminal else WIDTH
     return made
 
 
 def table(rows: Iterable[Row], *, ascii_only: bool = False) -> Table:
-    """Lay the rows out."""
+    """Lay out the rows as a table."""
     kept, broken = ("ok", "NO") if ascii_only else ("✔", "✘")
     # At 80 columns the longest word, request-mismatch, still fits.
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))

@@ -1,4 +1,4 @@
-"""Tasks of django.tasks: `charge_order.enqueue(order_id="17", …)`, once or twice."""
+"""Tasks for django.tasks: `charge_order.enqueue(order_id="17", …)`, once or twice."""
 
 from __future__ import annotations
 

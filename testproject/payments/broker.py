@@ -14,19 +14,19 @@ from django_idempotency.outbox.models import Message
 
 #: Topics are its routing keys.
 EXCHANGE = "payments"
-#: These are about one message: refused, wanted by no queue, or no AMQP (a topic of over 255 bytes, a float in a header).
+#: Errors that concern one message: refused, without a queue, or not AMQP (a topic over 255 bytes, a float in a header).
 REFUSED = (NackError, UnroutableError, ShortStringTooLong, UnsupportedAMQPFieldException)
 
 
 class RabbitMQ:
-    """Publishes to an exchange. What was published is on the broker's disk, in a queue."""
+    """Publishes to an exchange. A published message is on the broker's disk, in a queue."""
 
     def __init__(self) -> None:
         self._connection: Any = None
         self._connect()
 
     def publish(self, message: Message) -> None:
-        """Return when the broker has confirmed. Raises `UnroutableError` where no queue wants the topic."""
+        """Return when the broker has confirmed. Raises `UnroutableError` if no queue takes the topic."""
         if not self._is_alive():
             self._connect()
         try:
@@ -43,7 +43,7 @@ class RabbitMQ:
                 mandatory=True,
             )
         except REFUSED:
-            raise  # it waits, others go on
+            raise  # it waits, and the others continue
         except AMQPError as error:
             raise BrokerUnavailable(repr(error)) from error
 
@@ -60,7 +60,7 @@ class RabbitMQ:
             raise BrokerUnavailable(repr(error)) from error
 
     def _is_alive(self) -> bool:
-        """Answer the broker's heartbeats. After a long silence it has hung up."""
+        """Respond to the broker's heartbeats. After a long silence it has closed the connection."""
         try:
             self._connection.process_data_events()
         except AMQPError:

@@ -1,10 +1,10 @@
-"""A consumer on RabbitMQ that knows no payments: each message has its effect once, and none is lost.
+"""A RabbitMQ consumer that knows nothing of payments: each message has its effect once, and none is lost.
 
     queue ──► handler, under the message's id ──► acknowledged
       ▲         │ not yet, or failed          └─► queue.dead: can never work, or failed too often
       └── queue.later.1, .2, .4 …
 
-A consumer that dies leaves its message to the broker, which delivers it again.
+If a consumer dies, its message stays with the broker, which delivers it again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from django_idempotency.messages import LIMIT, Acknowledge, DeadLetter, Redelive
 
 logger = logging.getLogger(__name__)
 
-#: Takes a message's id and what it says.
+#: Takes a message's id and its content.
 Handler = Callable[[str | None, Any], object]
 
-#: Our header on a message that comes back: how often its handler has failed.
+#: Our header on a message that returns: how often its handler has failed.
 FAILURES = "x-failures"
-#: A message that kills its consumer more often than this is a dead letter, too. The broker counts.
+#: A message that kills its consumer more often than this becomes a dead letter, too. The broker counts.
 CRASHES = 10
 
 
@@ -63,7 +63,7 @@ def consume(
 
 
 def attempted(handler: Handler, properties: BasicProperties, body: bytes) -> Exception | None:
-    """Handle a message. Return what was raised."""
+    """Handle a message. Return the exception that it raised, if any."""
     close_old_connections()  # as Django does around a request
     try:
         handler(properties.message_id, json.loads(body))
@@ -85,25 +85,25 @@ def declare(channel: BlockingChannel, queue: str) -> None:
 
 
 def dead(queue: str) -> str:
-    """Name the queue whose messages wait for a person."""
+    """Return the name of the queue whose messages wait for a person."""
     return f"{queue}.dead"
 
 
 def leading_to(queue: str) -> dict[str, Any]:
-    """Return the arguments of a queue whose rejected and expired messages go to another one, and are not lost between."""
+    """Return the arguments of a queue that passes rejected and expired messages to another one without losing any."""
     return {
         "x-queue-type": "quorum",
         "x-dead-letter-exchange": "",
         "x-dead-letter-routing-key": queue,
         "x-dead-letter-strategy": "at-least-once",  # the default may lose a message when the broker dies
-        "x-overflow": "reject-publish",  # what that strategy asks for
+        "x-overflow": "reject-publish",  # required by that strategy
     }
 
 
 def put_off(
     channel: BlockingChannel, queue: str, properties: BasicProperties, body: bytes, redeliver: Redeliver
 ) -> None:
-    """Let a message wait outside for 1, 2, 4 … seconds. A queue for each pause: only a queue's head expires."""
+    """Let a message wait outside for 1, 2, 4 … seconds. Each pause has its own queue: only a queue's head expires."""
     pause = 1 << (redeliver.after - 1).bit_length()
     later = f"{queue}.later.{pause}"
     channel.queue_declare(later, durable=True, arguments={**leading_to(queue), "x-message-ttl": pause * 1000})

@@ -1,4 +1,4 @@
-"""The plain views' half of validation; serializers.py is the DRF views'."""
+"""Validation for the plain views; serializers.py validates for the DRF views."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChargeForm(forms.Form):
 
     @classmethod
     def of(cls, request: HttpRequest) -> ChargeForm:
-        """Read a JSON object, or a posted form."""
+        """Read a JSON object or a posted form."""
         if request.content_type != "application/json":
             return cls(request.POST)
         try:

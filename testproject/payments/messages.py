@@ -1,4 +1,4 @@
-"""What messages ask for. consumer.py knows how they come and go, this knows what they mean."""
+"""What messages request. consumer.py handles their delivery, this module their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project sells, and a row for each time it really did something."""
+"""What the project sells, and one row each time it really did something."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Refund(models.Model):
 
 
 class Effect(models.Model):
-    """One row each time the work ran. Two rows with one idempotency key are a charge too many."""
+    """One row each time the work ran. Two rows with one idempotency key mean one charge too many."""
 
     label = models.CharField(max_length=50)
     idempotency_key = models.CharField(max_length=255, blank=True)

@@ -1,4 +1,4 @@
-"""A pretend card network. What it does depends on the card alone, so a test or a demo can choose."""
+"""A simulated card network. Its behaviour depends only on the card, so a test or a demo can choose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Declined(Exception):
 
 
 class NetworkDown(Exception):
-    """The card network did not answer. No view catches it: 500."""
+    """The card network did not respond. No view catches it, so it becomes a 500."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Card:
     seconds: float = 0
     declined: bool = False
     down: bool = False
-    #: Up to this attempt our own process is killed, as a power cut would.
+    #: Up to this attempt our own process is killed, as in a power cut.
     kill_until: int = -1
 
 
@@ -37,7 +37,7 @@ CARDS = {
 
 
 def answer(card: Card, *, attempt: int) -> None:
-    """Approve by returning, or raise. The caller has waited `card.seconds`, each in its own way."""
+    """Approve by returning, or raise. Each caller has waited `card.seconds` in its own way."""
     if attempt <= card.kill_until:
         os.kill(os.getpid(), signal.SIGKILL)
     if card.declined:

@@ -1,4 +1,4 @@
-"""The DRF views' half of validation, and what a charge looks like from outside."""
+"""Validation for the DRF views, and the public form of a charge."""
 
 from __future__ import annotations
 

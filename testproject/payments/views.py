@@ -40,7 +40,7 @@ class CardDeclined(APIException):
 
 
 class ChargesOfUser(mixins.ListModelMixin, mixins.CreateModelMixin, generics.GenericAPIView):
-    """What the two charge views share: whose charges, and how one is made."""
+    """What the two charge views share: whose charges they list, and how they make one."""
 
     serializer_class = ChargeSerializer
 
@@ -55,7 +55,7 @@ class ChargesOfUser(mixins.ListModelMixin, mixins.CreateModelMixin, generics.Gen
 
 
 class ChargeViewSet(IdempotentViewMixin, ChargesOfUser, viewsets.GenericViewSet):
-    """The mixin."""
+    """Guarded by the mixin."""
 
     idempotency = Policy(required=True, ttl=timedelta(days=1))
 
@@ -71,7 +71,7 @@ class ChargeViewSet(IdempotentViewMixin, ChargesOfUser, viewsets.GenericViewSet)
 
 
 class BareChargeView(ChargesOfUser):
-    """No mixin: the middleware guards it."""
+    """Without the mixin: the middleware guards it."""
 
     def get(self, request: Request) -> Response:
         return self.list(request)
@@ -83,7 +83,7 @@ class BareChargeView(ChargesOfUser):
 @idempotent()
 @api_view(["POST"])
 def payout(request: Request) -> Response:
-    """Answer with the key to send on to the bank: the same one at every attempt."""
+    """Respond with the key to pass on to the bank: the same key at every attempt."""
     serializer = PayoutSerializer(data=request.data)
     serializer.is_valid(raise_exception=True)
     idempotency = getattr(request, "idempotency", None)
@@ -93,7 +93,7 @@ def payout(request: Request) -> Response:
 
 
 class EffectList(generics.ListAPIView):
-    """How often the work ran; `?key=` asks for one idempotency key."""
+    """How often the work ran; `?key=` selects one idempotency key."""
 
     serializer_class = EffectSerializer
     permission_classes = (IsAdminUser,)
@@ -117,7 +117,7 @@ def declined(error: Declined) -> JsonResponse:
 @require_http_methods(["GET", "POST"])
 @login_required
 def bare_charges(request: HttpRequest) -> JsonResponse:
-    """No decorator: the middleware guards it."""
+    """Without a decorator: the middleware guards it."""
     assert request.user.is_authenticated
     if request.method == "GET":
         return JsonResponse([shown(charge) for charge in Charge.objects.filter(user=request.user.pk)], safe=False)
@@ -134,7 +134,7 @@ def bare_charges(request: HttpRequest) -> JsonResponse:
 @login_required
 @idempotent()
 def plain_charges(request: HttpRequest) -> JsonResponse:
-    """The decorator, below login_required."""
+    """Guarded by the decorator, below login_required."""
     return bare_charges(request)
 
 
@@ -142,7 +142,7 @@ def plain_charges(request: HttpRequest) -> JsonResponse:
 @login_required
 @idempotent(guarantee="lease")
 async def async_charges(request: HttpRequest) -> JsonResponse:
-    """The decorator on an async view. No transaction can cover it: the guarantee is a lease."""
+    """Guarded by the decorator, as an async view. No transaction can cover it, so the guarantee is a lease."""
     user = await request.auser()
     assert user.is_authenticated
     if request.method == "GET":

@@ -1,7 +1,7 @@
 """The work that must happen once. The views only translate.
 
-Each piece of work leaves its `Effect` first, then talks to the card network, then writes its own row: whatever goes
-wrong on the way shows as an effect without a charge.
+Each piece of work leaves its `Effect` first, then talks to the card network, then writes its own row. So any failure on
+the way shows as an effect without a charge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class RefundTooLarge(Exception):
-    """More was asked back than is left of the charge."""
+    """The refund is larger than what is left of the charge."""
 
     def __str__(self) -> str:
         return "More than is left of the charge."
@@ -32,11 +32,11 @@ class RefundTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What the work wants to know of `request.idempotency`, which is absent without a key."""
+    """What the work needs from `request.idempotency`, which is absent without a key."""
 
     key: str = ""
     number: int = 0
-    #: What the card network gets as its own idempotency key: the same at every attempt.
+    #: The idempotency key for the card network: the same at every attempt.
     card_key: str = ""
 
     @classmethod
@@ -75,7 +75,7 @@ async def acharge(*, user_id: int, attempt: Attempt, amount: int, currency: str,
 
 
 def refund(*, charge: Charge, attempt: Attempt, amount: int) -> Refund:
-    """Give money back, never more than was charged. May raise RefundTooLarge."""
+    """Refund money, never more than was charged. May raise RefundTooLarge."""
     with transaction.atomic():
         left = Charge.objects.filter(pk=charge.pk, refunded__lte=F("amount") - amount)
         if not left.update(refunded=F("refunded") + amount):
@@ -85,7 +85,7 @@ def refund(*, charge: Charge, attempt: Attempt, amount: int) -> Refund:
 
 
 def payout(attempt: Attempt) -> Effect:
-    """Send money to a bank: an effect that no database of ours can take back."""
+    """Send money to a bank: an effect that none of our databases can undo."""
     effect = attempt.effect("payout")
     effect.save()
     return effect
