@@ -131,7 +131,7 @@ class FunctionCall:
         self.current = takeover = Takeover(self.operation, self.payload, self._outer)
         return takeover
 
-    # ------------------------------------------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------------------------------------------ replays
 
     def replayed(self, verdict: Verdict) -> Any:
         """Return the stored result, or raise the error of a call that does not run."""

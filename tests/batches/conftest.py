@@ -1,4 +1,4 @@
-"""The store under these batches is that of the functions' tests."""
+"""These batches use the store of the function tests."""
 
 from tests.functions.conftest import clock, memory
 

@@ -1,4 +1,4 @@
-"""Records, handlers that do what a record says, and how to read a report."""
+"""Records, handlers that do what a record says, and helpers to read a report."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def guarded(work: Any, mode: str, **terms: Any) -> Any:
 
 
 def process(records: Any, handler: Any, mode: str, **options: Any) -> BatchReport:
-    """Run a batch by either mode."""
+    """Run a batch in either mode."""
     if mode == "sync":
         return process_batch(records, handler, **options)
     return async_to_sync(aprocess_batch)(records, handler, **options)
 
 
 def outcomes(report: BatchReport) -> dict[str, list[Any]]:
-    """Return outcome → the places of the records that had it; without what nobody had."""
+    """Return outcome → the positions of the records that had it, without empty outcomes."""
     found = {
         "succeeded": report.succeeded,
         "replayed": report.replayed,

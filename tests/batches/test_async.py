@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("memory")
 
 
 class Work:
-    """Notes who runs, and how many at once."""
+    """Notes which records run, and how many at once."""
 
     def __init__(self) -> None:
         self.begun: list[Any] = []
@@ -50,7 +50,7 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 
 @pytest.mark.parametrize("concurrency", [1, 3, 10])
 def test_bounded(concurrency: int) -> None:
-    """So many at once, and no more; in the report they are in the order of the batch."""
+    """At most this many run at once; the report has them in the order of the batch."""
     work = Work()
 
     async def uneven(record: int) -> int:
@@ -64,7 +64,7 @@ def test_bounded(concurrency: int) -> None:
 
 
 def test_read_as_they_are_needed() -> None:
-    """A thousand records are no thousand tasks."""
+    """Records are read as needed: a thousand records are not a thousand tasks."""
     read: list[int] = []
     tasks = 0
 
@@ -87,7 +87,7 @@ def test_read_as_they_are_needed() -> None:
 
 
 def test_an_async_iterable() -> None:
-    """A queryset's `aiterator()`, a consumer's messages: asked by one task at a time, and closed at the end."""
+    """An async iterable, such as `aiterator()`, is read by one task at a time, and closed at the end."""
     closed = False
 
     async def records() -> AsyncIterator[int]:
@@ -105,7 +105,7 @@ def test_an_async_iterable() -> None:
 
 
 def test_one_key_twice_at_once() -> None:
-    """The second is busy, or with `on_busy="wait"` a replay; it runs once either way."""
+    """The second is busy, or a replay with `on_busy="wait"`; the work runs once either way."""
     work = Work()
     report = run(aprocess_batch([1, 1], handler_of(work)))
     assert outcomes(report) == {"succeeded": [0], "busy": [1]}
@@ -116,7 +116,7 @@ def test_one_key_twice_at_once() -> None:
 
 
 def test_ordered_groups_run_beside_each_other() -> None:
-    """One at a time and in order within a group, several groups at once."""
+    """One record at a time runs in each group, in order; several groups run at once."""
     work = Work()
     batch = [(group, number) for number in range(5) for group in "abc"]
     report = run(aprocess_batch(batch, handler_of(work), ordered=True, group_id=lambda record: record[0]))
@@ -135,7 +135,7 @@ def test_an_ordered_batch_is_one_at_a_time() -> None:
 
 
 def test_deadlines_reach_the_tasks() -> None:
-    """Those of whoever awaits the batch."""
+    """The tasks have the deadlines of the code that awaits the batch."""
 
     async def main() -> Any:
         with deadline(0.5):
@@ -145,7 +145,7 @@ def test_deadlines_reach_the_tasks() -> None:
 
 
 def test_cancelled() -> None:
-    """Those under way are cancelled and waited for; nothing else is started, no task is left, no key is freed early."""
+    """Running records are cancelled and awaited; nothing else starts, no task is left, no key is freed early."""
     begun: list[int] = []
     ended: list[int] = []
 
@@ -176,7 +176,7 @@ def test_cancelled() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_handler_that_ends_the_batch(ordered: bool) -> None:
-    """What is no Exception goes upward; others finish what they have begun, and nothing more is begun."""
+    """An exception that is not an Exception is raised; others finish what they have begun, and nothing else begins."""
     work = Work()
     read: list[int] = []
 
@@ -200,7 +200,7 @@ def test_a_handler_that_ends_the_batch(ordered: bool) -> None:
 
 @pytest.mark.parametrize("cut", [KeyboardInterrupt, SystemExit])
 def test_what_ends_the_loop(cut: type[BaseException]) -> None:
-    """It goes on upward, and asyncio cancels the rest."""
+    """The exception is raised, and asyncio cancels the rest."""
     work = Work()
 
     async def handle(record: int) -> None:
@@ -214,7 +214,7 @@ def test_what_ends_the_loop(cut: type[BaseException]) -> None:
 
 
 def test_mixed_failures() -> None:
-    """Failures of some are no hindrance to others."""
+    """The failures of some records do not affect others."""
     work = Work()
 
     async def some(record: int) -> int:
@@ -236,7 +236,7 @@ def test_no_concurrency_at_all(concurrency: Any) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_queryset() -> None:
-    """It has a length, which an event loop may not ask for; it is iterated as async code does."""
+    """A queryset's length may not be read in an event loop; it is iterated as async code does."""
     Group.objects.bulk_create(Group(name=name) for name in "ab")
 
     @idempotent_function(key="group.id", key_prefix="handle")

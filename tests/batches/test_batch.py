@@ -1,4 +1,4 @@
-"""A batch by either mode: each record under its own key, and a report of every one."""
+"""A batch in either mode: each record under its own key, and a report of every one."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def answer(*ids: str) -> dict[str, Any]:
     [
         ([], {}),
         ([1, 2], {"succeeded": [0, 1]}),
-        ([NetworkDown(), 1, NetworkDown(), 2], {"succeeded": [1, 3], "failed": [0, 2]}),  # goes on after failures
+        ([NetworkDown(), 1, NetworkDown(), 2], {"succeeded": [1, 3], "failed": [0, 2]}),  # continues after failures
         ([InProgress(), 1, RequestMismatch()], {"busy": [0], "succeeded": [1], "failed": [2]}),
         ([1, DeadlinePassed(), 2], {"succeeded": [0, 2], "failed": [1]}),  # a call inside it: the record was started
         ([StopIteration(1), StopAsyncIteration(), 1], {"failed": [0, 1], "succeeded": [2]}),
     ],
 )
 def test_outcomes(mode: str, bodies: list[Any], expected: dict[str, list[int]]) -> None:
-    """Every record is in one of the five, in the order of the batch."""
+    """Every record is in one of the five outcomes, in the order of the batch."""
     report = process(messages(*bodies), guarded(act, mode, key="record.messageId"), mode)
     assert outcomes(report) == expected
     assert report.total == len(bodies)
@@ -80,7 +80,7 @@ def test_outcomes(mode: str, bodies: list[Any], expected: dict[str, list[int]]) 
 @sync_and_async
 @pytest.mark.parametrize("result", [None, 0, "", [], False, {"id": 1}], ids=repr)
 def test_results(mode: str, result: Any) -> None:
-    """Those of the first run and of the replay are equal, type and value; a falsy one is no failure."""
+    """Results of the first run and of the replay are equal in type and value; a falsy one is not a failure."""
     handler = guarded(work := Runs(lambda _: result), mode)
     for outcome in ("succeeded", "replayed"):
         report = process(messages(1), handler, mode)
@@ -92,7 +92,7 @@ def test_results(mode: str, result: Any) -> None:
 
 @sync_and_async
 def test_a_second_run_replays_what_is_done(mode: str) -> None:
-    """And runs what failed."""
+    """A second run replays what is done, and runs what failed."""
     broken = {"m1"}
 
     def work(record: Any) -> str:
@@ -109,7 +109,7 @@ def test_a_second_run_replays_what_is_done(mode: str) -> None:
 
 
 def test_one_key_twice_in_a_batch() -> None:
-    """One after the other: the second is a replay."""
+    """The records run one after the other, so the second is a replay."""
     handler = guarded(work := Runs(lambda record: record["n"]), "sync", key="record.id")
     report = process([{"id": 1, "n": 5}, {"id": 1, "n": 6}], handler, "sync")
     assert outcomes(report) == {"succeeded": [0], "replayed": [1]}
@@ -119,7 +119,7 @@ def test_one_key_twice_in_a_batch() -> None:
 
 @sync_and_async
 def test_a_mismatch(mode: str) -> None:
-    """It has failed, and can be told from what may pass."""
+    """A mismatch has failed, and can be distinguished from temporary failures."""
     handler = guarded(Runs(), mode, key="record.id", validate="record.amount")
     batch = [{"id": 1, "amount": 5}, {"id": 1, "amount": 6}, {"id": 2, "amount": 5}]
     report = process(batch, handler, mode, concurrency=1) if mode == "async" else process(batch, handler, mode)
@@ -129,7 +129,7 @@ def test_a_mismatch(mode: str) -> None:
 
 @sync_and_async
 def test_a_kept_exception(mode: str) -> None:
-    """It fails each time, and runs once."""
+    """A kept exception fails each time, and runs once."""
     handler = guarded(work := Runs(lambda _: act({"body": CardDeclined("no", 51)})), mode, keep_exceptions=CardDeclined)
     for _ in range(2):
         (item,) = process([1], handler, mode).failed
@@ -139,7 +139,7 @@ def test_a_kept_exception(mode: str) -> None:
 
 @sync_and_async
 def test_a_result_that_was_not_stored(mode: str) -> None:
-    """The record is done: it counts as replayed, and says what it cannot say."""
+    """The record is done: it counts as replayed, and reports that its result is missing."""
     handler = guarded(work := Runs(lambda _: threading.Lock()), mode)
     assert outcomes(process([1], handler, mode)) == {"succeeded": [0]}
     report = process([1], handler, mode)
@@ -151,7 +151,7 @@ def test_a_result_that_was_not_stored(mode: str) -> None:
 @sync_and_async
 @pytest.mark.parametrize("terms", [{}, {"key": "record.nothing"}], ids=["guarded", "without a key"])
 def test_a_result_that_was_not_stored_of_a_call_inside(mode: str, terms: Any) -> None:
-    """That one says nothing of the record: it has failed."""
+    """The error of an inner call does not concern the record, which has failed."""
     handler = guarded(Runs(lambda _: act({"body": ResponseNotStored()})), mode, **terms)
     for _ in range(2):
         assert outcomes(process([1], handler, mode)) == {"failed": [0]}
@@ -159,7 +159,7 @@ def test_a_result_that_was_not_stored_of_a_call_inside(mode: str, terms: Any) ->
 
 @sync_and_async
 def test_a_record_without_a_key(mode: str) -> None:
-    """It runs unguarded, as any call; with `required` it fails and the others go on."""
+    """It runs unguarded, like any call; with `required` it fails and the others continue."""
     batch = [{"id": None}, {"id": 1}]
     assert outcomes(process(batch, guarded(Runs(), mode, key="record.id"), mode)) == {"succeeded": [0, 1]}
     required = guarded(Runs(), mode, key="record.id", required=True)
@@ -187,7 +187,7 @@ class Shop:
 
 
 def test_methods() -> None:
-    """A bound one is a handler, too."""
+    """A bound method is a handler, too."""
     shop = Shop()
     report = process_batch([1, 2, 1], shop.sell)
     assert [item.result for item in (*report.succeeded, *report.replayed)] == [1, 2, 1]
@@ -200,7 +200,7 @@ def test_methods() -> None:
 
 
 def test_what_sqs_is_told() -> None:
-    """It redelivers the failures, in order, and deletes all others; nothing failed is an empty list."""
+    """SQS redelivers the failures, in order, and deletes all others; without failures the list is empty."""
     handler = guarded(act, "sync", key="record.messageId")
     report = process_batch(messages(1, NetworkDown(), InProgress(), RequestMismatch()), handler)
     assert report.batch_item_failures() == answer("m1", "m2", "m3")
@@ -222,7 +222,7 @@ def test_what_sqs_is_told() -> None:
     ],
 )
 def test_ids(record: Any, item_id: Any, expected: Any) -> None:
-    """By the usual spellings, or by what was said."""
+    """An id is found by the usual spellings, or by the given selector."""
     handler = guarded(Runs(lambda _: act({"body": NetworkDown()})), "sync", key=lambda _: 1)
     given = {} if item_id is None else {"item_id": item_id}
     report = process_batch([record], handler, **given)
@@ -231,7 +231,7 @@ def test_ids(record: Any, item_id: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("record", [{"n": 1}, {"messageId": None}, {"messageId": ""}, 1, "messageId", None])
 def test_a_failure_without_an_id(record: Any) -> None:
-    """SQS would take an answer without ids for a total failure or, worse, delete it: it is an error, in words."""
+    """SQS would read a response without ids as a total failure or, worse, delete the message: an error says so."""
     handler = guarded(Runs(lambda _: act({"body": NetworkDown()})), "sync", key=lambda _: 1)
     report = process_batch([record], handler)
     with pytest.raises(ConfigurationError, match="item_id="):
@@ -242,7 +242,7 @@ def test_a_failure_without_an_id(record: Any) -> None:
 @sync_and_async
 @pytest.mark.parametrize("option", ["item_id", "group_id"])
 def test_a_selector_that_fails(mode: str, option: str) -> None:
-    """That record has failed, without being run; the others go on, and the cause is not hidden."""
+    """The record has failed without being run; the others continue, and the cause is shown."""
     handler = guarded(work := Runs(), mode)
     given = {option: lambda record: record["id"], **({"ordered": True} if option == "group_id" else {})}
     report = process([{"id": 1}, {}, {"id": 2}], handler, mode, **given)
@@ -255,7 +255,7 @@ def test_a_selector_that_fails(mode: str, option: str) -> None:
 
 @sync_and_async
 def test_a_group_that_is_none(mode: str) -> None:
-    """A list cannot be told from another by a dict: that record has failed."""
+    """A list cannot be a key of a dict, so the record has failed."""
     handler = guarded(Runs(), mode)
     report = process([{"to": "a"}, {"to": ["a"]}], handler, mode, ordered=True, group_id="to")
     assert outcomes(report) == {"succeeded": [0], "failed": [1]}
@@ -263,7 +263,7 @@ def test_a_group_that_is_none(mode: str) -> None:
 
 
 def test_raising_for_failures() -> None:
-    """With the report, the first error as the cause, and no record in the text."""
+    """The error has the report, the first error as its cause, and no record in its text."""
     handler = guarded(act, "sync", key="record.messageId")
     first = NetworkDown("secret")
     report = process_batch(messages(1, first, InProgress(), NetworkDown()), handler)
@@ -279,7 +279,7 @@ def test_raising_for_failures() -> None:
 
 
 def test_nothing_of_a_record_in_a_repr() -> None:
-    """Reports end in logs and error trackers."""
+    """Reports end up in logs and error trackers, so their repr shows nothing of a record."""
     report = process_batch([{"card": "4242"}], guarded(lambda record: record, "sync"))
     assert "4242" not in f"{report!r} {report} {report.succeeded!r}"
     assert str(report) == "1 succeeded, 0 replayed, 0 busy, 0 failed, 0 not started"
@@ -287,7 +287,7 @@ def test_nothing_of_a_record_in_a_repr() -> None:
 
 @sync_and_async
 def test_one_line_in_the_log(mode: str, caplog: pytest.LogCaptureFixture) -> None:
-    """At the end, with what it counts."""
+    """One line at the end has the counts."""
     handler = guarded(act, mode, key="record.messageId")
     with caplog.at_level(logging.INFO, "django_idempotency"):
         process(messages(1, 2, NetworkDown()), handler, mode)
@@ -310,7 +310,7 @@ def test_one_line_in_the_log(mode: str, caplog: pytest.LogCaptureFixture) -> Non
 
 @sync_and_async
 def test_ordered(mode: str) -> None:
-    """Nothing is started behind the first that is not done: SQS FIFO gets all of those back."""
+    """Nothing is started after the first record that is not done: SQS FIFO gets all of those back."""
     handler = guarded(work := Runs(act), mode, key="record.messageId")
     first = NetworkDown()
     report = process(messages(1, first, 2, 3), handler, mode, ordered=True)
@@ -323,7 +323,7 @@ def test_ordered(mode: str) -> None:
 @sync_and_async
 @pytest.mark.parametrize("error", [InProgress(), RequestMismatch(), NetworkDown()], ids=repr)
 def test_ordered_groups(mode: str, error: Exception) -> None:
-    """A busy one holds its group back, too; other groups go on."""
+    """A busy record also blocks its group; other groups continue."""
     handler = guarded(act, mode, key="record.messageId")
     batch = messages(1, error, 2, 3, 4)
     for record, group in zip(batch, "aabab", strict=True):
@@ -335,11 +335,11 @@ def test_ordered_groups(mode: str, error: Exception) -> None:
 
 @pytest.mark.slow
 def test_groups_that_are_over_are_forgotten() -> None:
-    """A stream may have as many groups as records."""
+    """Finished groups are forgotten: a stream may have as many groups as records."""
     kept: list[int] = []
 
     def count(done: int, _total: int | None) -> None:
-        if done in (1, 25, 50):  # all objects of the process are looked at
+        if done in (1, 25, 50):  # this inspects all objects of the process
             kept.append(sum(type(thing) is asyncio.Lock for thing in gc.get_objects()))
 
     handler = guarded(act, "async", key="record.messageId")
@@ -352,7 +352,7 @@ def test_groups_that_are_over_are_forgotten() -> None:
 
 
 class Host:
-    """A host's clock, that goes on as records are handled."""
+    """A host's clock, which advances as records are handled."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -367,7 +367,7 @@ class Host:
 @pytest.mark.parametrize(
     ("options", "started"),
     [
-        ({}, 3),  # 10, 7 and 4 seconds are left; then 1, which is no more than the margin
+        ({}, 3),  # 10, 7 and 4 seconds are left; then 1, which is not more than the margin
         ({"margin": 0}, 4),
         ({"margin": 4}, 2),
         ({"margin": 3.9}, 3),
@@ -387,7 +387,7 @@ def test_deadline(mode: str, options: Any, started: int, monkeypatch: pytest.Mon
 
 
 def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event of SQS, a duplicate and a mismatch in it, and less time than it takes: as the how-to says."""
+    """An SQS event with a duplicate and a mismatch, and too little time, behaves as the how-to says."""
     host = Host(monkeypatch)
     charged: list[int] = []
 
@@ -421,7 +421,7 @@ def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @sync_and_async
 def test_without_a_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each fails by itself; after three in a row the rest need not wait for it."""
+    """Each record fails on its own; after three in a row the rest need not wait for the store."""
     gone = {2, 4, 5, 6}
     asked: list[int] = []
 
@@ -449,7 +449,7 @@ def test_without_a_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [("sync", KeyboardInterrupt), ("sync", SystemExit), ("sync", GeneratorExit), ("async", GeneratorExit)],
 )
 def test_what_is_no_exception(mode: str, cut: type[BaseException]) -> None:
-    """It goes on upward; what is done is remembered."""
+    """The exception is raised; completed records are remembered."""
     ends: list[type[BaseException]] = [cut]
 
     def work(record: int) -> int:
@@ -466,7 +466,7 @@ def test_what_is_no_exception(mode: str, cut: type[BaseException]) -> None:
 
 @sync_and_async
 def test_records_that_cannot_be_read(mode: str) -> None:
-    """What the iterable raises goes on upward."""
+    """An error of the iterable is raised."""
 
     def rows() -> Any:
         yield 1
@@ -501,7 +501,7 @@ def by_name(*, record: Any) -> None: ...
 
 
 def around(function: Any) -> Any:
-    """Choose a tenant, say: as written everywhere."""
+    """Choose a tenant, for example: a typical decorator."""
 
     @functools.wraps(function)
     def wrapped(*given: Any) -> Any:
@@ -526,14 +526,14 @@ class Tenants:
         ("async", sync_handler, "process_batch"),
         ("sync", with_two, "first argument"),
         ("sync", by_name, "first argument"),
-        ("sync", Shop.sell, "first argument"),  # of no shop
+        ("sync", Shop.sell, "first argument"),  # without a shop
         ("sync", around(sync_handler), "another decorator"),
         ("async", around(async_handler), "another decorator"),
         ("sync", Tenants().sell, "another decorator"),
     ],
 )
 def test_handlers_that_cannot_be_called(mode: str, handler: Any, says: str) -> None:
-    """Found before the first record, with what to type."""
+    """An invalid handler is refused before the first record, with what to write."""
     with pytest.raises(ImproperlyConfigured, match=says):
         process([1], handler, mode)
 
@@ -546,7 +546,7 @@ def test_handlers_that_cannot_be_called(mode: str, handler: Any, says: str) -> N
         ("abc", {}, TypeError),
         ([], {"item_id": "a.["}, ValueError),
         ([], {"ordered": True, "group_id": "a.["}, ValueError),
-        ([], {"group_id": "a"}, ValueError),  # of no order
+        ([], {"group_id": "a"}, ValueError),  # without an order
         ([], {"margin": -1}, ValueError),
     ],
 )
@@ -555,11 +555,11 @@ def test_options_that_make_no_sense(mode: str, records: Any, options: Any, error
         process(records, sync_handler if mode == "sync" else async_handler, mode, **options)
 
 
-# ---------------------------------------------------------------------------------------------------- long, and watched
+# ---------------------------------------------------------------------------------------------------- long batches
 
 
 class Row:
-    """One that can be watched."""
+    """A record that can be observed."""
 
     def __init__(self, number: int, alive: Any) -> None:
         self.number = number
@@ -569,7 +569,7 @@ class Row:
 @pytest.mark.slow
 @sync_and_async
 def test_a_long_stream(mode: str) -> None:
-    """Read one by one; with `keep_successes=False` hardly more is held than is under way."""
+    """Records are read one by one; with `keep_successes=False` little more is held than is running."""
     from weakref import WeakSet
 
     alive: WeakSet[Row] = WeakSet()

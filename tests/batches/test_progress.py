@@ -1,4 +1,4 @@
-"""How far a batch is, where somebody watches."""
+"""The progress of a batch, on terminals and elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let a second pass at each look at the clock; empty: none."""
+    """Let a second pass at each reading of the clock; if empty, none."""
     passing = [1.0]
     now = [0.0]
 
@@ -44,13 +44,13 @@ def shown(monkeypatch: pytest.MonkeyPatch, stderr: Any, mode: str, records: Any,
 
 @sync_and_async
 def test_a_terminal(mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line that is overwritten, and gone at the end."""
+    """One line is overwritten, and removed at the end."""
     assert shown(monkeypatch, Terminal(), mode, [1, 2]) == ("\r1 of 2 records\033[K\r2 of 2 records\033[K\r\033[K")
     assert shown(monkeypatch, Terminal(), mode, iter([1, 2])) == "\r1 records\033[K\r2 records\033[K\r\033[K"
 
 
 class Closed(Terminal):
-    """As after a hang-up."""
+    """Like a terminal after a hang-up."""
 
     def write(self, text: str) -> int:
         raise OSError(5, "Input/output error")
@@ -58,14 +58,14 @@ class Closed(Terminal):
 
 @sync_and_async
 def test_a_terminal_that_is_closed(mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether anybody watches is nothing to the batch."""
+    """A closed terminal does not affect the batch."""
     monkeypatch.setattr(sys, "stderr", Closed())
     report = process([1, 2], guarded(Runs(lambda record: record), mode), mode)
     assert report.counts["succeeded"] == 2
 
 
 def test_not_too_often(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal is slower than a replay."""
+    """Updates are limited: a terminal is slower than a replay."""
     seconds[:] = [0.001]
     assert shown(monkeypatch, Terminal(), "sync", range(1000)).count("records") in (9, 10)
 
@@ -75,20 +75,20 @@ def test_not_too_often(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Terminal, False, ""),
         (io.StringIO, None, ""),
-        (io.StringIO, True, "5 of 7 records\n7 of 7 records\n"),  # every five seconds, and how far it came
-        (lambda: None, None, ""),  # a process without one
+        (io.StringIO, True, "5 of 7 records\n7 of 7 records\n"),  # every five seconds, and the final count
+        (lambda: None, None, ""),  # a process without a terminal
     ],
 )
 def test_where_nobody_watches(
     stderr: Any, asked: Any, expected: str, seconds: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing, unless it was asked for."""
+    """Nothing is shown unless requested."""
     assert shown(monkeypatch, stderr(), "sync", range(7), progress=asked) == expected
 
 
 @sync_and_async
 def test_a_function(mode: str) -> None:
-    """Told of each record, done or not; without a total where there is none."""
+    """The function is called for each record, done or not, without a total if there is none."""
     told: list[tuple[int, int | None]] = []
 
     def work(record: int) -> None:
@@ -103,7 +103,7 @@ def test_a_function(mode: str) -> None:
 
 @sync_and_async
 def test_a_function_that_raises(mode: str) -> None:
-    """It ends the batch; what is done is remembered."""
+    """An error of the function ends the batch; completed records are remembered."""
 
     def enough(done: int, total: int | None) -> None:
         raise NetworkDown
@@ -115,7 +115,7 @@ def test_a_function_that_raises(mode: str) -> None:
 
 
 def test_a_terminal_after_a_failure(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line is gone, too."""
+    """The line is also removed after a failure."""
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
 

@@ -1,4 +1,4 @@
-"""What a second look at batches found."""
+"""Regressions of batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_group_of_several_parts(mode: str) -> None:
 
 
 def test_nothing_is_started_after_a_cancellation() -> None:
-    """Also where a handler makes an answer of its own cancellation."""
+    """Nothing is started, even if a handler turns its own cancellation into a result."""
     ran: list[int] = []
     began = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Batches on the database: what each record costs, and each record's own transaction."""
+"""Batches on the database: the cost of each record, and each record's own transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stores.helpers import committed
 
 from .helpers import outcomes
 
-#: Statements a record, with BEGIN and COMMIT, over the handler's own.
+#: Statements per record, with BEGIN and COMMIT, in addition to the handler's own.
 FIRST = {"postgresql": 5, "mysql": 7, "sqlite": 8}
 REPLAY = {"postgresql": 2, "mysql": 2, "sqlite": 1}
 
@@ -49,9 +49,9 @@ def sign_up(name: str) -> str:
 
 @committed
 def test_five_hundred_records() -> None:
-    """As many statements as five hundred calls: the contract's for each, and none for the batch."""
+    """Five hundred records cost as many statements as five hundred calls: none more for the batch."""
     batch = [{"id": number} for number in range(500)]
-    note({"id": "-1"})  # a connection, and the statements built
+    note({"id": "-1"})  # opens a connection and builds the statements
     for outcome, each in (("succeeded", FIRST[connection.vendor] + 1), ("replayed", REPLAY[connection.vendor])):
         reset_queries()  # Django keeps the last 9,000
         with CaptureQueriesContext(connection) as sent:
@@ -63,7 +63,7 @@ def test_five_hundred_records() -> None:
 
 @committed
 def test_each_has_its_own_transaction() -> None:
-    """What a failing record wrote is rolled back, and nothing else."""
+    """A failing record's writes are rolled back, and nothing else."""
     User.objects.create(username="taken")
     report = process_batch(["one", "raises", "taken", "two"], sign_up)
     assert outcomes(report) == {"succeeded": [0, 3], "failed": [1, 2]}
@@ -73,7 +73,7 @@ def test_each_has_its_own_transaction() -> None:
 
 @committed
 def test_inside_an_open_transaction() -> None:
-    """A savepoint each: a statement that fails breaks neither the others nor the caller."""
+    """Each record has a savepoint: a failing statement affects neither the others nor the caller."""
     with transaction.atomic():
         User.objects.create(username="taken")
         report = process_batch(["one", "raises", "taken", "two", "one"], sign_up)
@@ -85,7 +85,7 @@ def test_inside_an_open_transaction() -> None:
 
 @committed
 def test_a_rollback_of_the_caller() -> None:
-    """It forgets effects and records together."""
+    """A rollback of the caller undoes effects and records together."""
 
     class Undone(Exception):
         pass
@@ -98,7 +98,7 @@ def test_a_rollback_of_the_caller() -> None:
 
 @committed
 def test_a_lease_inside_an_open_transaction() -> None:
-    """Refused for each record, as for any call."""
+    """Each record is refused, like any call."""
 
     @idempotent_function(guarantee="lease", key_prefix="send")
     def send(record: int) -> None: ...

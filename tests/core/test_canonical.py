@@ -1,4 +1,4 @@
-"""What values mean: the bytes themselves, what is equal, what differs, and what cannot be hashed."""
+"""The canonical bytes of values: which values are equal, which differ, and which cannot be hashed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Order(pydantic.BaseModel):
     total: Decimal
 
 
-#: Never to be changed: keys that projects have stored depend on them.
+#: Never change these: keys that projects have stored depend on them.
 GOLDEN: list[tuple[Any, str]] = [
     (None, "6e3b"),
     (True, "793b"),
@@ -162,13 +162,13 @@ GOLDEN: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "expected"), GOLDEN, ids=shown)
 def test_golden_vectors(value: object, expected: str) -> None:
-    """The bytes of a value are what they were in every release."""
+    """The bytes of a value are the same in every release."""
     assert canonical_bytes(value).hex() == expected
 
 
 @pytest.mark.slow
 def test_the_bytes_are_those_of_any_process() -> None:
-    """Neither the seed of hashes nor the order of a set shows."""
+    """Neither the hash seed nor the order of a set affects the bytes."""
     script = (
         "from django_idempotency.core.canonical import digest; import sys; "
         "print(digest({'names': {'a', 'b', 'c', 'd'}, 3: frozenset({1, 'x', None})}))"
@@ -231,7 +231,7 @@ EQUAL: list[list[Any]] = [
 
 @pytest.mark.parametrize("values", EQUAL, ids=lambda values: ascii(values[0])[:40])
 def test_equal_meanings(values: list[Any]) -> None:
-    """What means the same has the same bytes."""
+    """Values with the same meaning have the same bytes."""
     assert len({canonical_bytes(value) for value in values}) == 1
 
 
@@ -248,7 +248,7 @@ DIFFERENT: list[Any] = [
     dt.datetime(2026, 9, 1, tzinfo=UTC),
     dt.datetime(2026, 9, 1, tzinfo=BERLIN),
     dt.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN),
-    dt.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=BERLIN),  # an hour after
+    dt.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=BERLIN),  # an hour later
     dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14))),  # before year 1, in UTC
     dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-12))),
     *[dt.time(0), dt.time(0, 0, 0, 1), dt.time(0, tzinfo=UTC), dt.time(0, tzinfo=dt.timezone(dt.timedelta(hours=1)))],
@@ -275,7 +275,7 @@ def test_different_meanings() -> None:
 
 
 def test_rows_of_a_dict_share_no_more_than_their_names() -> None:
-    """Dicts with equal names are written in one order, and names that are only equal to Python are not shared."""
+    """Dicts with equal names are written in one order; names that are equal only to Python are kept apart."""
     assert canonical_bytes([{"a": 1, "b": 2}, {"b": 2, "a": 1}]) == canonical_bytes([{"a": 1, "b": 2}] * 2)
     assert canonical_bytes([{1: "x"}, {True: "x"}]) != canonical_bytes([{1: "x"}, {1: "x"}])
     assert canonical_bytes([{(1,): "x"}, {(True,): "x"}]) != canonical_bytes([{(1,): "x"}, {(1,): "x"}])
@@ -285,7 +285,7 @@ def test_rows_of_a_dict_share_no_more_than_their_names() -> None:
 
 
 def test_a_row_means_its_model_and_key() -> None:
-    """Whatever is loaded of it, and also behind a lazy object such as request.user."""
+    """A row means its model and key, whichever fields are loaded, also behind a lazy object such as request.user."""
     user = User(pk=5, username="asha")
     assert canonical_bytes(user) == canonical_bytes(User(pk=5)) == canonical_bytes(SimpleLazyObject(lambda: user))
     assert len({canonical_bytes(value) for value in (user, User(pk=6), Charge(pk=5), 5, ("auth.user", 5))}) == 5
@@ -302,12 +302,12 @@ def test_a_row_means_its_model_and_key() -> None:
     ids=["a row", "its number is in hex", "a text", "among others"],
 )
 def test_the_bytes_of_a_row_stay_as_they_are(row: Any, expected: bytes) -> None:
-    """As of every other value: stored keys depend on them."""
+    """The bytes of a row never change, because stored keys depend on them."""
     assert canonical_bytes(row) == expected
 
 
 def test_a_proxy_means_the_row_it_shows() -> None:
-    """As Django's own == has it."""
+    """A proxy equals its row, as in Django's own ==."""
 
     class Payer(User):
         class Meta:
@@ -318,14 +318,14 @@ def test_a_proxy_means_the_row_it_shows() -> None:
 
 
 def test_an_unsaved_row_has_no_meaning() -> None:
-    """It has no identity yet."""
+    """An unsaved row is refused, because it has no identity yet."""
     with pytest.raises(UnhashableValue, match=r"^order\.charge: a Charge that is not saved cannot be hashed"):
         canonical_bytes({"order": {"charge": Charge(amount=1)}})
 
 
 @isolate_apps("testproject.payments")
 def test_a_row_with_a_composite_key() -> None:
-    """Has a meaning like any other, as soon as no part of the key is missing."""
+    """A row with a composite key can be hashed when no part of the key is missing."""
 
     class Line(models.Model):  # noqa: DJ008 - never shown
         pk = models.CompositePrimaryKey("order", "number")
@@ -383,7 +383,7 @@ def deep(levels: int) -> Any:
     ],
 )
 def test_what_cannot_be_hashed(value: object, message: str) -> None:
-    """It is said where it is, of which type, and what to do; never its value."""
+    """The error names the place, the type and the remedy, but never the value."""
     with pytest.raises(UnhashableValue, match=f"^{message}") as caught:
         canonical_bytes(value)
     assert str(caught.value).endswith("Select what identifies the call with key=…")
@@ -396,13 +396,13 @@ def test_a_socket_is_left_alone() -> None:
 
 
 def test_a_field_that_was_never_set() -> None:
-    """A half-made object cannot be hashed."""
+    """An incomplete object cannot be hashed."""
     with pytest.raises(UnhashableValue, match=r"^left: this field of Slotted was never set\."):
         canonical_bytes(object.__new__(Slotted))
 
 
 def test_what_is_as_deep_as_may_be() -> None:
-    """128 levels can be hashed."""
+    """A value with 128 levels can be hashed."""
     assert canonical_bytes(deep(128)).startswith(b"[" * 128 + b"i1;")
 
 
@@ -419,13 +419,13 @@ def test_the_payload_is_left_as_it_was() -> None:
 
 @pytest.mark.parametrize("name", ["sha256", "sha512", "sha3_256", "blake2b", "md5"])
 def test_digests(name: str) -> None:
-    """Any hash of hashlib, by its name."""
+    """Any hash of hashlib can be used by its name."""
     assert digest([1], name) == hashlib.new(name, canonical_bytes([1])).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["sha-257", "", "shake_128", "crc32"])
 def test_an_unknown_hash(name: str) -> None:
-    """It is refused at once, with the names there are."""
+    """An unknown hash is refused at once, with the available names."""
     with pytest.raises(ValueError, match=r"Type one of .*sha256"):
         hasher(name)
 
@@ -445,7 +445,7 @@ def test_an_unknown_hash(name: str) -> None:
         (set(), True),
         ([None], True),
         ([None, None], True),
-        (["o-1", None], True),  # in part; AWS Powertools takes this for a key
+        (["o-1", None], True),  # in part; AWS Powertools accepts this as a key
         (("o-1", ""), True),
         ({"order": "o-1", "user": None}, True),
         (SimpleLazyObject(lambda: None), True),  # as of a tenant that the middleware has not found
@@ -460,14 +460,14 @@ def test_an_unknown_hash(name: str) -> None:
         ("False", False),
         (" ", False),
         ([0, False], False),
-        (["o-1", [None]], False),  # deeper nothing is asked
+        (["o-1", [None]], False),  # deeper levels are not checked
         ({"order": {"note": None}}, False),
         (dt.timedelta(0), False),
     ],
     ids=shown,
 )
 def test_missing_keys(value: object, *, missing: bool) -> None:
-    """A key is missing, or one of its parts is; zero and False are keys."""
+    """A key is missing if it or one of its parts is; zero and False are keys."""
     assert is_missing(value) is missing
 
 
@@ -481,7 +481,7 @@ JSON = st.recursive(
 
 
 def shuffled(value: Any) -> Any:
-    """Return the same value, with the names of each dict in another order."""
+    """Return the same value with the names of each dict in another order."""
     if isinstance(value, dict):
         return {name: shuffled(value[name]) for name in reversed(value)}
     return [shuffled(item) for item in value] if isinstance(value, list) else value
@@ -489,31 +489,31 @@ def shuffled(value: Any) -> Any:
 
 @given(JSON)
 def test_order_of_names_does_not_count(value: Any) -> None:
-    """However a dict was filled, it means the same."""
+    """The order in which a dict was filled does not change its meaning."""
     assert canonical_bytes(shuffled(value)) == canonical_bytes(value)
 
 
 def typed(value: Any) -> str:
-    """Return JSON's own canonical text, which keeps apart what it has types for; -0.0 is 0.0."""
+    """Return JSON's canonical text, which separates the types that JSON has; -0.0 is 0.0."""
     return json.dumps(value, sort_keys=True).replace("-0.0", "0.0")
 
 
 @given(JSON, JSON)
 def test_json_values_meet_only_if_equal(one: Any, other: Any) -> None:
-    """Equal bytes are equal values, and the reverse."""
+    """JSON values have equal bytes exactly when they are equal."""
     assert (canonical_bytes(one) == canonical_bytes(other)) is (typed(one) == typed(other))
 
 
 @given(st.decimals(), st.decimals())
 def test_decimals_meet_only_if_equal(one: Decimal, other: Decimal) -> None:
-    """By value, whatever their digits and exponents."""
+    """Decimals are compared by value, whatever their digits and exponents."""
     same = one.is_nan() and other.is_nan() if one.is_nan() or other.is_nan() else one == other
     assert (canonical_bytes(one) == canonical_bytes(other)) is same
 
 
 @given(st.datetimes(timezones=st.timezones()), st.datetimes(timezones=st.timezones()))
 def test_instants_meet_only_if_equal(one: dt.datetime, other: dt.datetime) -> None:
-    """By their instant, in any zone and fold."""
+    """Datetimes are compared by their instant, in any zone and fold."""
     epoch = dt.datetime(1, 1, 1)  # noqa: DTZ001 - before year 1 there is no instant in UTC to compare with
 
     def instant(value: dt.datetime) -> dt.timedelta:

@@ -26,40 +26,40 @@ TICKET = make_ticket()
         (
             [402, 404, 405, 406, 410, 412, 413, 414, 418, 422, 428, 451],
             WorkResult.KEPT,
-        ),  # the same again would be the same
+        ),  # the same request would get the same response
         ([500, 502, 503, 504, 599], WorkResult.FAILED),
     ],
 )
 def test_ending(statuses: list[int], ended: WorkResult) -> None:
-    """A status says whether its answer is remembered, dropped or a failure."""
+    """A status determines whether its response is remembered, dropped or a failure."""
     assert {rules.classify_status(status) for status in statuses} == {ended}
 
 
 @pytest.mark.parametrize(
     ("status", "kept", "ended"),
     [
-        (409, {409}, WorkResult.KEPT),  # as the policy says
+        (409, {409}, WorkResult.KEPT),  # as the policy requests
         (403, {409}, WorkResult.DROPPED),
         (409, set(), WorkResult.DROPPED),
-        (500, {500}, WorkResult.FAILED),  # nobody can ask for a failure to be remembered
+        (500, {500}, WorkResult.FAILED),  # a failure cannot be kept
     ],
 )
 def test_ending_with_a_policy(status: int, kept: set[int], ended: WorkResult) -> None:
-    """A policy can keep a refusal, and never a failure."""
+    """A policy can keep a refusal, but never a failure."""
     assert rules.classify_status(status, kept) is ended
 
 
 @pytest.mark.parametrize(
     ("status", "wanted", "ended"),
     [
-        (403, True, WorkResult.KEPT),  # the project's own function has looked at the response
+        (403, True, WorkResult.KEPT),  # the project's own function has examined the response
         (201, False, WorkResult.DROPPED),
-        (403, None, WorkResult.DROPPED),  # it says nothing
+        (403, None, WorkResult.DROPPED),  # it does not decide
         (500, True, WorkResult.FAILED),
     ],
 )
 def test_ending_with_a_function(status: int, wanted: bool | None, ended: WorkResult) -> None:
-    """It decides below 500."""
+    """The function decides below 500."""
     assert rules.classify_status(status, None, wanted) is ended
 
 
@@ -78,7 +78,7 @@ def test_ending_with_a_function(status: int, wanted: bool | None, ended: WorkRes
 def test_a_response_that_was_returned_or_raised(
     status: int, raised: bool, atomic_requests: bool, answers: bool, commit: bool
 ) -> None:
-    """Whether it may be stored, and whether what was written before it is committed."""
+    """A returned or raised response is stored or not, and earlier writes are committed or not, as in this table."""
     expected = ResponseEnding(answers=answers, commit=commit)
     assert rules.response_ending(status, raised=raised, atomic_requests=atomic_requests) == expected
 
@@ -86,14 +86,14 @@ def test_a_response_that_was_returned_or_raised(
 @pytest.mark.parametrize(
     ("refused", "needs_rollback", "stored"),
     [
-        (False, False, True),  # a retry would repeat the part that was done
-        (False, True, False),  # which will not be there
+        (False, False, True),  # a retry would repeat the completed part
+        (False, True, False),  # its writes will not be there
         (True, False, False),
         (True, True, False),
     ],
 )
 def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: bool, stored: bool) -> None:
-    """As GraphQL's errors, under status 200."""
+    """A failure only in the body, as with GraphQL's errors under status 200, follows this table."""
     assert rules.keeps_reported_failure(refused=refused, needs_rollback=needs_rollback) is stored
 
 
@@ -101,22 +101,22 @@ def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: boo
     ("ended", "needs_rollback", "leave", "commit"),
     [
         (WorkResult.KEPT, False, SettledState.COMPLETED, True),  # the promise: both
-        (WorkResult.KEPT, True, SettledState.COMPLETED, False),  # the view gave its writes up, not its answer
+        (WorkResult.KEPT, True, SettledState.COMPLETED, False),  # the view gave up its writes, not its response
         (WorkResult.DROPPED, False, SettledState.FREE, True),  # a counted PIN stays counted
         (WorkResult.DROPPED, True, SettledState.FREE, False),
-        (WorkResult.FAILED, False, SettledState.BOUND, False),  # as if the call had never been
+        (WorkResult.FAILED, False, SettledState.BOUND, False),  # as if the call had never been made
         (WorkResult.FAILED, True, SettledState.BOUND, False),
-        (WorkResult.CUT, False, SettledState.HELD, False),  # nobody knows what still runs
+        (WorkResult.CUT, False, SettledState.HELD, False),  # it is unknown what still runs
         (WorkResult.CUT, True, SettledState.HELD, False),
     ],
 )
 def test_conclude(ended: WorkResult, needs_rollback: bool, leave: SettledState, commit: bool) -> None:
-    """What is remembered and what is committed are two questions; this is their table."""
+    """Remembering and committing are two questions; this is their table."""
     assert rules.conclude(ended, needs_rollback=needs_rollback) == Conclusion(state=leave, commit=commit)
 
 
 def test_every_ending_has_its_conclusions() -> None:
-    """No way to end is forgotten by the table."""
+    """The table covers every way to end."""
     assert set(rules.CONCLUSIONS) == {
         (ended, needs_rollback) for ended in WorkResult for needs_rollback in (False, True)
     }
@@ -126,7 +126,7 @@ def test_every_ending_has_its_conclusions() -> None:
     ("ended", "leave"),
     [
         (WorkResult.KEPT, SettledState.COMPLETED),
-        (WorkResult.DROPPED, SettledState.FREE),  # a refusal is no failure
+        (WorkResult.DROPPED, SettledState.FREE),  # a refusal is not a failure
         (WorkResult.FAILED, SettledState.HELD),
         (WorkResult.CUT, SettledState.HELD),
     ],
@@ -153,13 +153,13 @@ COMPLETED = Settlement(
             None,
             None,
             replace(COMPLETED, operation=rules.operation_begun_by(TICKET)),
-        ),  # just born
+        ),  # just created
         (SettledState.COMPLETED, OURS, None, COMPLETED),  # the deadline of the claim stays: no index entry moves
-        (SettledState.COMPLETED, OURS, 60.0, replace(COMPLETED, expires_in=60.0)),  # this one response's own
-        (SettledState.COMPLETED, OURS, 0.0, replace(COMPLETED, expires_in=0.0)),  # zero is a ttl, too
-        (SettledState.COMPLETED, THEIRS, None, replace(COMPLETED, fence=OTHER, expires_in=TICKET.ttl)),  # starts anew
+        (SettledState.COMPLETED, OURS, 60.0, replace(COMPLETED, expires_in=60.0)),  # the ttl of this one response
+        (SettledState.COMPLETED, OURS, 0.0, replace(COMPLETED, expires_in=0.0)),  # zero is also a ttl
+        (SettledState.COMPLETED, THEIRS, None, replace(COMPLETED, fence=OTHER, expires_in=TICKET.ttl)),  # starts again
         (SettledState.COMPLETED, THEIRS, 60.0, replace(COMPLETED, fence=OTHER, expires_in=60.0)),
-        # released: without its answer; a refused request may be corrected, a failed one must come again
+        # released without its response; a refused request may be corrected, a failed one must return unchanged
         (SettledState.FREE, OURS, None, replace(COMPLETED, status=Status.FREE, digest=b"", outcome=None)),
         (SettledState.BOUND, OURS, None, replace(COMPLETED, status=Status.FREE, outcome=None)),
         (
@@ -174,14 +174,14 @@ COMPLETED = Settlement(
 def test_settlement(
     leave: SettledState, fence: Record | None, ttl: float | None, settlement: Settlement | None
 ) -> None:
-    """A settlement is fenced by whoever owned the row when it was locked, and carries this run's facts."""
+    """A settlement is fenced by the owner at the time of the lock, and carries this run's facts."""
     made = rules.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
     assert made == settlement
 
 
 @pytest.mark.parametrize(("worked", "expires_in"), [(0.0, None), (TICKET.ttl - 1, None), (TICKET.ttl, TICKET.ttl)])
 def test_work_that_outlasts_the_retention(worked: float, expires_in: float | None) -> None:
-    """Its response is kept from now on: it would have expired before anyone could ask for it."""
+    """The response's retention starts now: it would have expired before anyone could request it."""
     run = Execute(attempt=1)
     facts: dict[str, Any] = {"fence": OURS, "outcome": OUTCOME, "worked": worked}
     made = rules.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)

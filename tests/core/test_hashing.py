@@ -1,4 +1,4 @@
-"""Canonical bytes: what is the same request, and what is not."""
+"""Canonical bytes: which requests are the same, and which are not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DISTINCT = [
     b"{}",
     b"[[]]",
     b"[null]",
-    b'"NaN"',  # what stands for a decimal inside
+    b'"NaN"',  # the internal placeholder for a decimal
     b"[1.5,2.5]",
     b"[2.5,1.5]",  # order of a list
     b'["NaN",1.5]',
@@ -72,7 +72,7 @@ DISTINCT = [
 
 
 def test_distinct_by_value() -> None:
-    """No two of these are one request."""
+    """No two of these are the same request."""
     canonical = {body: hashing.canonical_json(body) for body in DISTINCT}
     assert None not in canonical.values()
     merged = [body for body in DISTINCT if list(canonical.values()).count(canonical[body]) > 1]
@@ -102,26 +102,26 @@ def test_distinct_by_value() -> None:
     ],
 )
 def test_only_bytes_are_safe(body: bytes) -> None:
-    """What is no plain JSON is left to be compared by its bytes."""
+    """A body that is not plain JSON is compared by its bytes."""
     assert hashing.canonical_json(body) is None
 
 
 def test_the_longest_canonical_body() -> None:
-    """One mebibyte is still read by value."""
+    """A body of one mebibyte is still compared by value."""
     body = b'"' + b"x" * (hashing.MAX_CANONICAL - 2) + b'"'
     assert len(body) == hashing.MAX_CANONICAL
     assert hashing.canonical_json(body) is not None
 
 
 def test_a_number_as_long_as_a_body_is_cheap() -> None:
-    """Its digits are compared as text, not converted (CVE-2020-10735)."""
+    """A long number is compared as text, not converted (CVE-2020-10735)."""
     ones = b"1" * (hashing.MAX_CANONICAL - 1)
     assert None is not hashing.canonical_json(ones + b"1") != hashing.canonical_json(ones + b"2")
 
 
 @pytest.mark.parametrize("item", [b'{"a":0}', b"[]", b"1.5", b"-0", b"999", b'"ab"', '"\N{GRINNING FACE}"'.encode()])
 def test_no_body_takes_more_than_4_mib_to_compare(item: bytes) -> None:
-    """However many values it is made of: what is longer is compared by bytes."""
+    """No body takes more than 4 MiB, however many values it has: a longer one is compared by bytes."""
     items = b",".join([item] * ((hashing.MAX_CANONICAL - 2) // (len(item) + 1)))
     body = b"[" + items + b"]"
     tracemalloc.start()
@@ -141,7 +141,7 @@ JSON = st.recursive(
 
 @given(JSON, JSON)
 def test_canonical_json_is_by_value(one: object, other: object) -> None:
-    """Canonical bytes are equal exactly when the values are written alike, whatever the spacing and the order."""
+    """Canonical bytes are equal exactly when the values are written alike, whatever their spacing and order."""
     compact = hashing.canonical_json(json.dumps(one, sort_keys=True, separators=(",", ":")).encode())
     spacious = hashing.canonical_json(json.dumps(one, indent=2, ensure_ascii=False).encode())
     assert compact == spacious
@@ -151,7 +151,7 @@ def test_canonical_json_is_by_value(one: object, other: object) -> None:
 
 @given(PARTS, PARTS)
 def test_framed_borders_cannot_move(one: list[bytes], other: list[bytes]) -> None:
-    """No two lists of parts share their bytes."""
+    """No two lists of parts have the same bytes."""
     assert (hashing.framed(one) == hashing.framed(other)) is (one == other)
 
 
@@ -165,19 +165,19 @@ def test_framed_borders_cannot_move(one: list[bytes], other: list[bytes]) -> Non
     ],
 )
 def test_framed_examples(one: list[bytes], other: list[bytes]) -> None:
-    """The same, at the lists that naive joins confuse."""
+    """The same holds for lists that naive joins would confuse."""
     assert hashing.framed(one) != hashing.framed(other)
     assert hashing.request_digest(*one) != hashing.request_digest(*other)
 
 
 def test_a_request_digest_is_32_bytes() -> None:
-    """It fits its column, and never looks like "unbound"."""
+    """A request digest fits its column, and never equals "unbound"."""
     assert len(hashing.request_digest()) == 32
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_record_ids_are_uuids(scope: str, key: str) -> None:
-    """Every record's id is a UUID by the RFC, as MariaDB's column wants it."""
+    """Every record's id is a valid UUID by the RFC, as MariaDB's column requires."""
     scope, key = (text.encode(errors="replace").decode() for text in (scope, key))
     made = hashing.record_id(scope, key)
     assert (made.variant, made.version) == (RFC_4122, 5)
@@ -189,9 +189,9 @@ def test_record_ids_are_uuids(scope: str, key: str) -> None:
     [
         (("user:1", "k"), ("user:2", "k")),
         (("user:1", "k"), ("user:1", "K")),  # MySQL's collations merge these two,
-        (("user:1", "k"), ("user:1", "k ")),  # and these
+        (("user:1", "k"), ("user:1", "k ")),  # and these two
         (("user:1", "2k"), ("user:12", "k")),  # the border
-        (("user:1", "k" * 300), ("user:1", "k" * 301)),  # nothing is cut
+        (("user:1", "k" * 300), ("user:1", "k" * 301)),  # nothing is truncated
     ],
 )
 def test_record_ids_are_distinct(one: tuple[str, str], other: tuple[str, str]) -> None:
@@ -200,7 +200,7 @@ def test_record_ids_are_distinct(one: tuple[str, str], other: tuple[str, str]) -
 
 
 def test_ids_and_keys_stay_as_they_are() -> None:
-    """A release that changed one of these would charge twice: rows written before it would not be found."""
+    """Ids and keys never change: a release that changed one would charge twice, not finding older rows."""
     assert str(hashing.record_id("user:1", "key-1")) == "34889390-2a58-57e7-a26c-2fe6d7493eaf"
     assert (
         hashing.request_digest(b"POST", b"{}").hex()
@@ -214,7 +214,7 @@ def test_ids_and_keys_stay_as_they_are() -> None:
 
 
 def test_a_token_of_a_sleep_stays_as_it_is() -> None:
-    """A release comes while executions sleep: they must find again what they have left."""
+    """A suspension's token never changes: executions that sleep during a release must find their records again."""
     record = hashing.record_id("call:shop.fulfil", "k")
     name = "arn:aws:lambda:eu-central-1:1:function:f:1/durable-execution/17"
     assert str(hashing.suspension_token(name, record, 2)) == "b227c390-873f-5a1b-99d6-c0e61427458c"
@@ -233,7 +233,7 @@ def test_a_token_of_a_sleep_stays_as_it_is() -> None:
     ],
 )
 def test_derived_keys_depend_on_all_of_it(changed: dict[str, Any]) -> None:
-    """Secret, scope, key, operation, request and label each make another key, and their borders cannot move."""
+    """Changing the secret, scope, key, operation, request or label changes the key, and their borders cannot move."""
     given: dict[str, Any] = {
         "secret": b"secret",
         "scope": "s",
@@ -248,7 +248,7 @@ def test_derived_keys_depend_on_all_of_it(changed: dict[str, Any]) -> None:
 
 
 def test_the_operation_that_follows_stays_as_it_is() -> None:
-    """Two owners of one expired record name the same one, from two releases, too; and no operation follows itself."""
+    """Two owners of one expired record name the same next operation, in two releases too; none follows itself."""
     operations = [UUID(int=7)]
     for _ in range(3):
         operations.append(hashing.next_operation(operations[-1]))
@@ -257,7 +257,7 @@ def test_the_operation_that_follows_stays_as_it_is() -> None:
 
 
 def test_the_first_operation_of_a_key_follows_from_its_record_and_its_day() -> None:
-    """A claim that a store has lost is followed by the same one; a key that comes back after its retention by another."""
+    """A claim that a store has lost gets the same operation again; a key used after its retention gets another."""
     day, began = 86_400, datetime(2030, 1, 1, 12, tzinfo=timezone.utc)
     first = hashing.first_operation(UUID(int=7), began, day)
     assert str(first) == "bbc043d2-255a-5950-963d-b7e06ec10547"
@@ -268,7 +268,7 @@ def test_the_first_operation_of_a_key_follows_from_its_record_and_its_day() -> N
 
 
 def test_the_names_of_operations_never_change() -> None:
-    """A stored record names its operation, and derived keys follow from it."""
+    """The names of operations never change: a stored record names its operation, and derived keys depend on it."""
     record = UUID("6d1b9119-1335-534e-a92a-0de9614d4e37")
     first = hashing.first_operation(record, datetime(2026, 1, 1, tzinfo=timezone.utc), 86400)
     assert str(first) == "263351ea-f792-5085-af8a-46cd74fb1116"
@@ -276,6 +276,6 @@ def test_the_names_of_operations_never_change() -> None:
 
 
 def test_a_secret_is_named_without_being_told() -> None:
-    """The id in the row fits its column, and is no part of what the secret signs."""
+    """The secret's id fits its column, and is not part of what the secret signs."""
     assert len(hashing.secret_id(b"secret")) == 8
     assert hashing.secret_id(b"secret") != hashing.secret_id(b"other")

@@ -1,4 +1,4 @@
-"""A policy says at once, and in words, what to type instead."""
+"""A policy refuses wrong values at once, and its message says what to write instead."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django_idempotency.core.records import MISSING, Guarantee
 
 from ..support.naming import shown
 
-#: Field → good values, bad values, and what a refusal says to type.
+#: Field → good values, bad values, and what the refusal says to write.
 FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "required": ([True, False], [None, 1, "yes"], "True or False"),
     "ttl": (
         [1, 0.5, 86400, timedelta(days=1), timedelta(days=3650), 3650 * 86400],
-        # no time at all, no number, a flag that is an int, endless
+        # no time, not a number, a flag that is an int, endless
         [
             0,
             -1,
@@ -41,7 +41,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "anonymous": (["refuse", "shared"], ["allow", None, True], '"refuse" or "shared"'),
     "key": (
         [None, str, "body.order_id", "body", '[user, headers."x-order"]', "from_json(body.order).id"],
-        # a name that no request has, nothing, no text
+        # a name that no request has, nothing, not a text
         ["order_id", "", ["body.order_id"], b"body", 5],
         "a JMESPath expression over body, headers, method, path, query and user, a function of the request, or None",
     ),
@@ -79,20 +79,20 @@ def rows(which: int) -> list[Any]:
 
 
 def test_every_field_has_its_row() -> None:
-    """No field is accepted unseen, in the code or here."""
+    """Every field has a row here, so none is accepted unchecked."""
     assert tuple(FIELDS) == tuple(_FIELDS) == FIELD_NAMES
 
 
 @pytest.mark.parametrize(("name", "value"), rows(0))
 def test_accepted(name: str, value: Any) -> None:
-    """What makes sense is kept as it was given."""
+    """A valid value is kept as it was given."""
     policy = Policy(**{name: value})
     assert dict(policy.given()) == {name: value}
 
 
 @pytest.mark.parametrize(("name", "value"), rows(1))
 def test_refused(name: str, value: Any) -> None:
-    """What makes none is refused with the field's name, the value and what to type."""
+    """An invalid value is refused with the field's name, the value and what to write."""
     with pytest.raises(ValueError, match=name) as refused:
         Policy(**{name: value})
     message = str(refused.value)
@@ -102,7 +102,7 @@ def test_refused(name: str, value: Any) -> None:
 
 
 def test_an_unknown_field() -> None:
-    """A typo is no silent default."""
+    """A misspelt field is refused, not ignored."""
     with pytest.raises(TypeError, match="requird"):
         Policy(requird=True)  # type: ignore[call-arg]
 
@@ -114,7 +114,7 @@ def test_an_unknown_field() -> None:
         (30, 30, False),  # a record must outlive its own work
         (timedelta(minutes=1), 60, False),
         (timedelta(seconds=59), timedelta(minutes=1), True),
-        (30, MISSING, True),  # the settings' ttl is compared when the two are put together
+        (30, MISSING, True),  # the settings' ttl is compared when the two are combined
         (MISSING, 1, True),
     ],
 )
@@ -129,7 +129,7 @@ def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
 
 @pytest.mark.parametrize("key", ["body.order_id", str])
 def test_a_selected_key_is_nobody_s_secret(key: Any) -> None:
-    """Shared by everybody, its answer would go to whoever guesses the payload."""
+    """A selected key that all users share is refused: anyone who guesses the payload would get the response."""
     with pytest.raises(ValueError, match=r'anonymous="shared"\): equal payloads of two clients .* scope='):
         Policy(key=key, anonymous="shared")
     Policy(key=None, anonymous="shared")
@@ -137,18 +137,18 @@ def test_a_selected_key_is_nobody_s_secret(key: Any) -> None:
 
 
 def test_nothing_given() -> None:
-    """A policy that says nothing leaves all to the settings."""
+    """An empty policy leaves everything to the settings."""
     assert dict(Policy().given()) == {}
 
 
 def test_falsy_values_are_given() -> None:
-    """False, zero and None were said, and are not "left out"."""
+    """False, zero and None count as given, not as "left out"."""
     said: dict[str, Any] = {"required": False, "max_body": 0, "scope": None, "keep": set()}
     assert dict(Policy(**said).given()) == said
 
 
 def test_callables_are_not_called() -> None:
-    """A policy holds functions; asking them is the entry points' part."""
+    """A policy stores functions; the entry points call them."""
 
     def never(*_: Any) -> Any:
         raise AssertionError("called")
@@ -157,5 +157,5 @@ def test_callables_are_not_called() -> None:
 
 
 def test_seconds() -> None:
-    """A duration is read in seconds, days and fractions included."""
+    """A duration is read in seconds, including days and fractions."""
     assert [seconds(value) for value in (2, 0.5, timedelta(days=1, milliseconds=5))] == [2.0, 0.5, 86400.005]

@@ -31,18 +31,18 @@ from django_idempotency.testing.tickets import make_ticket
 
 @pytest.mark.parametrize("answer", [None, 0, "", b"", False, []], ids=repr)
 def test_missing_is_no_answer(answer: object) -> None:
-    """`None`, zero and the empty are answers; `MISSING` is none of them."""
+    """`None`, zero and empty values are values; `MISSING` equals none of them."""
     assert answer != MISSING
 
 
 def test_missing_has_no_truth_value() -> None:
-    """`if body:` would drop empty answers, so asking it that way fails at once."""
+    """`if body:` would drop empty responses, so a truth test of `MISSING` fails at once."""
     with pytest.raises(TypeError, match="ask `is MISSING`"):
         bool(MISSING)
 
 
 def test_missing_is_one() -> None:
-    """It stays itself through copies and pickles, so `is` keeps working."""
+    """It stays the same object through copies and pickles, so `is` keeps working."""
     assert copy.deepcopy(MISSING) is MISSING
     assert pickle.loads(pickle.dumps(MISSING)) is MISSING
     assert Missing("MISSING") is MISSING
@@ -50,7 +50,7 @@ def test_missing_is_one() -> None:
 
 
 def test_an_empty_body_is_no_missing_body() -> None:
-    """A 204 was stored; an answer too large was not."""
+    """The empty body of a 204 was stored; a body that was too large was not."""
     assert Outcome(status=204).body is MISSING
     assert Outcome(status=204, body=b"") != Outcome(status=204)
 
@@ -61,26 +61,26 @@ def test_an_empty_body_is_no_missing_body() -> None:
     ids=type,
 )
 def test_a_fact_does_not_change(fact: object) -> None:
-    """A ticket is computed once, and a store in this process hands out the record that it has."""
+    """Facts are immutable: a ticket is computed once, and a store in this process returns its own record."""
     for field in fields(fact):  # type: ignore[arg-type]
         with pytest.raises(FrozenInstanceError):
             setattr(fact, field.name, None)
 
 
 def test_a_fact_is_made_by_keyword() -> None:
-    """A position says nothing about a field, and many of them are text."""
+    """Facts require keywords: a position says nothing about a field, and many fields are text."""
     with pytest.raises(TypeError, match="positional"):
         Execute(1)  # type: ignore[call-arg]
 
 
 def test_an_outcome_does_not_change() -> None:
-    """What one reader made of it would be everybody's: stores in this process hand out the one they have."""
+    """An outcome is immutable: stores in this process return their own instance, which all readers share."""
     with pytest.raises(AttributeError):
         Outcome(status=200).status = 500  # type: ignore[misc]
 
 
 def test_facts_are_compared_by_value() -> None:
-    """Also as members of sets, and after a pickle."""
+    """Facts are compared by value, also in sets and after a pickle."""
     ticket = make_ticket()
     assert {ticket} == {make_ticket(now=ticket.now, owner=ticket.owner)} == {pickle.loads(pickle.dumps(ticket))}
     assert ticket != replace(ticket, lease=7.0)
@@ -103,7 +103,7 @@ TICKET = Ticket(
     method="POST",
     path="/path",
 )
-#: No two fields of one type are alike.
+#: No two fields of one type are equal.
 KNOWN = Record(
     id=TICKET.id,
     scope="scope",
@@ -128,7 +128,7 @@ KNOWN = Record(
 
 
 def test_a_record_is_born_of_its_ticket() -> None:
-    """Field by field."""
+    """A new record takes each field from its ticket."""
     assert born(TICKET, NOW) == Record(
         id=TICKET.id,
         scope="scope",
@@ -153,7 +153,7 @@ def test_a_record_is_born_of_its_ticket() -> None:
 
 @pytest.mark.parametrize("new_life", [True, False])
 def test_a_record_is_settled(new_life: bool) -> None:
-    """Of a new life it takes what the ticket says, else what was known."""
+    """For a new life the settled record takes the ticket's values, otherwise the known ones."""
     outcome, later = Outcome(status=204, body=b""), NOW + timedelta(seconds=5)
     settlement = Settlement(
         status=Status.COMPLETED,
@@ -183,7 +183,7 @@ def test_a_record_is_settled(new_life: bool) -> None:
 
 
 def test_a_record_is_unpacked() -> None:
-    """As it was packed."""
+    """A record is unpacked as it was packed."""
     packed = packing.pack(KNOWN, b"s" * packing.SIGNATURE)
     assert packing.unpack(packed, KNOWN.id, KNOWN.read_at) == KNOWN
 
@@ -192,7 +192,7 @@ def test_a_record_is_unpacked() -> None:
     ("fence", "ttl", "expires_in"), [(None, None, None), (KNOWN, None, 100.0), (KNOWN, 7.0, 7.0), (None, 0.0, 0.0)]
 )
 def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float | None) -> None:
-    """A takeover is fenced by whom it was taken from, and starts the retention anew."""
+    """A takeover is fenced by the previous owner, and restarts the retention."""
     outcome = Outcome(status=204)
     run = Execute(attempt=6, takeover=True, new_life=True)
     assert rules_settlement(SettledState.COMPLETED, TICKET, run, fence=fence, outcome=outcome, ttl=ttl) == Settlement(
@@ -208,5 +208,5 @@ def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float
 
 
 def test_a_guarantee_reads_as_it_is_typed() -> None:
-    """In settings, columns and logs it is its plain name."""
+    """In settings, columns and logs a guarantee is its plain name."""
     assert f"{Guarantee.ATOMIC}" == str(Guarantee.ATOMIC) == Guarantee.ATOMIC.value == "atomic"

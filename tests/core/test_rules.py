@@ -17,8 +17,8 @@ from django_idempotency.testing.tickets import NOW, make_ticket
 FREE, RUNNING, COMPLETED = Status.FREE, Status.RUNNING, Status.COMPLETED
 ATOMIC, LEASE = Guarantee.ATOMIC, Guarantee.LEASE
 
-OTHER = UUID(int=7)  # who owns a record, unless a row says otherwise
-FIRST = UUID(int=8)  # the operation that the record began with
+OTHER = UUID(int=7)  # the owner of a record, unless a row says otherwise
+FIRST = UUID(int=8)  # the record's first operation
 TICKET = make_ticket()
 SAME, CHANGED, UNBOUND = TICKET.digest, b"another request".ljust(32), b""
 OUTCOME = Outcome(status=201, body=b"")
@@ -26,7 +26,7 @@ TICK = timedelta(microseconds=1)
 
 
 def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(days=1), **fields: Any) -> Record:
-    """Make a record of TICKET's key, owned by another. `lease` and `expiry` count from the moment it is read."""
+    """Make a record of TICKET's key with another owner. `lease` and `expiry` count from the moment of reading."""
     status = fields.get("status", RUNNING)
     made = Record(
         id=TICKET.id,
@@ -57,34 +57,34 @@ ZERO, HOUR = timedelta(0), timedelta(hours=1)
 @pytest.mark.parametrize(
     ("status", "expiry", "lease", "is_expired"),
     [
-        (COMPLETED, TICK, ZERO, False),  # one microsecond to go
-        (COMPLETED, ZERO, ZERO, True),  # the deadline itself is already beyond
+        (COMPLETED, TICK, ZERO, False),  # one microsecond left
+        (COMPLETED, ZERO, ZERO, True),  # the deadline itself already counts as past
         (COMPLETED, -TICK, ZERO, True),
-        (COMPLETED, ZERO, HOUR, True),  # a settled record's lease means nothing any more
-        (FREE, ZERO, HOUR, True),  # nor a released one's
-        (RUNNING, ZERO, ZERO, True),  # lapsed and beyond
+        (COMPLETED, ZERO, HOUR, True),  # a settled record's lease has no meaning any more
+        (FREE, ZERO, HOUR, True),  # nor has a released one's
+        (RUNNING, ZERO, ZERO, True),  # lapsed and past its expiry
         (RUNNING, -HOUR, TICK, False),  # its work still runs
     ],
 )
 def test_expired(status: Status, expiry: timedelta, lease: timedelta, is_expired: bool) -> None:
-    """A record ends at its deadline, but never under an owner whose lease lives."""
+    """A record expires at its deadline, but never under an owner whose lease is live."""
     known = record(status=status, expiry=expiry, lease=lease)
     assert rules.expired(known) is is_expired
-    assert (rules.keep_until(known) <= known.read_at) is is_expired  # from when on a store may delete it
+    assert (rules.keep_until(known) <= known.read_at) is is_expired  # the time from which a store may delete it
 
 
 @pytest.mark.parametrize(
     ("status", "lease", "is_leased"),
     [
         (RUNNING, TICK, True),
-        (RUNNING, ZERO, False),  # the lease's end is no part of it
+        (RUNNING, ZERO, False),  # the lease's end is not part of it
         (RUNNING, -TICK, False),
         (FREE, HOUR, False),  # released early: the key is free at once
         (COMPLETED, HOUR, False),  # settled early: replayed at once
     ],
 )
 def test_leased(status: Status, lease: timedelta, is_leased: bool) -> None:
-    """Only a running record is leased, and up to its deadline."""
+    """Only a running record is leased, until its deadline."""
     assert rules.leased(record(status=status, lease=lease)) is is_leased
 
 
@@ -96,7 +96,7 @@ def test_binds(digest: bytes, binds: bool) -> None:
 
 # ---------------------------------------------------------------------------------------------- the life of a record
 
-#: What a claim may meet, whether it may be taken, and what is read of it by a `lease` and by an `atomic` ticket.
+#: What a claim may meet, whether it can be taken, and the verdicts for a `lease` and for an `atomic` ticket.
 MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ("free", record(status=FREE), True, Busy(retry_after=1), Execute(attempt=4)),
     ("free, another request, bound", record(status=FREE, digest=CHANGED), False, Mismatch(), Mismatch()),
@@ -112,7 +112,7 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ("lapsed, another request", record(digest=CHANGED), False, Mismatch(), Mismatch()),
     ("running", record(lease=HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
     ("running for a microsecond more", record(lease=TICK), False, Busy(retry_after=1), Busy(retry_after=1)),
-    # Mismatch beats busy: waiting would not help this client.
+    # Mismatch takes precedence over busy: waiting would not help this client.
     ("running, another request", record(lease=HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
     (
         "running beyond its expiry",
@@ -122,9 +122,9 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Busy(retry_after=3600),
     ),
     ("the same, another request", record(lease=HOUR, expiry=-HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
-    # Our own token: we have claimed it a moment ago, by insert or by takeover.
+    # Our own token: we claimed it just now, by insert or by takeover.
     ("ours", record(owner=TICKET.owner, lease=HOUR), False, Execute(attempt=3), Execute(attempt=3)),
-    # A lease shorter than the way back from the store is no reason to take ourselves over.
+    # A lease shorter than the trip back from the store is no reason to take ourselves over.
     ("ours, lapsed", record(owner=TICKET.owner), False, Execute(attempt=3), Execute(attempt=3)),
     (
         "ours, already settled",  # an entry point that asks twice does not run twice
@@ -141,7 +141,7 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Replay(outcome=OUTCOME, attempt=3),
     ),
     ("completed, another request", record(status=COMPLETED, digest=CHANGED), False, Mismatch(), Mismatch()),
-    # Beyond its expiry a record is as if it were not there: a new life, and the old request binds nobody.
+    # Beyond its expiry a record counts as absent: a new life, and the old request binds nothing.
     (
         "expired",
         record(status=COMPLETED, expiry=ZERO),
@@ -157,9 +157,9 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Execute(attempt=1, new_life=True),
     ),
     ("free, expired", record(status=FREE, expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
-    # Nobody finished it, and nobody asked before it expired: no takeover, since nothing of it counts any more.
+    # It was not finished, and expired before the next claim: not a takeover, since nothing of it counts any more.
     ("lapsed, expired", record(expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
-    # A collision of digests. The stored columns decide, whatever else the record says.
+    # A collision of digests. The stored columns decide, whatever else the record contains.
     ("another scope", record(scope="user:2", status=FREE), False, Mismatch(), Mismatch()),
     ("another key", record(key="key-2", status=COMPLETED), False, Mismatch(), Mismatch()),
     ("another scope, expired", record(scope="user:2", expiry=ZERO), False, Mismatch(), Mismatch()),
@@ -169,18 +169,18 @@ NAMED = [pytest.param(*row[1:], id=row[0]) for row in MEETINGS]
 
 @pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
 def test_takeable(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
-    """Takeable is free, or expired, or lapsed; and never another request's, nor another key's."""
+    """A free, expired or lapsed record can be taken, but never for another request or another key."""
     assert rules.takeable(met, TICKET) is takeable
 
 
 @pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
 def test_read(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
-    """A `lease` store took what it could, so the rest is busy; in `atomic` the guard's lock will decide."""
+    """A `lease` store took what it could, so the rest is busy; with `atomic` the guard's lock decides later."""
     assert rules.read(met, replace(TICKET, guarantee=LEASE)) == by_lease
     assert rules.read(met, replace(TICKET, guarantee=ATOMIC)) == by_atomic
 
 
-#: The meetings that a copy of the record can answer: nothing but time, or an operator, can change what is read of them.
+#: The cases that a copy of the record can answer: only time or an operator can change their verdict.
 ANSWERABLE_FROM_COPY = {
     *("running", "running for a microsecond more", "running, another request"),
     *("running beyond its expiry", "the same, another request"),
@@ -190,7 +190,7 @@ ANSWERABLE_FROM_COPY = {
 
 @pytest.mark.parametrize(("name", "met"), [row[:2] for row in MEETINGS])
 def test_quotable(name: str, met: Record) -> None:
-    """Live work and remembered answers. Never ours, never what may run, never another key's."""
+    """Live work and remembered responses can be quoted, but never our own record, a runnable one, or another key's."""
     assert rules.answerable_from_copy(met, TICKET) is (name in ANSWERABLE_FROM_COPY)
 
 
@@ -204,7 +204,7 @@ def test_quotable(name: str, met: Record) -> None:
     ],
 )
 def test_succession(met: Record, run: Execute) -> None:
-    """Attempts count up within one life of a key and start again with the next."""
+    """Attempts count up within one life of a key and start again with the next life."""
     assert rules.succession(met) == run
 
 
@@ -214,17 +214,17 @@ def test_succession(met: Record, run: Execute) -> None:
         (timedelta(seconds=-9), 1),  # overdue; zero would invite a storm
         (ZERO, 1),
         (timedelta(seconds=1), 1),
-        (timedelta(seconds=1) + TICK, 2),  # rounded up: earlier would be too early
-        (timedelta(days=2), 172800),  # not only the seconds of a timedelta
+        (timedelta(seconds=1) + TICK, 2),  # rounded up, since earlier would be too early
+        (timedelta(days=2), 172800),  # includes the days of a timedelta
     ],
 )
 def test_busy(left: timedelta, retry_after: int) -> None:
-    """A duplicate is told when the lease ends, in whole seconds, at least one."""
+    """A duplicate learns when the lease ends, in whole seconds, at least one."""
     assert rules.busy(record(lease=left)) == Busy(retry_after=retry_after)
 
 
 def test_only_the_stores_clock_counts() -> None:
-    """A ticket's own `now` decides nothing: clocks of two machines differ."""
+    """A ticket's own `now` decides nothing: the clocks of two machines differ."""
     late = replace(TICKET, now=NOW + timedelta(days=365))
     assert rules.read(record(lease=HOUR), late) == Busy(retry_after=3600)
     assert rules.takeable(record(lease=HOUR), late) is False

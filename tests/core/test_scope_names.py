@@ -1,4 +1,4 @@
-"""The text that says whose a key is: readable where it can be, and never that of another."""
+"""The text that names a key's owner: readable if possible, and never equal to another owner's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STORED = [
     ((USER, "acme", "tenant_b"), f"realm:acme/database:tenant_b/{USER}"),
     ((USER, "shop.example.com:8000", None), f"realm:shop.example.com:8000/{USER}"),  # a host with its port
     (("anonymous", "acme", None), "realm:acme/anonymous"),
-    # ---- a name that could pass for something else, or does not fit
+    # ---- a name that could be mistaken for something else, or does not fit
     ((USER, "a/b", None), f"realm#/{USER}"),
     ((USER, "", None), f"realm#/{USER}"),
     ((USER, "two words", None), f"realm#/{USER}"),
@@ -48,7 +48,7 @@ def shape(scope: str) -> str:
 
 @pytest.mark.parametrize(("parts", "stored"), STORED, ids=range(len(STORED)))
 def test_what_is_stored(parts: tuple[str, str | None, str | None], stored: str) -> None:
-    """Names that are plain stay so, for the admin's reader."""
+    """Plain names stay readable for the admin."""
     scope, realm, database = parts
     found = qualified(scope, realm=realm, database=database)
     assert shape(found) == stored
@@ -56,7 +56,7 @@ def test_what_is_stored(parts: tuple[str, str | None, str | None], stored: str) 
 
 
 def test_no_two_owners_share_a_scope() -> None:
-    """Whatever separators stand in a name of one, it does not pass for the realm of another."""
+    """Separators in a name never make it look like the realm of another owner."""
     names = ["a", "b", "a/b", "a/user:x.y:1", "realm:a/", "a/realm:b", "#sha256:" + "0" * 64, "a:b", "", "é", "a" * 300]
     scopes = [USER, "anonymous", "call:a", *(f"scope:{name}" for name in names)]
     owners = [(scope, realm, alias) for scope in scopes for realm in (None, *names) for alias in (None, "a", "a/b")]
@@ -71,19 +71,19 @@ NAMES = st.text(alphabet="a/:#é ", max_size=4)
 
 @given(st.lists(st.tuples(NAMES, REALMS, REALMS), min_size=2, max_size=4, unique=True))
 def test_no_two_owners_share_a_scope_whatever_they_are_called(owners: list[tuple[str, str | None, str | None]]) -> None:
-    """The same, for names that nobody has thought of."""
+    """The same holds for arbitrary names."""
     stored = [qualified(f"scope:{name}", realm=realm, database=alias) for name, realm, alias in owners]
     assert all(one != other for one, other in combinations(stored, 2))
 
 
 def test_a_hash_says_nothing_of_the_name() -> None:
-    """But for its kind, which tells an operator what to look for."""
+    """A hash shows only its kind, so that an operator knows what to look for."""
     assert shape(hashed("scope:live-session-key")) == "scope#"
     assert hashed("scope:a") != hashed("scope:b")
     assert hashed("scope:a") != hashed("call:a")
 
 
-#: Typed, and the realm beside it → what the stored scope may be, by scope, realm and database.
+#: What is typed, with the realm beside it → what the stored scope may be, by scope, realm and database.
 TYPED = [
     ((USER, None), [(USER, None, None)]),
     ((USER, "acme"), [(USER, "acme", None)]),
@@ -102,6 +102,6 @@ TYPED = [
 
 @pytest.mark.parametrize(("typed", "meant"), TYPED, ids=range(len(TYPED)))
 def test_what_a_person_types(typed: tuple[str, str | None], meant: list[tuple[str, str | None, str | None]]) -> None:
-    """What is stored is found by the names that a person knows, and by what a log shows."""
+    """A stored scope is found by the names that a person knows, and by what a log shows."""
     scope, realm = typed
     assert spellings(scope, realm=realm) == tuple(qualified(s, realm=r, database=d) for s, r, d in meant)

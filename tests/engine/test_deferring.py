@@ -1,4 +1,4 @@
-"""A settle that could not be written is tried again until its lease ends, and never held against the response."""
+"""A failed settle is retried until its lease ends, and never affects the response."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OUTCOME = Outcome(status=201, body=b"{}")
 
 
 class Store(MemoryStore):
-    """Answers nothing while it is `away`; refuses to write for the keys in `refuses`."""
+    """Does not respond while it is `away`; refuses to write for the keys in `refuses`."""
 
     away = False
 
@@ -76,7 +76,7 @@ class World:
         return self.seconds
 
     def run(self, to: float, *, beats: bool = True) -> None:
-        """Let time pass: a second, a beat and a round at a time."""
+        """Let time pass in steps of a second, a beat and a round."""
         while self.seconds < to:
             self.seconds += 1
             if beats:
@@ -101,7 +101,7 @@ def world(monkeypatch: pytest.MonkeyPatch, deferring: Deferring) -> World:
 
 
 def test_a_store_that_comes_back(world: World) -> None:
-    """Busy while it is tried, then the replay; the work ran once."""
+    """The key is busy during the retries, then replays; the work ran once."""
     world.store.away = True
     _, listener = world.worked()
     world.run(to=20)
@@ -117,7 +117,7 @@ def test_a_store_that_comes_back(world: World) -> None:
 
 
 def test_async_work_is_settled_likewise(world: World) -> None:
-    """Its settle is tried again by the same thread."""
+    """The same thread retries the settle of async work."""
     world.store.away = True
     operation, listener = world.operation()
     async_to_sync(operation.aopen)()
@@ -128,7 +128,7 @@ def test_async_work_is_settled_likewise(world: World) -> None:
 
 
 def test_a_store_that_stays_away(world: World) -> None:
-    """It is given up when the lease has ended, and reported once; then another may run, and the late one changes nothing."""
+    """A settle is given up when the lease ends, and reported once; then another runs, and the late one is void."""
     world.store.away = True
     _, listener = world.worked()
     world.run(to=40)
@@ -141,7 +141,7 @@ def test_a_store_that_stays_away(world: World) -> None:
 
 
 def test_a_store_that_refuses_what_is_written(world: World) -> None:
-    """The heartbeat could renew its lease forever: it is given up after one lease, and others do not wait for it."""
+    """A refused settle is given up after one lease, although the heartbeat could go on; others do not wait for it."""
     world.store.refuses.add("refused")
     _, refused = world.worked(key="refused")
     world.store.away = True
@@ -160,7 +160,7 @@ def test_a_store_that_refuses_what_is_written(world: World) -> None:
 
 
 def test_the_lease_is_kept_meanwhile(world: World) -> None:
-    """Work that had half of its lease left has all of the time that a settle is tried for."""
+    """The lease is renewed during the retries, so work with half of its lease left gets the full time."""
     operation, listener = world.operation()
     operation.open()
     world.run(to=9)
@@ -174,10 +174,10 @@ def test_the_lease_is_kept_meanwhile(world: World) -> None:
 
 
 def test_overtaken_meanwhile(world: World) -> None:
-    """Fenced: what another has taken over is left to it, and the loss is reported once."""
+    """A record that was taken over stays with its new owner, and the loss is reported once."""
     world.store.away = True
     _, listener = world.worked()
-    world.seconds += 31  # the thread stood still
+    world.seconds += 31  # the thread was stopped
     other, others = world.operation()
     assert isinstance(other.open(), Execute)
     world.store.away = False
@@ -189,7 +189,7 @@ def test_overtaken_meanwhile(world: World) -> None:
 
 @pytest.mark.parametrize("beats", [False, True])
 def test_a_settle_whose_answer_was_lost(world: World, monkeypatch: pytest.MonkeyPatch, beats: bool) -> None:
-    """It is written again, the same; a beat that finds no running record any more does not say that it is lost."""
+    """A settle whose response was lost is repeated unchanged; a beat that finds no running record reports no loss."""
 
     def swallow(ticket: Ticket, settlement: Settlement) -> bool:
         MemoryStore.settle(world.store, ticket, settlement)
@@ -206,7 +206,7 @@ def test_a_settle_whose_answer_was_lost(world: World, monkeypatch: pytest.Monkey
 
 
 def test_what_is_lost_is_not_tried(world: World) -> None:
-    """After the lease there is nothing to keep."""
+    """A settle is not retried after its lease has ended."""
     operation, listener = world.operation()
     operation.open()
     world.store.away = True
@@ -216,7 +216,7 @@ def test_what_is_lost_is_not_tried(world: World) -> None:
 
 
 def test_a_store_that_is_away_is_asked_once_a_round(world: World) -> None:
-    """However many wait for it: each question may take a timeout."""
+    """A store that is away is tried once per round, however many settles wait: each try may take a timeout."""
     world.store.away = True
     for number in range(5):
         world.worked(key=f"key-{number}")
@@ -229,7 +229,7 @@ def test_a_store_that_is_away_is_asked_once_a_round(world: World) -> None:
     ("count", "body"), [(LONGEST, MISSING), (4, b"x" * (HEAVIEST // 4))], ids=["too many", "too large"]
 )
 def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
-    """One more is lost at once, as if there were no queue; there is room again when one is written."""
+    """One settle too many is lost at once, as without a queue; there is room again when one is written."""
     world.store.away = True
 
     def settled(key: str) -> list[str]:
@@ -251,7 +251,7 @@ def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
 
 
 def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody calls attempt(); and when nothing waits any more there is no thread."""
+    """The thread writes without a call of attempt(), and ends when nothing waits any more."""
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     queue = Deferring()
@@ -267,7 +267,7 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stops no settle of 300 that come back at once, takes one thread, and every event is sent once it returns."""
+    """A hanging receiver stops none of 300 settles, takes one thread, and every event is sent once it returns."""
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     queue, notifier = Deferring(), Notifier()
@@ -309,7 +309,7 @@ def unavailable(*_: Any) -> bool:
 
 
 def test_a_thread_that_cannot_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it is lost, as if there were no queue."""
+    """If the thread cannot start, the settle is lost, as without a queue."""
 
     def refuse() -> None:
         raise RuntimeError("can't start new thread")
@@ -321,7 +321,7 @@ def test_a_thread_that_cannot_start(world: World, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_fork_resets_it(world: World) -> None:
-    """What waits is the parent's, which has the thread."""
+    """A fork empties the queue: it belongs to the parent, which has the thread."""
     world.store.away = True
     world.worked()
     child = os.fork()
@@ -331,7 +331,7 @@ def test_a_fork_resets_it(world: World) -> None:
     assert world.queue._waiting
 
 
-#: A process that ends while a settle waits. Its store comes back after so many tries.
+#: A process that ends while a settle waits. Its store is back after this many tries.
 SCRIPT = """
 import sys
 from django_idempotency.engine import deferring
@@ -361,7 +361,7 @@ operation.settle(WorkResult.KEPT, Outcome(status=201))
 @pytest.mark.slow
 @pytest.mark.parametrize(("tries", "ended"), [(12, "completed"), (10**6, "lost")])
 def test_the_end_of_a_process(tries: int, ended: str) -> None:
-    """It waits for what can still be written, a few seconds at most; what cannot is reported as lost."""
+    """A process waits a few seconds for what can still be written; the rest is reported as lost."""
     script = SCRIPT.format(tries=tries)
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["claimed", "deferred", ended]

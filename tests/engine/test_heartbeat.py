@@ -1,4 +1,4 @@
-"""The heartbeat keeps leases alive, and tells those who have lost theirs."""
+"""The heartbeat keeps leases alive, and notifies operations that have lost theirs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class World:
         return LeaseOperation(self.store, leased(**given), lambda event, *_: self.events.append(event))
 
     def run(self, until: float) -> None:
-        """Let time pass, a second and a beat at a time."""
+        """Let time pass in steps of a second and a beat."""
         while self.seconds < until:
             self.seconds += 1
             self.heartbeat.beat(self.seconds)
@@ -73,7 +73,7 @@ def calls(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_slow_owner_is_not_overtaken(world: World) -> None:
-    """Ten leases later the key is still busy, and the answer is remembered."""
+    """A slow owner is not overtaken: ten leases later the key is still busy, and the response is remembered."""
     slow = world.operation()
     assert isinstance(slow.open(), Execute)
     world.run(until=300)
@@ -84,7 +84,7 @@ def test_a_slow_owner_is_not_overtaken(world: World) -> None:
 
 
 def test_a_silent_owner_is_overtaken(world: World) -> None:
-    """Without the beat a lease ends; the late owner is told once, and changes nothing."""
+    """Without the beat a lease ends; the late owner is notified once, and changes nothing."""
     late = world.operation()
     late.open()
     world.seconds += 31
@@ -96,7 +96,7 @@ def test_a_silent_owner_is_overtaken(world: World) -> None:
 
 
 def test_what_is_settled_is_forgotten(world: World) -> None:
-    """A settled operation is not renewed, and not told anything."""
+    """A settled operation is neither renewed nor notified."""
     done = world.operation()
     done.open()
     done.settle(WorkResult.KEPT, Outcome(status=201))
@@ -105,7 +105,7 @@ def test_what_is_settled_is_forgotten(world: World) -> None:
 
 
 def test_one_trip_renews_all(world: World, calls: list[int]) -> None:
-    """Every lease of a store in one call, whatever its length; and none before a third of it has passed."""
+    """One call renews every lease of a store, whatever its length; none is renewed before a third of it has passed."""
     operations = [world.operation(key=f"key-{number}") for number in range(5)]
     for operation in operations:
         operation.open()
@@ -116,7 +116,7 @@ def test_one_trip_renews_all(world: World, calls: list[int]) -> None:
 
 
 def test_what_is_soon_due_goes_along(world: World, calls: list[int]) -> None:
-    """Leases that began one after the other come together: a beat opens a connection."""
+    """Leases that began one after the other are renewed together, because a beat opens a connection."""
     operations = [world.operation(key=f"key-{number}") for number in range(5)]
     for operation in operations:
         operation.open()
@@ -126,7 +126,7 @@ def test_what_is_soon_due_goes_along(world: World, calls: list[int]) -> None:
 
 
 def test_a_part_of_a_store_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose lease was renewed all the same is not told that it is lost."""
+    """An operation whose lease was renewed is not notified of a loss when another part of the store fails."""
     there, away = world.operation(key="there"), world.operation(key="away")
     for operation in (there, away):
         operation.open()
@@ -145,7 +145,7 @@ def test_a_part_of_a_store_does_not_answer(world: World, monkeypatch: pytest.Mon
 
 
 def test_a_store_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked again, and the operation told when the lease has surely ended."""
+    """A store that does not respond is retried, and the operation is notified when the lease has certainly ended."""
     operation = world.operation()
     operation.open()
 
@@ -162,7 +162,7 @@ def test_a_store_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.django_db(transaction=True)
 def test_atomic_needs_none(world: World) -> None:
-    """There the row lock says that the owner is alive."""
+    """An `atomic` call needs no heartbeat: the row lock shows that its owner is alive."""
     from django_idempotency.stores.orm import ORMStore
 
     guarded = AtomicOperation(ORMStore(), leased(guarantee=Guarantee.ATOMIC), lambda *_: None)
@@ -173,7 +173,7 @@ def test_atomic_needs_none(world: World) -> None:
 
 @pytest.mark.django_db
 def test_a_callers_transaction_has_none(world: World) -> None:
-    """Another connection would not see the record, and take it for lost."""
+    """A claim in a caller's transaction is not renewed: another connection would not see it, and report it as lost."""
     from django_idempotency.stores.orm import ORMStore
 
     world.store = ORMStore()  # type: ignore[assignment]
@@ -183,7 +183,7 @@ def test_a_callers_transaction_has_none(world: World) -> None:
 
 
 def test_an_abandoned_operation_is_not_kept_alive(world: World) -> None:
-    """Who forgets to settle does not hold the key for ever."""
+    """An abandoned operation does not hold its key permanently."""
     world.operation().open()
     gc.collect()
     world.run(until=31)
@@ -192,7 +192,7 @@ def test_an_abandoned_operation_is_not_kept_alive(world: World) -> None:
 
 
 def test_an_abandoned_lease_is_nobody_elses(world: World) -> None:
-    """Memory is used again, so another operation may come to have the id of one that is gone."""
+    """Memory is reused, so another operation may get the id of an abandoned one; it does not get its lease."""
     gone, other = world.operation(), world.operation(key="other")
     gone.open()
     world.heartbeat._watched[id(other)] = world.heartbeat._watched.pop(id(gone))
@@ -201,7 +201,7 @@ def test_an_abandoned_lease_is_nobody_elses(world: World) -> None:
 
 
 def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
-    """Taking a lease out needs no lock; to find that another has taken it out waits for what that one notes."""
+    """An operation that settles while its loss is being noted learns of it, although removing a lease takes no lock."""
     operation = world.operation()
     operation.open()
     noted, asked = threading.Event(), threading.Event()
@@ -226,7 +226,7 @@ def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
     "look", [lambda beating: beating._due(0.0), lambda beating: beating._sleep()], ids=["due", "sleep"]
 )
 def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Heartbeat], object]) -> None:
-    """Nobody waits for the thread that beats, so it goes through a copy."""
+    """Forgetting a lease does not wait for the beating thread, which iterates over a copy."""
     beating = Heartbeat(clock=lambda: 1.0)
     others = [LeaseOperation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
 
@@ -249,7 +249,7 @@ def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Hea
 
 
 class Looked(dict[int, Lease]):
-    """What a heartbeat watches; lets an operation come in as soon as the thread has looked."""
+    """The watched leases of a heartbeat; adds an operation as soon as the thread has looked."""
 
     def __init__(self, beating: Heartbeat, comes: Operation) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class Looked(dict[int, Lease]):
 
 @pytest.mark.parametrize("lease", [30.0, 300.0])
 def test_a_lease_that_comes_while_the_thread_looks(lease: float) -> None:
-    """It is put in without the lock, just after the thread has looked for the next: the thread wakes up in time for it."""
+    """A lease that is added without the lock, just after the thread's check, wakes the thread in time."""
     beating = Heartbeat(clock=lambda: 0.0)
     operation = LeaseOperation(MemoryStore(), leased(lease=lease), lambda *_: None)
     beating._watched = looked = Looked(beating, operation)
@@ -296,7 +296,7 @@ def test_a_lease_that_comes_while_the_thread_looks(lease: float) -> None:
 
 
 def test_a_lease_that_comes_while_the_thread_ends() -> None:
-    """The thread goes on, since whoever came has seen it."""
+    """The thread continues, since the new lease has seen it."""
     now = [0.0]
     beating = Heartbeat(clock=lambda: now[0])
     operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
@@ -315,7 +315,7 @@ def test_a_lease_that_comes_while_the_thread_ends() -> None:
 
 
 def test_a_lease_that_comes_in_place_of_an_abandoned_one() -> None:
-    """Its operation is where the other's was, and the thread is about to take that out."""
+    """A new operation takes the id of an abandoned one, which the thread is about to remove."""
     beating = Heartbeat(clock=lambda: 100.0)
     operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     beating._thread, beating._wakes = threading.current_thread(), 0.0
@@ -335,7 +335,7 @@ def test_a_lease_that_comes_in_place_of_an_abandoned_one() -> None:
 
 
 def test_a_lease_is_not_taken_out_for_another() -> None:
-    """The thread takes out what it has seen, and nothing that has come since."""
+    """The thread removes only what it has seen, and nothing added since."""
     beating = Heartbeat(clock=lambda: 100.0)
     operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     beating._thread, beating._wakes = threading.current_thread(), 0.0
@@ -353,7 +353,7 @@ def test_a_lease_is_not_taken_out_for_another() -> None:
 
 
 def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A beat that was missed is noted before it is logged."""
+    """A missed beat is noted before it is logged, so a log filter that raises stops nothing."""
     operation = world.operation()
     operation.open()
 
@@ -376,7 +376,7 @@ def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytes
 
 
 def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events of lost leases have a thread of their own, which closes what receivers have opened in it."""
+    """Events of lost leases have their own thread, which closes what receivers have opened in it."""
     told, go_on, closed = threading.Event(), threading.Event(), threading.Event()
 
     def page_somebody(event: str, *_: Any, **__: Any) -> None:
@@ -389,7 +389,7 @@ def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pyte
     monkeypatch.setattr("django_idempotency.engine.notifying.closing", closed.set)
     monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
     world.store._records.clear()
-    world.heartbeat.beat(31)  # comes back
+    world.heartbeat.beat(31)  # returns
     assert told.wait(10)
     assert not closed.is_set()
     go_on.set()
@@ -397,7 +397,7 @@ def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pyte
 
 
 def test_an_unexpected_error_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread beats for all stores: no error of one may end it."""
+    """The thread serves all stores, so the unexpected error of one does not end it."""
     operation = world.operation()
     operation.open()
 
@@ -412,7 +412,7 @@ def test_an_unexpected_error_stops_nothing(world: World, monkeypatch: pytest.Mon
 
 
 def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that is over when the thread wakes leaves it asleep until that lease was due, so no other wakes it."""
+    """A call that has finished when the thread wakes does not shorten its sleep, so later calls need not wake it."""
     slept: list[float] = []
     woken: list[float] = []
 
@@ -436,7 +436,7 @@ def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.Monk
 
 
 def test_a_thread_without_work_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody has come for so long."""
+    """The thread ends when no operation has come for long enough."""
 
     def wait(seconds: float) -> None:
         world.seconds += seconds
@@ -448,7 +448,7 @@ def test_a_thread_without_work_ends(world: World, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.django_db(transaction=True)
 def test_the_thread_on_a_real_database() -> None:
-    """A lease of half a second outlives two seconds of work, without anybody calling beat()."""
+    """A lease of half a second outlives two seconds of work, without a call of beat()."""
     from django_idempotency.stores.orm import ORMStore
 
     store = ORMStore()
@@ -467,7 +467,7 @@ def test_the_thread_on_a_real_database() -> None:
 
 
 def test_a_beat_that_hangs(world: World) -> None:
-    """The work that asks learns from the clock that its lease has ended, though nobody could tell it."""
+    """If the beat hangs, the work learns from the clock that its lease has ended."""
     operation = world.operation()
     operation.open()
     world.seconds += 29
@@ -475,12 +475,12 @@ def test_a_beat_that_hangs(world: World) -> None:
     world.seconds += 1
     assert operation.is_lost()
     operation.settle(WorkResult.KEPT, Outcome(status=201))
-    assert not operation.is_lost()  # nobody took it
+    assert not operation.is_lost()  # it was not taken over
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that could not start, or that somebody's exception has ended, is not taken for a living one."""
+    """A thread that could not start, or that an exception has ended, is not taken for a living one."""
     beating = Heartbeat()
     operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     with monkeypatch.context() as patch:
@@ -509,7 +509,7 @@ def raising(*_: Any) -> None:
 
 
 def test_whoever_is_told_of_a_loss_may_raise(world: World) -> None:
-    """The others' leases are renewed all the same."""
+    """If a receiver raises, the leases of the others are still renewed."""
 
     def tell(event: str, operation: Operation, error: BaseException | None = None) -> None:
         if event == "lost":
@@ -529,7 +529,7 @@ def test_whoever_is_told_of_a_loss_may_raise(world: World) -> None:
 
 @pytest.mark.django_db
 def test_an_async_claim_in_a_callers_transaction_has_none(world: World) -> None:
-    """Told by the thread that claimed, not by the one of the event loop."""
+    """The claiming thread decides whether a transaction is open, not the thread of the event loop."""
     from asgiref.sync import async_to_sync
 
     from django_idempotency.stores.orm import ORMStore
@@ -541,7 +541,7 @@ def test_an_async_claim_in_a_callers_transaction_has_none(world: World) -> None:
 
 
 def test_a_fork_resets_it(world: World) -> None:
-    """A child neither has the thread nor owns what its parent runs."""
+    """A child neither has the thread nor owns the work of its parent."""
     operation = world.operation()
     operation.open()
     heartbeat.watch(operation)

@@ -1,4 +1,4 @@
-"""Events of our own threads are sent one after the other, by one thread that a receiver may hold up."""
+"""Events of our own threads are sent one after the other, by one thread that a receiver may delay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..support.fakes import Listener
 
 
 class Hanging:
-    """A receiver that returns when it may, and notes what it got and in which thread."""
+    """A receiver that returns when allowed, and notes what it received and in which thread."""
 
     def __init__(self) -> None:
         self.called, self.go_on = threading.Event(), threading.Event()
@@ -54,7 +54,7 @@ def notify(notifier: Notifier, operation: Operation, receiver: Hanging, *events:
 
 
 def test_in_order(receiver: Hanging, operation: Operation) -> None:
-    """Nobody who notifies waits, and one thread sends all of it."""
+    """Notifying never waits, and one thread sends all events in order."""
     notifier = Notifier()
     notify(notifier, operation, receiver, *range(50))
     assert receiver.got == []
@@ -67,7 +67,7 @@ def test_in_order(receiver: Hanging, operation: Operation) -> None:
 def test_what_receivers_open_is_closed(
     receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store's connection and Django's, in that thread; then it ends, and the next event starts another."""
+    """The thread closes the store's connection and Django's, then ends; the next event starts another."""
     closed: list[str] = []
     monkeypatch.setattr(operation.store, "close", lambda: closed.append(f"store {threading.current_thread().name}"))
     monkeypatch.setattr("django_idempotency.engine.notifying.closing", lambda: closed.append("all"))
@@ -98,7 +98,7 @@ def test_a_receiver_that_raises(receiver: Hanging, operation: Operation, caplog:
 def test_the_queue_is_bounded(
     receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One more event is logged as not sent; those that wait are sent."""
+    """An event too many is logged as not sent; those in the queue are sent."""
     monkeypatch.setattr("django_idempotency.engine.notifying.LONGEST", 3)
     notifier = Notifier()
     notify(notifier, operation, receiver, 0)
@@ -115,7 +115,7 @@ def test_the_queue_is_bounded(
 def test_the_end_of_a_process_does_not_wait_for_long(
     receiver: Hanging, operation: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was not received is counted."""
+    """Events that were not received by then are counted."""
     notifier = Notifier()
     notify(notifier, operation, receiver, 1, 2)
     assert receiver.called.wait(10)
@@ -124,7 +124,7 @@ def test_the_end_of_a_process_does_not_wait_for_long(
 
 
 def test_no_thread_can_be_started(receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the event is sent at once, by the thread that reports it."""
+    """If no thread can be started, the reporting thread sends the event at once."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -137,9 +137,9 @@ def test_no_thread_can_be_started(receiver: Hanging, operation: Operation, monke
     assert receiver.threads == {threading.current_thread()}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # "fork in a process with threads": that is what is tried
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # "fork in a process with threads" is what this tests
 def test_a_fork_resets_it(receiver: Hanging, operation: Operation) -> None:
-    """The parent sends what waits; the child sends its own events, in a thread of its own."""
+    """The parent sends the queued events; the child sends its own, in its own thread."""
     notifier = Notifier()
     notify(notifier, operation, receiver, 1, 2)
     assert receiver.called.wait(10)
@@ -159,7 +159,7 @@ def test_a_fork_resets_it(receiver: Hanging, operation: Operation) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_what_a_receiver_leaves_behind(operation: Operation) -> None:
-    """A connection that one has broken, or left in a transaction, is not the next one's."""
+    """A connection that a receiver has broken, or left in a transaction, is not passed to the next one."""
     notifier, records = Notifier(), []
 
     def left_open() -> None:

@@ -1,4 +1,4 @@
-"""One call under a key: what happens, in which order, and who is told."""
+"""One call under a key: what happens, in which order, and which events are sent."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[An
         ([THEIRS], [], Busy(retry_after=30), ["claim"], "busy"),
         ([CHANGED], [], Mismatch(), ["claim"], "mismatched"),
         ([LAPSED], [LAPSED], Execute(attempt=2, takeover=True), ["claim", "guard"], "taken_over"),
-        # The lock says what the record is now: its owner has finished meanwhile.
+        # The lock shows the current record: its owner has finished in the meantime.
         ([LAPSED], [DONE], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback"], "replayed"),
         ([LAPSED], [CHANGED], Mismatch(), ["claim", "guard", "rollback"], "mismatched"),
-        # Its owner is alive: the row is locked. Look again; each lost round means that somebody else has won.
+        # Its owner is alive: the row is locked. Look again; each lost round means that another call has won.
         (
             [LAPSED, DONE],
             [None],
@@ -76,7 +76,7 @@ def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[An
     ],
 )
 def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[str], event: str) -> None:
-    """A call claims, holds what it may run, and tells of it once."""
+    """A call claims, holds what it may run, and reports it once."""
     store = FakeStore(claims=list(claims), locks=list(locks))
     call, listener = operation(store)
     assert call.open() == verdict
@@ -85,7 +85,7 @@ def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[
 
 
 def test_only_a_takeover_is_impatient() -> None:
-    """Our own fresh row may be waited for, another's never."""
+    """A takeover never waits for a row lock; our own new row may be waited for."""
     mine, theirs = FakeStore(claims=[OURS], locks=[OURS]), FakeStore(claims=[LAPSED], locks=[LAPSED])
     operation(mine)[0].open()
     operation(theirs)[0].open()
@@ -94,7 +94,7 @@ def test_only_a_takeover_is_impatient() -> None:
 
 @pytest.mark.parametrize(("claims", "locks"), [([StoreUnavailable()], []), ([OURS], [StoreUnavailable()])])
 def test_open_without_a_store(claims: list[Any], locks: list[Any]) -> None:
-    """A store that does not answer is no verdict; nothing is held and nobody is told that it ran."""
+    """If the store does not respond there is no verdict; nothing is held, and no run is reported."""
     call, listener = operation(store := FakeStore(claims=claims, locks=locks))
     with pytest.raises(StoreUnavailable):
         call.open()
@@ -132,14 +132,14 @@ def test_settle(  # noqa: PLR0917 - the columns of the table
 
 
 def test_cut() -> None:
-    """After a cancellation nothing is written: the work may still be running. Its lease ends by itself."""
+    """After a cancellation nothing is written: the work may still be running. The lease simply ends."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
     call.settle(WorkResult.CUT)
     assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
 
 
 def test_overtaken() -> None:
-    """Who does not own the record any more changes nothing and is told."""
+    """An owner that has lost its record changes nothing and is notified."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[False]))
     with pytest.raises(OwnershipLost):
         call.settle(WorkResult.KEPT, OUTCOME)
@@ -148,7 +148,7 @@ def test_overtaken() -> None:
 
 @pytest.mark.parametrize(("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), OwnershipLost)])
 def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> None:
-    """The work did not give its writes up: when we lose them, its answer is not remembered either."""
+    """The work did not give up its writes: when they are lost, its response is not remembered either."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
     with pytest.raises(raised):
         call.settle(WorkResult.KEPT, OUTCOME)
@@ -160,7 +160,7 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
 @pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
 @pytest.mark.parametrize("transaction_id", [None, "7421"])
 def test_a_lost_transaction(ended: WorkResult, needs_rollback: bool, transaction_id: str | None) -> None:
-    """However the work answers, it is rolled back and released. A settle that compares the transaction's id spares the question."""
+    """A lost transaction is rolled back and released, whatever the response. A settle comparing ids saves a check."""
     store = FakeStore(
         claims=[OURS], locks=[OURS, OURS], settles=[False, True] if transaction_id and not needs_rollback else []
     )
@@ -180,7 +180,7 @@ def test_a_lost_transaction(ended: WorkResult, needs_rollback: bool, transaction
 
 
 def test_a_failure_in_a_lost_transaction() -> None:
-    """It is the work's own exception that its caller gets: nothing was to be remembered."""
+    """The caller gets the work's own exception: nothing was to be remembered."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
     assert isinstance(call._guard, FakeGuard)
     call._guard.gone = True
@@ -189,7 +189,7 @@ def test_a_failure_in_a_lost_transaction() -> None:
 
 
 def test_a_commit_that_fails() -> None:
-    """Both are forgotten, the key is free, and the error is the caller's to see."""
+    """Response and writes are forgotten, the key is free, and the caller gets the error."""
     store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="deferred"):
@@ -199,7 +199,7 @@ def test_a_commit_that_fails() -> None:
 
 
 def test_an_unknown_outcome() -> None:
-    """Nobody knows, so nothing is released: the next claim finds out."""
+    """The outcome is unknown, so nothing is released: the next claim finds out."""
     store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
     call, listener = opened(store)
     with pytest.raises(OutcomeUnknown):
@@ -209,7 +209,7 @@ def test_an_unknown_outcome() -> None:
 
 
 def test_on_commit_fails() -> None:
-    """An error after COMMIT takes nothing back."""
+    """An error after COMMIT undoes nothing."""
     store = FakeStore(claims=[OURS], locks=[OURS], on_commit=ValueError("mail"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="mail"):
@@ -220,14 +220,14 @@ def test_on_commit_fails() -> None:
 @pytest.mark.parametrize(
     ("locks", "settles"),
     [
-        ([OURS, None], []),  # another holds it
-        ([OURS, OURS], [False]),  # another has it
+        ([OURS, None], []),  # another call holds it
+        ([OURS, OURS], [False]),  # another call owns it
         ([OURS, StoreUnavailable()], []),
         ([OURS, OURS], [LostRace()]),
     ],
 )
 def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
-    """The answer stands although the release failed; the loss is told once."""
+    """The response is kept although the release failed; the loss is reported once."""
     call, listener = opened(FakeStore(claims=[OURS], locks=locks, settles=settles))
     call.settle(WorkResult.FAILED)
     assert listener.events == ["lost"]
@@ -247,7 +247,7 @@ def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
     ],
 )
 def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: list[str]) -> None:
-    """Without a transaction a call is claim and settle, sync and async alike."""
+    """Without a transaction a call is a claim and a settle, both sync and async."""
     store = FakeStore(claims=[record_of(LEASED)])
     call, listener = opened(store, lease=True, hold_failures=hold)
     call.settle(ended, OUTCOME)
@@ -274,7 +274,7 @@ def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: lis
     ],
 )
 def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again until it is answered; whatever comes of it, the client gets the answer of the work."""
+    """A settle is retried until the store responds; whatever the result, the client gets the response of the work."""
     monkeypatch.setattr("django_idempotency.engine.lease.SETTLE_PAUSE", 0.0)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 60.0)
     assert settled_lease(answers) == ([event], len(answers))
@@ -284,13 +284,13 @@ def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pyte
 def test_the_settle_of_a_lease_in_vain(
     answered: Exception, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a while the response goes out, and the settle is put off."""
+    """After a while the response goes out, and the settle is deferred."""
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     assert settled_lease([answered]) == (["deferred"], 1)
 
 
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
-    """Settle with a store that answers so; return the events and how often it was asked, async as sync."""
+    """Settle with a store that responds like this; return the events and the number of tries, async as sync."""
     call, listener = opened(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
     call.settle(WorkResult.KEPT, OUTCOME)
     call, twins = operation(twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
@@ -301,14 +301,14 @@ def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
 
 
 def test_aopen_loses_a_race() -> None:
-    """An async claim that lost is made again, and then busy, not broken."""
+    """An async claim that lost a race is repeated, and is then busy, not broken."""
     call, listener = operation(FakeStore(claims=[LostRace()] * ROUNDS), lease=True)
     assert asyncio.run(call.aopen()) == Busy(retry_after=1)
     assert listener.events == ["busy"]
 
 
 def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Busy was the last that was known: a route that runs without a store must not run beside the first."""
+    """Busy was the last known state: a route that runs without a store must not run beside the first call."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     theirs = record_of(replace(LEASED, owner=uuid4()))
     for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
@@ -319,7 +319,7 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(("attempt", "event"), [(1, "claimed"), (2, "taken_over")])
 def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one finds the record ours, and cannot say whether it was taken: then it was. A first attempt was not."""
+    """The next claim finds the record ours, but not how: a later attempt counts as a takeover, a first one does not."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     theirs, ours = record_of(replace(LEASED, owner=uuid4())), record_of(LEASED, attempt=attempt)
@@ -343,7 +343,7 @@ def executing(store: FakeStore) -> tuple[Any, Listener]:
 
 
 def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next claim finds the record ours as the attempt that was suspended: it goes on, and nobody crashed."""
+    """The next claim finds the record ours as the suspended attempt: it resumes, and is not a crash."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
@@ -356,7 +356,7 @@ def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours as a later attempt: then it was taken over."""
+    """If the next claim finds the record ours as a later attempt, it was taken over."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
@@ -368,7 +368,7 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("settled", [False, LostRace()])
 def test_waking_what_another_has_woken(settled: Any) -> None:
-    """Or holds, for a moment: it is busy."""
+    """If another call has resumed or briefly holds the record, it is busy."""
     for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
         store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * 2)
         call, listener = executing(store)
@@ -377,7 +377,7 @@ def test_waking_what_another_has_woken(settled: Any) -> None:
 
 
 def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found asleep is woken by another, and forgotten: whoever waited for it runs anew, and resumes nothing."""
+    """If another call resumed the record and it was forgotten, the waiting call runs anew and resumes nothing."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
@@ -387,7 +387,7 @@ def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_others_have_left_is_not_woken() -> None:
-    """A record of another execution, and ours for a call that is none."""
+    """A record of another execution is not resumed, nor ours by a call outside an execution."""
     for execution in (replace(EXECUTION, name="order-18"), None):
         for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
             call, listener = operation(store := FakeStore(claims=[asleep()]), lease=True, execution=execution)
@@ -396,7 +396,7 @@ def test_what_others_have_left_is_not_woken() -> None:
 
 
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait that fails at once is followed by the pause all the same."""
+    """A wait that fails at once is still followed by a pause."""
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
     waits: list[float] = []
@@ -412,7 +412,7 @@ def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_takeover_that_is_abandoned() -> None:
-    """Whoever comes next must know that an earlier owner crashed: the record is not released as if nothing had been."""
+    """An abandoned takeover does not release the record: the next call must know that an earlier owner crashed."""
 
     class Cut(BaseException):
         pass
@@ -429,7 +429,7 @@ def test_a_takeover_that_is_abandoned() -> None:
 
 
 def test_a_settle_that_breaks() -> None:
-    """An error of no kind that a store may raise: the guard ends all the same, without the work's writes."""
+    """After an unexpected kind of error the guard still ends, without the work's writes."""
     call, _ = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[ZeroDivisionError()]))
     with pytest.raises(ZeroDivisionError):
         call.settle(WorkResult.KEPT, OUTCOME)
@@ -437,14 +437,14 @@ def test_a_settle_that_breaks() -> None:
 
 
 def test_an_owner_that_resumes_after_our_rollback() -> None:
-    """We took over from it, have failed, and it has completed its work before we could release the record: it stays."""
+    """If the earlier owner completes its work after our failed takeover, before our release, its result stays."""
     call, listener = opened(store := FakeStore(claims=[LAPSED], locks=[LAPSED, DONE]))
     call.settle(WorkResult.FAILED)
     assert (store.settled, listener.events) == ([], ["lost"])
 
 
 def test_a_claim_that_is_rolled_back_with_the_work() -> None:
-    """It was made inside an open transaction, and is made again, so that the failure is known."""
+    """A claim rolled back with the work in an open transaction is made again, so that the failure is known."""
     inside = replace(OURS, joined=True)
     call, listener = opened(store := FakeStore(claims=[inside, inside], locks=[inside, None, inside]))
     call.settle(WorkResult.FAILED)
@@ -454,7 +454,7 @@ def test_a_claim_that_is_rolled_back_with_the_work() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
-    """The same in a caller's transaction: the outcome is stored under a new claim, if nobody else has made one."""
+    """In a caller's transaction the outcome is stored under a new claim, unless another call has made one."""
     inside = record_of(LEASED, joined=True)
     for found, events in ((inside, ["completed"]), (record_of(LEASED, owner=OTHER), ["lost"])):
         call, listener = opened(store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True)
@@ -467,7 +467,7 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
 
 
 def test_a_lease_in_a_transaction_is_not_retried_later(deferring: Deferring, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other connection sees its record before COMMIT: a thread of ours would find nothing to settle."""
+    """No other connection sees the record before COMMIT, so our thread would find nothing to settle."""
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     claims, settles = [record_of(LEASED, joined=True)], [StoreUnavailable()]
     call, listener = opened(FakeStore(claims=claims, settles=settles), lease=True)
@@ -476,7 +476,7 @@ def test_a_lease_in_a_transaction_is_not_retried_later(deferring: Deferring, mon
 
 
 class Interrupt(BaseException):
-    """What a signal handler raises, between any two lines."""
+    """The exception of a signal handler, possible between any two lines."""
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ class Interrupt(BaseException):
     ],
 )
 def test_an_interrupt_as_the_work_would_begin(claims: list[Any], locks: list[Any], left: list[Status]) -> None:
-    """The guard is rolled back, whoever closes the operation afterwards, and nothing holds the row."""
+    """The guard is rolled back when the operation is closed, and nothing holds the row."""
 
     def interrupt(event: str, operation: Operation, error: BaseException | None = None) -> None:
         if event in ("claimed", "taken_over"):
@@ -504,7 +504,7 @@ def test_an_interrupt_as_the_work_would_begin(claims: list[Any], locks: list[Any
 
 @pytest.mark.parametrize("lease", [False, True])
 def test_an_interrupt_while_it_waits(lease: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is ours, so nothing is written, and the place of the waiting thread is free."""
+    """We own nothing, so nothing is written, and the slot of the waiting thread is free."""
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
     call, listener = operation(store := FakeStore(claims=[THEIRS]), lease=lease)
     monkeypatch.setattr(store, "wait", raising(Interrupt))
@@ -515,14 +515,14 @@ def test_an_interrupt_while_it_waits(lease: bool, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("claimed", "left"), [({}, [Status.FREE]), ({"attempt": 2, "taken": True}, [])])
 def test_a_cancellation_while_the_claim_is_on_its_way(claimed: dict[str, Any], left: list[Status]) -> None:
-    """The claim arrives all the same, so it is awaited, and the record is left as one whose work has not begun."""
+    """The pending claim is awaited, and the record is left like one whose work has not begun."""
     call, listener = operation(store := SlowStore(claims=[record_of(LEASED, **claimed)]), lease=True)
     assert cancelled(call, store)
     assert ([made.status for made in store.settled], listener.events[:1]) == (left, ["released"] if left else [])
 
 
 def test_a_cancellation_while_it_resumes() -> None:
-    """The execution finds its record suspended again, and resumes it when it calls again."""
+    """The execution finds its record suspended again, and resumes it on its next call."""
     call, listener = executing(store := SlowStore(claims=[asleep()]))
     assert cancelled(call, store)
     resumed, suspended = store.settled
@@ -531,7 +531,7 @@ def test_a_cancellation_while_it_resumes() -> None:
 
 
 class SlowStore(FakeStore):
-    """Its claims are on their way until `arrived` is set."""
+    """Its claims are pending until `arrived` is set."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -545,7 +545,7 @@ class SlowStore(FakeStore):
 
 
 def cancelled(call: Any, store: SlowStore) -> bool:
-    """Cancel a call while its claim is on its way. Return whether it ended by that."""
+    """Cancel a call while its claim is pending. Return whether the cancellation ended it."""
 
     async def run() -> bool:
         task: asyncio.Future[Any] = asyncio.ensure_future(call.aopen())
@@ -567,14 +567,14 @@ def raising(error: type[BaseException]) -> Any:
 
 
 def test_a_takeover_by_claim_is_told() -> None:
-    """A `lease` store takes over in the claim itself; whoever watches hears of it as in `atomic`."""
+    """A `lease` store takes over in the claim itself, and the event is the same as with `atomic`."""
     call, listener = operation(FakeStore(claims=[record_of(LEASED, attempt=2, taken=True)]), lease=True)
     assert call.open() == Execute(attempt=2, takeover=True)
     assert listener.events == ["taken_over"]
 
 
 def test_every_event_has_a_name() -> None:
-    """The list that entry points, signals and docs go by."""
+    """Every event has a name in the list that entry points, signals and docs use."""
     assert (
         *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
         *("completed", "released", "suspended", "deferred", "lost"),

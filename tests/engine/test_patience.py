@@ -1,4 +1,4 @@
-"""How long and how many a call lets wait: threads, coroutines, and the retries of a settle."""
+"""How long calls wait, and how many may: threads, coroutines, and the retries of a settle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REPLAY = Replay(outcome=OUTCOME, attempt=1)
 
 
 class BusyStore(FakeStore):
-    """Another works under the key until `done` is set. `waiting` is released by each thread that waits for it."""
+    """Another call works under the key until `done` is set. Each thread that waits for it releases `waiting`."""
 
     def __init__(self) -> None:
         super().__init__(claims=[])
@@ -60,7 +60,7 @@ class BusyStore(FakeStore):
 
 @pytest.mark.parametrize(("alive", "quarter"), [(3, 0), (4, 1), (8, 2), (15, 3)])
 def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many wait and get the replay; one more is told at once that the key is busy. Afterwards as many may again."""
+    """A quarter of the threads waits for the replay; one more is busy at once. Afterwards as many may wait again."""
     monkeypatch.setattr(threading, "active_count", lambda: alive)
     for _ in range(2):
         store = BusyStore()
@@ -78,7 +78,7 @@ def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch
 
 
 def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its place is another's."""
+    """A wait that fails frees its slot."""
     monkeypatch.setattr(threading, "active_count", lambda: 4)
     store = BusyStore()
     for _ in range(3):
@@ -94,7 +94,7 @@ def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there are, on one loop that goes on meanwhile: no thread is started, lent or put to sleep."""
+    """Any number of coroutines waits on one loop, which keeps running: no thread is started, borrowed or blocked."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     store, callers = BusyStore(), 200
 
@@ -121,7 +121,7 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class DeadStore(FakeStore):
-    """Claims, and has not settled anything since. Each refusal takes `seconds` of the clock."""
+    """Claims, but does not settle anything. Each refusal takes `seconds` of the clock."""
 
     def __init__(self, ticket: Ticket, clock: FakeTime, seconds: float) -> None:
         record = record_of(ticket)
@@ -135,7 +135,7 @@ class DeadStore(FakeStore):
 
 
 class FakeTime:
-    """A clock that only sleeping moves."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -187,7 +187,7 @@ def release(store: DeadStore, listener: Listener) -> None:
 def test_the_bound_of_a_settles_retries(
     act: Any, seconds: float, asked: int, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing begins after 0.6 s, whatever a try takes; then it is told, and the caller has its response."""
+    """No try begins after 0.6 s, whatever a try takes; then the result is reported, and the response goes out."""
     clock, listener = FakeTime(), Listener()
     for module in (atomic, operation, settling, steps):
         monkeypatch.setattr(module, "time", clock)

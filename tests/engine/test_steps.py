@@ -26,7 +26,7 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 
 
 def test_results_and_errors_come_back(driver: Driver) -> None:
-    """A step's result is sent in, and what it raises is raised where it was asked for."""
+    """A step's result is sent into the decision, and its error is raised where the step was yielded."""
 
     def deciding() -> Steps[list[Any]]:
         seen = [(yield Claim(TICKET))]
@@ -44,7 +44,7 @@ def test_results_and_errors_come_back(driver: Driver) -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable, ZeroDivisionError, SystemExit])
 def test_what_it_does_not_handle(driver: Driver, error: type[BaseException]) -> None:
-    """An error that the decision leaves alone reaches the caller, after its `finally`."""
+    """An error that the decision does not handle reaches the caller, after its `finally`."""
     ended = []
 
     def deciding() -> Steps[None]:
@@ -59,7 +59,7 @@ def test_what_it_does_not_handle(driver: Driver, error: type[BaseException]) -> 
 
 
 def test_a_decision_that_asks_nothing(driver: Driver) -> None:
-    """It returns without a trip to the store."""
+    """A decision without steps returns without a trip to the store."""
 
     def deciding() -> Steps[int]:
         if TICKET.key == "":

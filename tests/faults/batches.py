@@ -1,4 +1,4 @@
-"""A batch in a process of its own, which a plan may kill. Prints what became of how many."""
+"""A batch in its own process, which a plan may kill. Prints how many records had each outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_idempotency import current_operation, idempotent_function, process_b
 RECORDS = [{"id": number} for number in range(12)]
 
 
-# A name of its own: as a program, this module has another.
+# With its own name, because this module has another one when run as a program.
 @idempotent_function(key="record.id", key_prefix="tests.faults.batches")
 def charge(record: dict[str, Any]) -> int:
     from testproject.payments.models import Effect

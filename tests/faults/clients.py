@@ -1,4 +1,4 @@
-"""Customers: those who wait for their answer, and those who do not."""
+"""Customers: some wait for their response, others do not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def new_key() -> str:
 
 
 class Customer:
-    """Sends charges from many threads. Each request has a connection of its own: nobody knows which worker takes it."""
+    """Sends charges from many threads. Each request has its own connection, so any worker may take it."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = {**(headers or {}), "X-Customer": "c-1", "Content-Type": "application/json"}
@@ -36,22 +36,22 @@ class Customer:
         self._threads.shutdown()
 
     def post(self, server: Server, path: str, key: str, **body: object) -> httpx.Response:
-        """Send a charge; `body` says what is different about it."""
+        """Send a charge; `body` overrides its fields."""
         headers = {**self.headers, "Idempotency-Key": key}
-        # A client each: a shared one that keeps no connection closes those that others have just begun to use.
+        # A separate client each: a shared one without keep-alive closes connections that others have just begun to use.
         with httpx.Client(timeout=PATIENCE, trust_env=False, verify=False) as client:
             return client.post(server.url + path, json={**CHARGE, **body}, headers=headers)
 
     def begin(self, server: Server, path: str, key: str, **body: object) -> Future[httpx.Response]:
-        """Send a charge, and do not wait for the answer."""
+        """Send a charge without waiting for the response."""
         return self._threads.submit(self.post, server, path, key, **body)
 
     def burst(self, server: Server, path: str, keys: Iterable[str], **body: object) -> list[httpx.Response]:
-        """Send charges at once, and wait for all answers."""
+        """Send charges at once, and wait for all responses."""
         return [future.result() for future in [self.begin(server, path, key, **body) for key in keys]]
 
     def insist(self, server: Server, path: str, key: str, **body: object) -> tuple[httpx.Response, float]:
-        """Retry as a good client does, but impatiently, until the answer is not 409. Return it, and after how long."""
+        """Retry as a good client does, but impatiently, until the response is not 409. Return it and the time taken."""
         began = time.monotonic()
         while time.monotonic() - began < PATIENCE:
             answer = self.post(server, path, key, **body)
@@ -62,11 +62,11 @@ class Customer:
         raise TimeoutError(f"{key} stays busy.")
 
     def begin_insisting(self, server: Server, path: str, key: str) -> Future[tuple[httpx.Response, float]]:
-        """See insist(); do not wait for it."""
+        """See insist(). Does not wait for it."""
         return self._threads.submit(self.insist, server, path, key)
 
     def leave_soon(self, server: Server, path: str, key: str) -> Departing:
-        """Send a charge and hang up before it is answered."""
+        """Send a charge and hang up before the response."""
         return Departing(server, path, {**self.headers, "Idempotency-Key": key})
 
 
@@ -81,20 +81,20 @@ class Departing:
         self._socket.sendall("\r\n".join([*lines, "", body]).encode())
 
     def leave(self) -> None:
-        # No lingering: the server sees a reset, as of a phone that is gone, even when it has written meanwhile.
+        # No lingering: the server sees a reset, as from a phone that is gone, even if it has written in the meantime.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
 
 def assert_busy(answer: httpx.Response) -> None:
-    """Assert that an answer says: in progress, ask again."""
+    """Assert that a response says: in progress, ask again."""
     assert answer.status_code == 409, answer.text
     assert answer.json()["code"] == "in-progress"
     assert int(answer.headers["Retry-After"]) >= 1
 
 
 def assert_busy_at_once(customer: Customer, server: Server, path: str, key: str) -> None:
-    """Assert that duplicates hear so at once, and not when the work ends, should the machine stumble over one of them or two."""
+    """Assert that duplicates get this at once, not when the work ends. One or two may be slow on a busy machine."""
     answers = [customer.post(server, path, key) for _ in range(5)]
     for answer in answers:
         assert_busy(answer)
@@ -111,6 +111,6 @@ def assert_replay(answer: httpx.Response, first: httpx.Response | None = None) -
 
 
 def assert_unanswered(future: Future[httpx.Response]) -> None:
-    """Assert that the server died with the request in hand."""
+    """Assert that the server died during the request."""
     with suppress(httpx.TransportError):
         raise AssertionError(f"There was an answer: {future.result().status_code}")

@@ -1,4 +1,4 @@
-"""Servers that stay up for the whole folder, a customer of theirs, and faults that end with the test."""
+"""Servers that run for the whole folder, their customers, and faults that end with each test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .database import idle
 from .plans import ENDLESS, FOLDER, Faults, until
 from .servers import Server, gunicorn, uvicorn
 
-#: Any text of 32 letters and digits in both places will do (CsrfViewMiddleware).
+#: Any 32 letters and digits that are the same in both places are accepted (CsrfViewMiddleware).
 CSRF = "c" * 32
 
 
@@ -36,7 +36,7 @@ def _fleet(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def fleet(_fleet: Server) -> Server:
-    """Return gunicorn with 2 processes of 8 threads, all of them up."""
+    """Return gunicorn with 2 processes of 8 threads, all of them running."""
     _fleet.wake()
     _fleet.await_ready()
     return _fleet
@@ -51,21 +51,21 @@ def asgi(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def asgi_bare(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Return uvicorn without the middleware: decorators alone. See asgi()."""
+    """Return uvicorn without the middleware, with decorators alone. See asgi()."""
     with uvicorn(tmp_path_factory.mktemp("asgi"), CLAIM_LEASE=str(ENDLESS), WITHOUT_MIDDLEWARE="1") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def asgi_lease(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Return uvicorn with the middleware, whose guarantee is `lease`."""
+    """Return uvicorn with the middleware and the guarantee `lease`."""
     with uvicorn(tmp_path_factory.mktemp("asgi"), GUARANTEE="lease") as server:
         yield server
 
 
 @pytest.fixture
 def faults(transactional_db: None, faults_folder: Path) -> Iterator[Faults]:
-    """Return what plans faults. Afterwards all go on, and no request may have left a transaction open."""
+    """Return the planner of faults. Afterwards everything continues, and no transaction may be left open."""
     faults = Faults()
     try:
         yield faults
@@ -76,7 +76,7 @@ def faults(transactional_db: None, faults_folder: Path) -> Iterator[Faults]:
 
 @pytest.fixture
 def customer(user: User, browser: Client, faults: Faults) -> Iterator[Customer]:
-    """Return one who is known by token (DRF) and by session (plain Django)."""
+    """Return a customer with a token (DRF) and a session (plain Django)."""
     cookies = f"sessionid={browser.cookies['sessionid'].value}; csrftoken={CSRF}"
     token = TokenFactory(user=user).key
     customer = Customer({"Authorization": f"Token {token}", "Cookie": cookies, "X-CSRFToken": CSRF})
@@ -87,7 +87,7 @@ def customer(user: User, browser: Client, faults: Faults) -> Iterator[Customer]:
 
 @pytest.fixture
 def stranger(faults: Faults) -> Iterator[Customer]:
-    """Return one who is known by name alone (the routes of views.py): no database is asked."""
+    """Return a customer known only by name (the routes of views.py), without a database query."""
     stranger = Customer()
     yield stranger
     faults.end()

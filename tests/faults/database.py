@@ -13,10 +13,10 @@ from django.utils import timezone
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge, Effect
 
-#: How long sleep() takes: longer than CLAIM_LEASE.
+#: The duration of sleep(): longer than CLAIM_LEASE.
 SLEEP = 3
 
-#: How many transactions others have open on the test database.
+#: The number of transactions that others have open on the test database.
 _OPEN = {
     "postgresql": """
         SELECT count(*) FROM pg_stat_activity
@@ -28,14 +28,14 @@ _OPEN = {
         WHERE session.db = DATABASE() AND session.id <> CONNECTION_ID()
     """,
 }
-#: How many sessions others have on the test database.
+#: The number of sessions that others have on the test database.
 _SESSIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
     "mysql": """
         SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()
     """,
 }
-#: A statement that keeps a session busy, and who is in it.
+#: A statement that keeps a session busy, and a query for the sessions in it.
 _SLEEP = {"postgresql": "SELECT pg_sleep(%s)", "mysql": "SELECT SLEEP(%s)"}
 _SLEEPING = {
     "postgresql": """
@@ -50,7 +50,7 @@ _END = {"postgresql": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}
 
 
 def idle() -> bool:
-    """Has nobody else a transaction open? On SQLite: is nobody writing?"""
+    """Has no other session a transaction open? On SQLite: is there no writer?"""
     if connection.vendor == "sqlite":
         with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=0, isolation_level=None)) as other:
             try:
@@ -62,13 +62,14 @@ def idle() -> bool:
     if _count(_OPEN[connection.vendor]) == 0:
         return True
     if connection.vendor == "mysql":
-        # It shows a copy, which it renews when nobody has looked for 0.1 s: who polls, or two in step, see the past.
+        # It shows a copy, refreshed only when it was not read for 0.1 s: a polling reader, or two in step, see the
+        # past.
         time.sleep(SystemRandom().uniform(0.15, 0.5))
     return False
 
 
 def sessions() -> int:
-    """Count the database sessions of others. On SQLite there are none to count."""
+    """Count the database sessions of others. On SQLite there are none."""
     return 0 if connection.vendor == "sqlite" else _count(_SESSIONS[connection.vendor])
 
 
@@ -79,7 +80,7 @@ def _count(query: str) -> int:
 
 
 def end_session(session: int) -> None:
-    """Cut a database session off, as its server would."""
+    """End a database session as its server would."""
     with connection.cursor() as cursor:
         cursor.execute(_END[connection.vendor], [session])
 
@@ -91,7 +92,7 @@ def sleep() -> None:
 
 
 def sleeping() -> int:
-    """Count who is in sleep()."""
+    """Count the sessions in sleep()."""
     return _count(_SLEEPING[connection.vendor])
 
 
@@ -100,7 +101,7 @@ def beyond_its_lease(key: str) -> bool:
 
 
 def effects(key: str) -> int:
-    """Count how often work for a key is committed."""
+    """Count the committed runs of the work for a key."""
     return Effect.objects.filter(idempotency_key=key, label="charge").count()
 
 
@@ -119,7 +120,7 @@ def records() -> int:
 
 
 def latest(key: str) -> Effect:
-    """Return what the last run for a key left."""
+    """Return the effect of the last run for a key."""
     return Effect.objects.filter(idempotency_key=key, label="charge")[0]
 
 

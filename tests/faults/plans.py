@@ -1,8 +1,8 @@
-"""Faults on demand: a test writes down what shall happen to a key, and the process that gets there does it, once.
+"""Faults on demand: a test plans what happens to a key, and the process that gets there carries it out, once.
 
-Files in one folder carry the plan to whatever process serves the request, and the news back: `<key>.<point>.plan` holds
-the act and a number, under which `reached` says which process and database session got there and `go` ends a pause;
-`<key>.lost` says that our signal `lost` was sent.
+Files in one folder carry the plan to whichever process serves the request, and the news back: `<key>.<point>.plan`
+holds the act and a number, under which `reached` says which process and database session got there and `go` ends a
+pause; `<key>.lost` says that our signal `lost` was sent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Where a request can be met, in the order in which it gets there.
+#: The points at which a request can be met, in the order in which it reaches them.
 POINTS = (
     "claimed",  # the claim is committed, the guard is not open
     "guarded",  # the record is locked
     "writing",  # before the view's first write
     "viewing",  # in the view, between its writes
     "written",  # after the view's last write
-    "settling",  # the view has answered, and nothing is stored
-    "settled",  # the answer is stored; in `atomic`, in the transaction
+    "settling",  # the view has responded, and nothing is stored
+    "settled",  # the response is stored; with `atomic`, in the transaction
     "committing",  # just before COMMIT
     "committed",  # just after COMMIT
 )
@@ -37,18 +37,18 @@ POLL = 0.01
 #: Nothing that a test waits for takes as long.
 PATIENCE = 30
 
-#: In seconds. Long enough to look at while it holds, short enough to wait for its end.
+#: Seconds: long enough to look at while it holds, short enough to wait for its end.
 LEASE = 3
-#: Long enough for a database to go away and to come back meanwhile, on a busy machine too.
+#: Long enough for a database to go away and return in the meantime, even on a busy machine.
 LONG_LEASE = 20
-#: For stores whose records the test does not look at.
+#: For stores whose records the test does not inspect.
 SHORT_LEASE = 2
 #: Longer than any test: what waits for it never ends.
 ENDLESS = 600
 
 
 def until(check: Callable[[], object], what: str, *, patience: float = PATIENCE) -> None:
-    """Poll. Raises `TimeoutError` that says what did not happen."""
+    """Poll. Raises a `TimeoutError` that says what did not happen."""
     deadline = time.monotonic() + patience
     while not check():
         if time.monotonic() > deadline:
@@ -61,35 +61,36 @@ def news(key: str, *kind: str) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that nobody sees half written."""
+    """Write a file that is never seen half written."""
     draft = path.with_suffix(f".draft-{os.getpid()}-{time.monotonic_ns()}")
     draft.write_text(text)
     draft.rename(path)
 
 
 def reach(point: str, key: str, *, session: int = 0) -> None:
-    """Do what is planned for this point, if anything is."""
+    """Do what is planned for this point, if anything."""
     if (fault := taken(point, key)) is None:
         return
     fault.tell_reached(session)
     if fault.act != "pause":
         os.kill(os.getpid(), signal.SIGKILL if fault.act == "kill" else signal.SIGSTOP)
-    # Not only a pause: SIGSTOP stops the threads of a process one after the other, and this one may be the last.
+    # A pause is needed as well: SIGSTOP stops the threads of a process one after the other, and this one may be the
+    # last.
     until(fault.may_go_on, f"{key} may go on")
 
 
 async def areach(point: str, key: str) -> None:
-    """See reach(). Other requests of the process go on."""
+    """See reach(). Other requests of the process continue."""
     if (fault := taken(point, key)) is not None:
         fault.tell_reached(0)
         if fault.act == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        while not fault.may_go_on():  # noqa: ASYNC110 - another process says so
+        while not fault.may_go_on():  # noqa: ASYNC110 - another process ends it
             await asyncio.sleep(POLL)
 
 
 def taken(point: str, key: str) -> Fault | None:
-    """Return what is planned here, to the first who asks."""
+    """Return what is planned here, to the first caller only."""
     plan = news(key, point, "plan")
     try:
         act, serial = plan.read_text().split()
@@ -101,7 +102,7 @@ def taken(point: str, key: str) -> Fault | None:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planned for one key at one point."""
+    """The plan for one key at one point."""
 
     key: str
     point: str
@@ -126,7 +127,7 @@ class Fault:
         return self
 
     def await_reached(self) -> Fault:
-        """Wait until the process got there, and stands still or is dead if it shall."""
+        """Wait until the process got there, and is stopped or dead if planned."""
         until(self._news("reached").exists, f"{self.key} has reached {self.point!r}")
         if self.act == "stop":
             until(lambda: state(self.pid).startswith("T"), f"process {self.pid} stands still")
@@ -140,7 +141,7 @@ class Fault:
 
     @property
     def session(self) -> int:
-        """Name the database session that serves the request."""
+        """Return the database session that serves the request."""
         return int(self._news("reached").read_text().split()[1])
 
     def go_on(self) -> None:
@@ -152,13 +153,13 @@ class Fault:
 
 
 def state(pid: int) -> str:
-    """Return how the system sees a process: `T` is stopped, `Z` a zombie, nothing is no process."""
+    """Return the system's state of a process: `T` is stopped, `Z` a zombie, empty is no process."""
     done = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
 class Faults:
-    """Every fault of one test. At its end nobody is left waiting."""
+    """All faults of one test. At its end nothing is left waiting."""
 
     def __init__(self) -> None:
         self._planned: list[Fault] = []
@@ -174,5 +175,5 @@ class Faults:
 
 
 def lost() -> set[str]:
-    """Return the keys whose owners were told that they had lost them."""
+    """Return the keys whose owners were notified of their loss."""
     return {path.stem for path in Path(os.environ[FOLDER]).glob("*.lost")}

@@ -1,4 +1,4 @@
-"""A way to the database that can be cut."""
+"""A connection to the database that can be cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Proxy:
-    """Forwards TCP to a database, until it shall not."""
+    """Forwards TCP to a database until it is cut."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -33,7 +33,7 @@ class Proxy:
         self._cut = self._swallowing = False
 
     def swallow(self) -> None:
-        """Let requests through, and break the connection instead of bringing the answer: nobody knows what became of it."""
+        """Forward requests, and break the connection instead of returning the response: the outcome is unknown."""
         self._swallowing = True
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Real servers on the test database: gunicorn and uvicorn, each in a session of processes of its own."""
+"""Real servers on the test database: gunicorn and uvicorn, each in its own session of processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THREADS = 8
 
 
 class Server:
-    """A running server. `workers`: how many processes are to have loaded the application before it is ready."""
+    """A running server. `workers`: how many processes must have loaded the application before it is ready."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path, *, workers: int = 0) -> None:
         self.process = process
@@ -38,7 +38,7 @@ class Server:
         return self._log.read_text(errors="replace")
 
     def await_ready(self) -> None:
-        """Wait until the server answers, with all of its workers: one may have been killed a moment ago."""
+        """Wait until the server responds, with all of its workers: one may have been killed a moment ago."""
         until(self._is_ready, f"the server is ready. It said:\n{self.log[-2000:]}")
 
     def _is_ready(self) -> bool:
@@ -53,7 +53,7 @@ class Server:
         return (int(path.stem) for path in self._log.parent.glob("*.worker"))
 
     def wake(self) -> None:
-        """Let a process go on that a failed test has left stopped."""
+        """Resume a process that a failed test has left stopped."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGCONT)
 
@@ -87,7 +87,7 @@ def gunicorn(folder: Path, **extra: str) -> Iterator[Server]:
     """Run 2 processes of 8 threads. `extra` is environment."""
     gunicorn = [sys.executable, "-m", "gunicorn", "tests.faults.wsgi", "--worker-class=gthread", "--timeout=0"]
     gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=1"]
-    # Since version 25 it has a control socket, at one place for all.
+    # Since version 25 it has a control socket, at one fixed place.
     gunicorn += ["--no-control-socket"] if "control_socket_disable" in Config().settings else []
     with serving(gunicorn, "--bind=fd://{}", folder, extra, workers=WORKERS) as server:
         yield server
@@ -106,7 +106,7 @@ def uvicorn(folder: Path, **extra: str) -> Iterator[Server]:
 def serving(
     command: list[str], bind: str, folder: Path, extra: Mapping[str, str], *, workers: int = 0
 ) -> Iterator[Server]:
-    """Give a server a socket that listens already, so that no port is looked for and lost again."""
+    """Give a server a socket that already listens, so that no port is chosen and lost again."""
     log = folder / "server.log"
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening, log.open("wb") as output:
         fd = listening.fileno()

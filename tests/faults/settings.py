@@ -24,7 +24,7 @@ IDEMPOTENCY = {
     "SCOPE": "tests.faults.views.customer",
     "GUARANTEE": GUARANTEE,
     "CLAIM_LEASE": float(os.environ.get("CLAIM_LEASE", "1")),
-    # `atomic` must not wait for it. Views that choose `lease` say how long.
+    # `atomic` must not wait for it. Views that choose `lease` set their own.
     "LEASE": LEASE if GUARANTEE == "lease" else ENDLESS,
 }
 

@@ -1,4 +1,4 @@
-"""Stores, and places in them where a test can kill, stop or hold the process. No line of the package is changed."""
+"""Stores, and points in them at which a test can kill, stop or hold the process. The package itself is not changed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .plans import news, reach
 
 
 class Faulty(BaseStore):
-    """What every store can be met at."""
+    """The points that every store has."""
 
     def claim(self, ticket: Ticket) -> Record:
-        record = super().claim(ticket)  # type: ignore[safe-super]  # of the store beside it
+        record = super().claim(ticket)  # of the store beside it
         reach("claimed", ticket.key)
         return record
 
@@ -64,7 +64,7 @@ class FaultStore(Faulty, ORMStore):
 
 
 def around_writes(key: str, execute: Any, sql: str, *rest: Any) -> Any:
-    """Meet the first write of a charge, its effect, and the last one, its row."""
+    """Reach the points at the first write of a charge, its effect, and at the last one, its row."""
     connection = rest[-1]["connection"]
     if sql.startswith("INSERT INTO") and "payments_effect" in sql:
         reach("writing", key, session=session(connection))
@@ -90,7 +90,7 @@ def commit_watched(connection: BaseDatabaseWrapper, key: str) -> Iterator[None]:
 
 
 def session(connection: BaseDatabaseWrapper) -> int:
-    """Return what the server calls this session; 0 where there is no server, or none any more."""
+    """Return the server's id for this session; 0 if there is no server, or none any more."""
     driver = connection.connection
     if driver is None or connection.vendor == "sqlite":
         return 0

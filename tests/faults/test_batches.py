@@ -1,4 +1,4 @@
-"""`kill -9` of a process in the middle of a batch: run again, it goes on where it was."""
+"""`kill -9` of a process in the middle of a batch: the next run continues where it was."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     ["claimed", "guarded", pytest.param("writing", marks=pytest.mark.sqlite), "settled", "committing", "committed"],
 )
 def test_killed_in_a_batch(faults: Faults, tmp_path: Path, point: str) -> None:
-    """Those before it are replayed, it and those behind it run: every record has its effect once."""
+    """Records before the kill are replayed, it and those after it run: every record has its effect once."""
     keys = [charge.idempotency.key_for(each) for each in RECORDS]
     faults(keys[VICTIM], point, "kill")
     killed = run(tmp_path)
@@ -50,7 +50,7 @@ def test_killed_in_a_batch(faults: Faults, tmp_path: Path, point: str) -> None:
     counts: list[dict[str, Any]] = []
 
     def completes() -> bool:
-        # In `atomic` its key is free as soon as nobody holds the row and CLAIM_LEASE is over.
+        # With `atomic` its key is free as soon as the row is not locked and CLAIM_LEASE is over.
         again = run(tmp_path)
         assert again.returncode == 0, again.stderr
         counts.append(json.loads(again.stdout))

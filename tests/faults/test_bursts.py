@@ -23,7 +23,7 @@ PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/", "/middlewar
 
 @pytest.mark.parametrize("path", [pytest.param(PATHS[0], marks=pytest.mark.sqlite), *PATHS[1:]])
 def test_identical_requests_at_once_charge_once(fleet: Server, customer: Customer, path: str) -> None:
-    """One row, one effect; every answer is the 201, first or replayed, or a 409 that says when to ask again."""
+    """There is one row and one effect; each response is the 201, first or replayed, or a 409 with a retry time."""
     key = new_key()
     answers = customer.burst(fleet, path, [key] * MANY)
     firsts = [
@@ -40,7 +40,7 @@ def test_identical_requests_at_once_charge_once(fleet: Server, customer: Custome
 
 @pytest.mark.parametrize("path", PATHS)
 def test_identical_requests_that_fail(fleet: Server, customer: Customer, path: str) -> None:
-    """The card network is down: each run is a 500 that leaves nothing, its duplicates hear 409; the key ends free."""
+    """The card network is down: each run is a 500 without effect, its duplicates get 409, and the key ends free."""
     key = new_key()
     for answer in customer.burst(fleet, path, [key] * 20, card="tok_down"):
         if answer.status_code != 500:
@@ -59,7 +59,7 @@ def test_different_keys_all_run(fleet: Server, customer: Customer, path: str) ->
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer: others may queue")
 @pytest.mark.parametrize("point", ["written", "settled"])
 def test_nobody_waits_for_a_neighbour(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """While one request stands still in its transaction, 49 others with keys of their own finish."""
+    """While one request is paused in its transaction, 49 others with their own keys finish."""
     slow = faults(new_key(), point, "pause")
     first = customer.begin(fleet, "/api/charges/", slow.key)
     slow.await_reached()
@@ -73,7 +73,7 @@ def test_nobody_waits_for_a_neighbour(fleet: Server, customer: Customer, faults:
 
 @pytest.mark.parametrize("point", ["written", "settled", "committing"])
 def test_a_duplicate_is_answered_at_once(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """409 in under a second wherever in its transaction the first request stands; the replay as soon as that has ended."""
+    """It gets 409 in under a second at any point of the first request's transaction, and the replay after its end."""
     fault = faults(new_key(), point, "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()
@@ -85,8 +85,7 @@ def test_a_duplicate_is_answered_at_once(fleet: Server, customer: Customer, faul
 
 
 def test_a_request_slower_than_any_lease_is_not_overtaken(fleet: Server, customer: Customer, faults: Faults) -> None:
-    """Its CLAIM_LEASE ends while it is in the view, and a second one: duplicates hear 409 all the while, then get the
-    replay."""
+    """Its CLAIM_LEASE ends while it is in the view, and a second one: duplicates get 409, and afterwards the replay."""
     fault = faults(new_key(), "written", "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()

@@ -1,4 +1,4 @@
-"""uvicorn, and clients that hang up before, in and after the view. Which thread or task works on, they do not know."""
+"""uvicorn, and clients that hang up before, during and after the view, unaware of which thread or task continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: server, entry point. Beneath the middleware a keyed sync request is one hop to a thread; alone, the entry points are a hop of Django's.
+#: server, entry point. Beneath the middleware a keyed sync request takes one hop to a thread; alone, the entry points
+#: take one of Django's hops.
 SYNC = [
     ("asgi", "/open/middleware/"),
     ("asgi", "/open/decorator/"),
@@ -25,10 +26,10 @@ SYNC = [
     ("asgi_bare", "/open/decorator/"),
     ("asgi_bare", "/open/mixin/"),
 ]
-#: Sync views in `lease`, each entry point once.
+#: Sync views with `lease`, each entry point once.
 LEASED = [("asgi", "/lease/decorator/"), ("asgi_bare", "/lease/decorator/"), ("asgi_lease", "/open/middleware/")]
 ASYNC = [("asgi", "/async/decorator/"), ("asgi_bare", "/async/decorator/"), ("asgi_lease", "/async/middleware/")]
-#: Who is sent a crowd.
+#: The routes that get a crowd.
 CROWDED = [
     ("asgi", "/open/middleware/"),
     ("asgi", "/open/mixin/"),
@@ -36,7 +37,7 @@ CROWDED = [
     LEASED[1],
     *ASYNC,
 ]
-#: For the news of a disconnect to arrive. A server that has not heard of it yet gives nothing away, either.
+#: Time for the news of a disconnect to arrive. A server that has not yet noticed gives nothing away, either.
 MOMENT = 0.1
 
 
@@ -49,7 +50,7 @@ def server(request: pytest.FixtureRequest, at: str) -> Server:
 
 @pytest.mark.parametrize(("at", "path"), SYNC + LEASED + ASYNC)
 def test_it_works_at_all(server: Server, stranger: Customer, path: str) -> None:
-    """The first answer, then the replay."""
+    """The first response comes, then the replay."""
     key = new_key()
     first = stranger.post(server, path, key)
     assert_first(first)
@@ -62,7 +63,7 @@ def test_it_works_at_all(server: Server, stranger: Customer, path: str) -> None:
 def test_the_client_of_a_sync_view_hangs_up(
     server: Server, stranger: Customer, faults: Faults, point: str, path: str
 ) -> None:
-    """The thread goes on to COMMIT, with the key in its hands all the while; a retry gets the replay."""
+    """The thread continues to COMMIT, holding the key all the time; a retry gets the replay."""
     fault = faults(new_key(), point, "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -81,7 +82,7 @@ def test_the_client_of_a_sync_view_hangs_up(
 def test_the_client_of_a_sync_view_in_lease_hangs_up(
     server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
-    """The thread goes on, and its lease is renewed as long: busy, also when the first lease is over; then the replay."""
+    """The thread continues and its lease is renewed: busy, even after the first lease is over; then the replay."""
     fault = faults(new_key(), "viewing", "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -96,7 +97,7 @@ def test_the_client_of_a_sync_view_in_lease_hangs_up(
 
 @pytest.mark.parametrize(("at", "path"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]])
 def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, path: str) -> None:
-    """The coroutine is cancelled, its work may go on: busy until the lease ends, also when it has ended long before."""
+    """The coroutine is cancelled, but its work may continue: busy until the lease ends, even if it has long ended."""
     fault = faults(new_key(), "viewing", "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -117,7 +118,7 @@ def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer
 def test_the_client_of_an_async_view_hangs_up_before_it(
     server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
-    """Nothing has run: the key is free as soon as the claim is through."""
+    """Nothing has run: the key is free as soon as the claim is complete."""
     fault = faults(new_key(), "claimed", "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -135,7 +136,7 @@ def test_the_client_of_an_async_view_hangs_up_before_it(
 def test_the_client_of_a_view_in_lease_hangs_up_after_it(
     server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
-    """The answer is settled all the same: a replay, also before the server knows that it has."""
+    """The response is still settled: a replay, even before the server notices the disconnect."""
     fault = faults(new_key(), "settled", "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -149,7 +150,7 @@ def test_the_client_of_a_view_in_lease_hangs_up_after_it(
 
 @pytest.mark.parametrize(("at", "path"), CROWDED)
 def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str) -> None:
-    """20 keys at once, each twice: 20 effects, or in `lease` one per attempt, should the machine be slower than a lease."""
+    """20 keys at once, each twice, have 20 effects, or with `lease` one per attempt if the machine outlasts a lease."""
     keys = [new_key() for _ in range(20)]
     answers = stranger.burst(server, path, keys + keys)
     for answer in answers:
@@ -162,8 +163,11 @@ def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str
 
 @pytest.mark.parametrize(("at", "path"), CROWDED)
 def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, path: str) -> None:
-    """At whatever moment they leave: who stays is served, and each key ends with one record and one effect or, in
-    `lease`, at most one per attempt. No database session stays behind."""
+    """The others are served, whenever the half leaves.
+
+    Each key ends with one record and one effect or, with `lease`, at most one effect per attempt. No database session
+    is left.
+    """
     assert_first(stranger.post(server, path, new_key()))
     before = sessions()
     staying = [stranger.begin(server, path, new_key()) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""`kill -9` of the worker, at every point of a request's way."""
+"""`kill -9` of the worker, at every point of a request's path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .servers import Server, gunicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: CLAIM_LEASE, and time for a busy machine to notice and to answer. LEASE is beyond any test's patience.
+#: CLAIM_LEASE, and time for a busy machine to notice and respond. LEASE is longer than any test waits.
 SOON = 1 + 10
 PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
 
@@ -37,7 +37,7 @@ def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("point", ["claimed", "guarded", "writing", "written", "settled", "committing"])
 def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, path: str) -> None:
-    """As if it had never been: the next retry runs, within CLAIM_LEASE and a little, as attempt 2."""
+    """The request counts as never made: the next retry runs, soon after CLAIM_LEASE, as attempt 2."""
     fault = faults(new_key(), point, "kill")
     first = customer.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -51,7 +51,7 @@ def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults,
 
 @pytest.mark.parametrize("point", ["written", "settled", "committing"])
 def test_killed_under_atomic_requests(atomic_requests: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """The project's own transactions change nothing of it, whichever entry point they have to leave."""
+    """The project's own transactions change nothing, whichever entry point they surround."""
     atomic_requests.await_ready()
     for path in ("/api/charges/", "/middleware/charges/"):
         fault = faults(new_key(), point, "kill")
@@ -62,7 +62,8 @@ def test_killed_under_atomic_requests(atomic_requests: Server, customer: Custome
         assert_unanswered(first)
         assert_first(answer)
         assert seconds < SOON
-        # SQLite has one writer, so the claim of a REST framework view joins the request's transaction, and goes with it.
+        # SQLite has one writer, so the claim of a REST framework view joins the request's transaction, and is rolled
+        # back with it.
         joined = connection.vendor == "sqlite" and path == "/api/charges/"
         assert (effects(fault.key), record(fault.key).attempt) == (1, 1 if joined else 2)
         atomic_requests.await_ready()
@@ -70,7 +71,7 @@ def test_killed_under_atomic_requests(atomic_requests: Server, customer: Custome
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite's statements end with their process")
 def test_killed_in_a_slow_statement(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """The database may go on with it, and holds the record meanwhile: the next retry runs when it has ended, not before."""
+    """The database may continue it, and holds the record meanwhile: the next retry runs after its end, not before."""
     fault = faults(new_key(), "viewing", "pause")
     first = stranger.begin(fleet, "/open/slow/", fault.key)
     fault.await_reached().go_on()
@@ -85,7 +86,7 @@ def test_killed_in_a_slow_statement(fleet: Server, stranger: Customer, faults: F
 
 
 def test_killed_in_a_new_life(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """Nothing is written of it: the next owner finds the expired record, too, and sends the provider the same key."""
+    """Nothing is written: the next owner also finds the expired record, and sends the provider the same key."""
     key = new_key()
     assert_first(stranger.post(fleet, "/open/elsewhere/", key))
     IdempotencyRecord.objects.filter(key=key).update(expires_at=timezone.now() - timedelta(days=1))
@@ -103,7 +104,7 @@ def test_killed_in_a_new_life(fleet: Server, stranger: Customer, faults: Faults)
 
 @pytest.mark.parametrize("path", [pytest.param(PATHS[0], marks=pytest.mark.sqlite), *PATHS[1:]])
 def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, path: str) -> None:
-    """The client never heard of it; its retry gets the answer, and nothing runs again."""
+    """The client got no response; its retry gets it, and nothing runs again."""
     fault = faults(new_key(), "committed", "kill")
     first = customer.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -130,7 +131,7 @@ def test_killed_in_the_release(fleet: Server, customer: Customer, faults: Faults
     "point", ["claimed", pytest.param("written", marks=pytest.mark.sqlite), "settled", "committing"]
 )
 def test_a_crowd_retries_after_a_kill(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """30 retries at once for a dead worker's key: one of them runs, none fails."""
+    """Of 30 retries at once for a dead worker's key one runs, and none fails."""
     fault = faults(new_key(), point, "kill")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()

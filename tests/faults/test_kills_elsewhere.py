@@ -20,7 +20,7 @@ from .servers import Server, gunicorn
 pytestmark = [pytest.mark.faults, pytest.mark.elsewhere, pytest.mark.django_db(transaction=True)]
 
 PATH = "/lease/sent/"
-#: Where it is not about time, a busy machine is not a frozen server.
+#: Unless the test is about time, a busy machine is not a frozen server.
 TIMEOUT = 5
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": REGION}
 
@@ -29,7 +29,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing
 def elsewhere(
     request: pytest.FixtureRequest, faults_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """Return gunicorn, and a server of its own for the records."""
+    """Return gunicorn, with a separate server for the records."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "redis":
         with running(RedisServer(folder)) as redis:
@@ -56,7 +56,7 @@ def elsewhere(
 def test_killed_before_the_settle(
     elsewhere: Server, stranger: Customer, faults: Faults, point: str, charged: int
 ) -> None:
-    """Busy while the lease lives; then attempt 2, under the same downstream key; then the replay of its answer."""
+    """The key is busy while the lease lives; then attempt 2 uses the same downstream key; then its response replays."""
     elsewhere.await_ready()
     fault = faults(new_key(), point, "kill")
     began = time.monotonic()
@@ -64,7 +64,7 @@ def test_killed_before_the_settle(
     fault.await_reached()
     assert_unanswered(first)
     answer, _ = stranger.insist(elsewhere, PATH, fault.key)
-    assert time.monotonic() - began >= SHORT_LEASE  # whoever asked before was told that it is in progress
+    assert time.monotonic() - began >= SHORT_LEASE  # any earlier request got "in progress"
     assert_first(answer)
     assert answer.json()["attempt"] == 2
     assert effects(fault.key) == charged  # two runs, and one charge downstream: it has seen the key before
@@ -74,7 +74,7 @@ def test_killed_before_the_settle(
 
 
 def test_killed_after_the_settle(elsewhere: Server, stranger: Customer, faults: Faults) -> None:
-    """What is settled is remembered: a replay, at once."""
+    """A settled record is replayed at once."""
     elsewhere.await_ready()
     fault = faults(new_key(), "settled", "kill")
     first = stranger.begin(elsewhere, PATH, fault.key)
@@ -86,7 +86,7 @@ def test_killed_after_the_settle(elsewhere: Server, stranger: Customer, faults: 
 
 
 def test_a_crowd_retries_after_a_kill(elsewhere: Server, stranger: Customer, faults: Faults) -> None:
-    """20 retries at once for a dead worker's key: one of them runs, the others get its answer."""
+    """Of 20 retries at once for a dead worker's key one runs, and the others get its response."""
     elsewhere.await_ready()
     fault = faults(new_key(), "viewing", "kill")
     first = stranger.begin(elsewhere, PATH, fault.key)

@@ -1,4 +1,4 @@
-"""`lease` between real processes: an owner that is gone, and one that comes back too late."""
+"""`lease` between real processes: an owner that is gone, and one that returns too late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "/lease/decorator/"
 def test_a_dead_owner_is_taken_over_after_its_lease(
     fleet: Server, stranger: Customer, faults: Faults, point: str
 ) -> None:
-    """Nobody knows how far it got: the key stays busy until the lease ends, then the next run is attempt 2."""
+    """Its progress is unknown: the key stays busy until the lease ends, then the next run is attempt 2."""
     fault = faults(new_key(), point, "kill")
     first = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
@@ -38,7 +38,7 @@ def test_a_dead_owner_is_taken_over_after_its_lease(
 def test_a_living_owner_is_not_taken_over(
     request: pytest.FixtureRequest, stranger: Customer, faults: Faults, at: str, path: str
 ) -> None:
-    """The heartbeat renews its lease, more than once around: 409 all the while, then the replay."""
+    """The heartbeat renews its lease several times: 409 until it ends, then the replay."""
     server = request.getfixturevalue(at)
     fault = faults(new_key(), "viewing", "pause")
     first = stranger.begin(server, path, fault.key)
@@ -54,7 +54,7 @@ def test_a_living_owner_is_not_taken_over(
 
 
 def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """What is settled is remembered: a replay, at once."""
+    """A settled record is replayed at once."""
     fault = faults(new_key(), "settled", "kill")
     first = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
@@ -65,7 +65,7 @@ def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faul
 
 @pytest.mark.sqlite
 def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """It wakes after another has finished: the other's answer stays, and `lost` is signalled and logged."""
+    """It resumes after another has finished: the other's response is kept, and `lost` is signalled and logged."""
     fault = faults(new_key(), "viewing", "stop")
     late = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
@@ -74,15 +74,15 @@ def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, f
     logged = fleet.log.count("Lost: ")
     assert fault.key not in lost()
     fault.go_on()
-    assert late.result().json()["attempt"] == 1  # it did work, and says so
+    assert late.result().json()["attempt"] == 1  # it did the work, and reports that
     assert_replay(stranger.post(fleet, PATH, fault.key), answer)
-    # By the heartbeat or by the settle, whichever wakes first.
+    # Reported by the heartbeat or by the settle, whichever resumes first.
     until(lambda: fault.key in lost(), "the signal is sent")
     until(lambda: fleet.log.count("Lost: ") > logged, "the log says so")
 
 
 def test_the_late_owner_wakes_while_another_works(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """Its settle is refused also then: the other's lease is not ended by it."""
+    """Its settle is refused then, too: it does not end the other's lease."""
     late_fault = faults(new_key(), "viewing", "stop")
     late = stranger.begin(fleet, PATH, late_fault.key)
     late_fault.await_reached()

@@ -1,4 +1,4 @@
-"""The database goes away: before the view, in it, and at COMMIT."""
+"""The database goes away: before the view, during it, and at COMMIT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .servers import Server, gunicorn, uvicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: Each entry point, open to customers whom no database knows.
+#: Each entry point, open to customers without a database row.
 OPEN_PATHS = ("/open/middleware/", "/open/decorator/", "/open/mixin/")
 needs_server = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no server to lose")
 
@@ -51,7 +51,7 @@ def far_asgi(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPat
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
 def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Customer, path: str) -> None:
-    """503 that says when to ask again, nothing ran; the same key works when the database is back."""
+    """The client gets 503 with a retry time, and nothing ran; the same key works when the database is back."""
     assert_first(stranger.post(far, path, new_key()))  # its connection will be found broken
     key = new_key()
     proxy.cut()
@@ -69,7 +69,7 @@ def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Custom
 @pytest.mark.sqlite
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the others have a server to lose")
 def test_no_file_before_the_view(stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The same where the database is a file whose disk is not mounted."""
+    """The same holds if the database is a file whose disk is not mounted."""
     database = Path(connection.settings_dict["NAME"])
     mount = tmp_path / "mount"
     with gunicorn(tmp_path_factory.mktemp("far"), DATABASE_NAME=str(mount / database.name)) as server:
@@ -84,7 +84,7 @@ def test_no_file_before_the_view(stranger: Customer, tmp_path: Path, tmp_path_fa
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
 def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, path: str) -> None:
-    """A session that ends under the view takes the effect along: 503, and the retry runs."""
+    """A session that ends during the view undoes the effect: 503, and the retry runs."""
     guard = faults(new_key(), "guarded", "pause")
     fault = faults(guard.key, "viewing", "pause")
     first = stranger.begin(fleet, path, fault.key)
@@ -102,7 +102,7 @@ def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, 
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
 def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Customer, faults: Faults, path: str) -> None:
-    """Then it is the view's own exception, as without us: 500, the key is free, and the retry runs."""
+    """The view raises its own exception, as without us: 500, the key is free, and the retry runs."""
     fault = faults(new_key(), "writing", "pause")
     first = stranger.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -118,7 +118,7 @@ def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Custome
 @pytest.mark.parametrize("point", ["settled", "committing"])
 @pytest.mark.parametrize("path", OPEN_PATHS)
 def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults, point: str, path: str) -> None:
-    """COMMIT fails: 503 `outcome-unknown`, told by `lost`; the retry finds out that nothing was committed, and runs."""
+    """COMMIT fails: 503 `outcome-unknown`, reported by `lost`; the retry finds nothing committed, and runs."""
     fault = faults(new_key(), point, "pause")
     first = stranger.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -132,7 +132,7 @@ def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults
 
 
 def test_commit_fails(fleet: Server, stranger: Customer) -> None:
-    """A deferred constraint is broken: 500 as without us; neither effect nor answer stays, and the retry runs."""
+    """A deferred constraint is broken: 500 as without us; neither effect nor response is kept, and the retry runs."""
     key = new_key()
     assert stranger.post(fleet, "/open/orphaned/", key).status_code == 500
     assert (effects(key), record(key).status) == (0, Status.FREE.value)
@@ -144,7 +144,7 @@ def test_commit_fails(fleet: Server, stranger: Customer) -> None:
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
 def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, path: str) -> None:
-    """COMMIT succeeds, but its answer gets lost: 503 `outcome-unknown`, and the retry finds the first answer."""
+    """COMMIT succeeds, but its response is lost: 503 `outcome-unknown`, and the retry gets the first response."""
     fault = faults(new_key(), "committing", "pause")
     first = stranger.begin(far, path, fault.key)
     fault.await_reached()
@@ -161,7 +161,7 @@ def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Custo
 @needs_server
 @pytest.mark.parametrize("point", ["viewing", "settled", "committing"])
 def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, point: str) -> None:
-    """It goes away under the view and does not come back for the rollback: 503, and a later retry runs."""
+    """It goes away during the view and is not back for the rollback: 503, and a later retry runs."""
     fault = faults(new_key(), point, "pause")
     first = stranger.begin(far, "/open/decorator/", fault.key)
     fault.await_reached()
@@ -182,7 +182,7 @@ def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, fau
 def test_no_database_after_the_work_of_a_lease(
     request: pytest.FixtureRequest, proxy: Proxy, stranger: Customer, faults: Faults, path: str
 ) -> None:
-    """The response goes out; the database comes back within the lease, and a retry gets the replay: one effect."""
+    """The response goes out; the database returns within the lease, and a retry gets the replay: one effect."""
     server = request.getfixturevalue("far_asgi" if path.startswith("/async/") else "far")
     fault = faults(new_key(), "settling", "pause")
     first = stranger.begin(server, path, fault.key)
@@ -202,8 +202,10 @@ def test_no_database_after_the_work_of_a_lease(
 
 @needs_server
 def test_cut_off_after_commit(fleet: Server, customer: Customer, faults: Faults) -> None:
-    """A session that ends after COMMIT changes nothing: 201, or on MariaDB, where Django has one more word with it before
-    it calls a transaction committed, `outcome-unknown`; and a replay for whoever asks again."""
+    """A session that ends after COMMIT changes nothing: the response is 201, and every retry gets a replay.
+
+    On MariaDB it may be `outcome-unknown`: Django sends one more command before it considers a transaction committed.
+    """
     fault = faults(new_key(), "committed", "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()

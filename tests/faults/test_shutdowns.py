@@ -1,4 +1,4 @@
-"""Servers that are told to end (a deployment) while they have a request in hand."""
+"""Servers that are asked to stop (a deployment) while they serve a request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AT = pytest.mark.parametrize("at", [("viewing", PATHS[0]), ("settled", PATHS[1])
 def test_uvicorn_gives_up_on_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
-    """Its tasks are cancelled while the thread goes on, until the process ends: effect and record both stand, or neither."""
+    """Its tasks are cancelled, the thread runs until the process ends: effect and record are both kept, or neither."""
     point, path = at
     with uvicorn(tmp_path) as ending:
         fault = faults(new_key(), point, "pause")
@@ -42,7 +42,7 @@ def test_uvicorn_gives_up_on_a_sync_view(
 
 
 def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
-    """The key is held until its lease ends: how far the work got, nobody knows."""
+    """The key is held until its lease ends, because the progress of the work is unknown."""
     path = "/async/decorator/"
     with uvicorn(tmp_path) as ending:
         fault = faults(new_key(), "viewing", "pause")
@@ -62,7 +62,7 @@ def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, fau
 def test_uvicorn_is_killed_in_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
-    """As if the request had never been."""
+    """The request counts as never made."""
     point, path = at
     with uvicorn(tmp_path) as dying:
         fault = faults(new_key(), point, "kill")
@@ -75,7 +75,7 @@ def test_uvicorn_is_killed_in_a_sync_view(
 
 
 def test_uvicorn_is_killed_in_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
-    """Its effect stays; the key is held until the lease ends, and the next run is attempt 2."""
+    """Its effect is kept; the key is held until the lease ends, and the next run is attempt 2."""
     path = "/async/decorator/"
     with uvicorn(tmp_path) as dying:
         fault = faults(new_key(), "viewing", "kill")
@@ -93,7 +93,7 @@ def test_uvicorn_is_killed_in_an_async_view(asgi: Server, stranger: Customer, fa
 def test_gunicorn_waits_no_longer(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, point: str
 ) -> None:
-    """After its graceful timeout it kills its workers, requests and all: the retry runs."""
+    """After its graceful timeout it kills its workers with their requests, and the retry runs."""
     with gunicorn(tmp_path) as ending:
         fault = faults(new_key(), point, "pause")
         client = stranger.leave_soon(ending, "/open/decorator/", fault.key)

@@ -1,4 +1,4 @@
-"""A worker that the system stops (SIGSTOP: a paused container, a suspended host), and that wakes late."""
+"""A worker that the system stops (SIGSTOP: a paused container, a suspended host), and that resumes late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ needs_sessions = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLit
 
 @pytest.mark.parametrize("path", PATHS)
 def test_stopped_between_claim_and_guard(fleet: Server, customer: Customer, faults: Faults, path: str) -> None:
-    """Another takes over after CLAIM_LEASE; the late one wakes, changes nothing and answers with the replay."""
+    """Another takes over after CLAIM_LEASE; the late one resumes, changes nothing and responds with the replay."""
     fault = faults(new_key(), "claimed", "stop")
     late = customer.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -31,7 +31,7 @@ def test_stopped_between_claim_and_guard(fleet: Server, customer: Customer, faul
 
 @needs_sessions
 def test_woken_while_the_other_works(fleet: Server, customer: Customer, faults: Faults) -> None:
-    """The late one finds its record in other hands: 409, and one effect."""
+    """The late one finds that its record has a new owner: 409, and one effect."""
     key = new_key()
     fault = faults(key, "claimed", "stop")
     late = customer.begin(fleet, "/api/charges/", key)
@@ -50,7 +50,7 @@ def test_woken_while_the_other_works(fleet: Server, customer: Customer, faults: 
     "point", ["guarded", pytest.param("written", marks=pytest.mark.sqlite), "settled", "committing"]
 )
 def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """The row lock says that the owner lives: 409 beyond any lease, in under a second; then its own answer stands."""
+    """The row lock shows that the owner lives: 409 beyond any lease, in under a second; then its response is kept."""
     fault = faults(new_key(), point, "stop")
     late = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()
@@ -66,7 +66,7 @@ def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults,
 @pytest.mark.parametrize(
     ("point", "code"),
     [
-        ("written", "transaction-lost"),  # it learns of it when it stores the answer
+        ("written", "transaction-lost"),  # it finds out when it stores the response
         ("settled", "outcome-unknown"),  # at COMMIT
         ("committing", "outcome-unknown"),
     ],

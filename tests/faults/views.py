@@ -1,4 +1,4 @@
-"""Charges of customers whom no database need know, so that the only one to miss it is the idempotency store."""
+"""Charges of customers without database rows, so that only the idempotency store misses the database."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def acharge(request: HttpRequest) -> dict[str, int]:
 
 @csrf_exempt
 def bare(request: HttpRequest) -> JsonResponse:
-    """For the middleware."""
+    """Guarded by the middleware."""
     return JsonResponse(charge(request), status=201)
 
 
@@ -82,7 +82,7 @@ def sent(request: Any) -> JsonResponse:
 @csrf_exempt
 @idempotent()
 def charged_elsewhere(request: Any) -> JsonResponse:
-    """Charge at a provider, who remembers the downstream keys that it was sent, whatever becomes of us."""
+    """Charge at a provider that remembers the downstream keys it received, whatever happens here."""
     attempt = Attempt.of(request)
     provider = news(attempt.key, "provider")
     with provider.open("a") as book:
@@ -103,7 +103,7 @@ def slow(request: HttpRequest) -> JsonResponse:
 @csrf_exempt
 @idempotent()
 def orphaned(request: HttpRequest) -> JsonResponse:
-    """Charge nobody at the first attempt: its COMMIT fails. (On MariaDB, which defers no constraint, the view does.)"""
+    """Fail at the first attempt's COMMIT. (On MariaDB, which defers no constraint, the view fails.)"""
     done = charge(request)
     if done["attempt"] == 1:
         Charge.objects.create(user_id=0, amount=2499, currency="inr")
@@ -118,13 +118,13 @@ class Mixed(IdempotentViewMixin, APIView):
         return Response(charge(request), status=201)
 
 
-#: Tasks need somebody who remembers them.
+#: References that keep running tasks alive.
 BACKGROUND: set[asyncio.Task[dict[str, int]]] = set()
 
 
 @csrf_exempt
 async def abare(request: HttpRequest) -> JsonResponse:
-    """For the middleware. The work goes on when the client, and with it this coroutine, has gone."""
+    """Guarded by the middleware. The work continues when the client, and with it this coroutine, is gone."""
     work = asyncio.ensure_future(acharge(request))
     BACKGROUND.add(work)
     work.add_done_callback(BACKGROUND.discard)

@@ -1,4 +1,4 @@
-"""The testproject's application; each worker that has loaded it says so."""
+"""The testproject's application; each worker that has loaded it reports that."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The store under these calls: in memory, with a clock of its own, or the database's."""
+"""The store of these calls: in memory with its own clock, or the database's."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .helpers import LEASES, Clock
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    """Keep records in memory, under "lease"."""
+    """Keep records in memory, with "lease"."""
     with override_settings(IDEMPOTENCY=LEASES):
         yield stores["default"]
 
 
 @pytest.fixture
 def clock(memory: Any) -> Clock:
-    """Return the clock of the memory's records."""
+    """Return the clock of the memory store."""
     memory._clock = Clock()
     return memory._clock  # type: ignore[no-any-return]
 
 
 @pytest.fixture(params=["sync", "async"])
 def guard(request: pytest.FixtureRequest) -> Any:
-    """Return a maker of guarded functions, whose calls are sync either way."""
+    """Return a maker of guarded functions; their calls are sync in either mode."""
 
     def make(work: Any, **given: Any) -> Any:
         given = {"key_prefix": "charge", **given}

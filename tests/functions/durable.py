@@ -1,8 +1,8 @@
-"""The handler of docs/how-to/durable-functions.md, under the engine's own runner. A program, since that leaves a loop open.
+"""The handler of docs/how-to/durable-functions.md under the engine's own runner: a program, as that leaves a loop open.
 
     python -m tests.functions.durable
 
-It prints what each execution returned or raised, and how often the card was charged, as JSON.
+It prints as JSON what each execution returned or raised, and how often the card was charged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGE = "how-to/durable-functions.md"
 
 
 class Card:
-    """A provider who counts."""
+    """A provider that counts its charges."""
 
     def __init__(self) -> None:
         self.charges: list[tuple[str, int]] = []
@@ -35,7 +35,7 @@ class Card:
 
 
 class Lambda:
-    """Calls a handler. An execution that is called again is kept waiting until somebody else has come."""
+    """Calls a handler. An execution that is called again waits until another one has arrived."""
 
     def __init__(self, handler: Any) -> None:
         self.handler = handler
@@ -54,7 +54,7 @@ class Lambda:
 
 
 def main() -> None:
-    """Run three executions for one order: one sleeps in the middle, one comes meanwhile, one after."""
+    """Run three executions for one order: one sleeps in the middle, one comes in the meantime, one afterwards."""
     memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
     settings.configure(IDEMPOTENCY={"STORES": {"default": memory}, "GUARANTEE": "lease"}, SECRET_KEY="k" * 50)
     django.setup()
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def executed(handler: Any) -> list[Any]:
-    """Return how an execution ended, and with what."""
+    """Return how an execution ended, and its result."""
     from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 
     with DurableFunctionTestRunner(handler=handler) as runner:

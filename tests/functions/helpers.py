@@ -1,4 +1,4 @@
-"""What is called in these tests, and how often it ran."""
+"""The work that these tests call, and how often it ran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEASES: dict[str, Any] = {"STORES": {"default": MEMORY, "orm": ORM}, "GUARANTEE"
 
 @dataclass
 class Runs:
-    """Counts the runs of what it stands for, and does what it is told in each."""
+    """Counts the runs of a function, and does in each what the test has set."""
 
     act: Callable[..., Any] = lambda *given, **named: None
     calls: list[tuple[Any, ...]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Runs:
 
 
 class Clock:
-    """A store's clock that only goes when it is told to."""
+    """A store's clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -47,7 +47,7 @@ class Clock:
 
 
 class CardDeclined(Exception):
-    """A refusal that stays one."""
+    """A permanent refusal."""
 
     def __init__(self, reason: str, code: int) -> None:
         super().__init__(f"declined: {reason}")
@@ -56,7 +56,7 @@ class CardDeclined(Exception):
 
 
 class NetworkDown(Exception):
-    """A failure that may pass."""
+    """A temporary failure."""
 
 
 def of(work: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,9 +1,9 @@
-"""One invocation of a durable execution, in a process of its own, on the test database.
+"""One invocation of a durable execution, in its own process, on the test database.
 
     python -m tests.functions.invocation NAME END [VERB NUMBER]
 
-END is "sleep", "hang" or "return"; before the store carries out the VERB, such as "settle", of that NUMBER, it hangs.
-It says on its standard output how far it came.
+END is "sleep", "hang" or "return". It hangs before the store carries out the VERB, such as "settle", with that NUMBER.
+It reports its progress on standard output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import django
 
 
 class Asleep(BaseException):
-    """This invocation is over, and the execution is not."""
+    """This invocation has ended, but the execution has not."""
 
 
 def say(what: str) -> None:

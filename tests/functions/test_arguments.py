@@ -1,4 +1,4 @@
-"""The payload of a call: the same however it was called."""
+"""The payload of a call: the same however the call is written."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FULL = {"order": 1, "amount": 5, "currency": "EUR"}
     ],
 )
 def test_however_it_is_called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Positional, keyword and default are the same call."""
+    """Positional, keyword and default arguments are the same call."""
     assert Arguments(plain).payload(args, kwargs) == FULL
 
 
@@ -64,7 +64,7 @@ def test_however_it_is_called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def test_every_kind_of_function(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], payload: dict[str, Any]
 ) -> None:
-    """`self` and `cls` are no part of it; what was collected by ** stands by its name."""
+    """`self` and `cls` are not part of the payload; arguments collected by ** have their own names."""
     assert Arguments(function).payload(args, kwargs) == payload
 
 
@@ -81,7 +81,7 @@ def test_every_kind_of_function(
 )
 @pytest.mark.parametrize("only", [None, "order"])
 def test_a_wrong_call(args: tuple[Any, ...], kwargs: dict[str, Any], only: str | None) -> None:
-    """What the function would refuse is refused in the same way, before anything is claimed."""
+    """A call that the function would reject is rejected in the same way, before anything is claimed."""
     with pytest.raises(TypeError):
         plain(*args, **kwargs)
     with pytest.raises(TypeError):
@@ -89,7 +89,7 @@ def test_a_wrong_call(args: tuple[Any, ...], kwargs: dict[str, Any], only: str |
 
 
 def test_two_arguments_of_one_name() -> None:
-    """Python allows it; the key would be made of one of them."""
+    """Python allows two arguments of one name; the key would be made of only one of them."""
 
     def odd(order: int, /, *rest: int, **more: int) -> None: ...
 
@@ -100,7 +100,7 @@ def test_two_arguments_of_one_name() -> None:
 
 
 def test_the_one_argument_that_counts() -> None:
-    """By its name, wherever it stands in the call; it is handed over, not copied."""
+    """The one argument is found by name, wherever it is in the call, and is passed on without a copy."""
     order: Any = {"id": 1}
     arguments = Arguments(plain, "order")
     assert arguments.payload((order,), {}) is order
@@ -111,13 +111,13 @@ def test_the_one_argument_that_counts() -> None:
 
 
 def test_an_argument_that_is_not_there() -> None:
-    """It is found when the decorator runs, and the sentence says which there are."""
+    """A missing argument is found when the decorator runs, and the error lists the existing ones."""
     with pytest.raises(ImproperlyConfigured, match=r"'amout'.*order, amount, currency"):
         Arguments(plain, "amout")
 
 
 def test_methods() -> None:
-    """A function is one by where it was written, not by the name of its argument alone."""
+    """A function is a method by where it is defined, not only by the name of its argument."""
 
     def local(self: int) -> None: ...
 

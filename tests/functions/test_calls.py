@@ -1,4 +1,4 @@
-"""A guarded function, sync and async: runs once, answers always."""
+"""A guarded function, sync and async, runs once and always returns its result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.usefixtures("memory")
 
 @pytest.mark.parametrize("result", [None, 0, "", [], False, b"", {}, 0.0, (), {"id": 1}, [1, (2, {3})]], ids=repr)
 def test_once(guard: Any, result: Any) -> None:
-    """The work runs once, and every call returns what it returned: type and value."""
+    """The work runs once, and every call returns its result, with the same type and value."""
     work = Runs(lambda *_: result)
     charge = guard(work)
     answers = [charge(1) for _ in range(3)]
@@ -62,7 +62,7 @@ def test_once(guard: Any, result: Any) -> None:
 
 
 def test_the_whole_payload_is_the_key(guard: Any) -> None:
-    """Without an expression, whatever differs is another call."""
+    """Without an expression, any difference makes another call."""
     work = Runs()
     charge = guard(work)
     for order, amount in ((1, 5), (1, 6), ("1", 5), (True, 5), (1, None), (None, None)):
@@ -100,7 +100,7 @@ def test_what_must_not_change(guard: Any) -> None:
         refused.append(amount)
         return amount
 
-    # An async function cannot be called from within its own loop by a sync one.
+    # A sync function cannot call an async one from within its own loop.
     charge = idempotent_function(key="order", validate="amount", key_prefix="work")(work)
     assert charge(1, 5) == 5
     assert refused == [5]
@@ -113,7 +113,7 @@ def test_what_must_not_change(guard: Any) -> None:
 
 
 def test_two_functions_do_not_mix(guard: Any) -> None:
-    """Their names are part of the key; a prefix stands instead of the name, so functions can be renamed."""
+    """Function names are part of the key; a prefix replaces the name, so functions can be renamed."""
     one, two, three = Runs(lambda *_: 1), Runs(lambda *_: 2), Runs(lambda *_: 3)
     assert guard(one, key_prefix="one")(1) == 1
     assert guard(two, key_prefix="two")(1) == 2
@@ -122,7 +122,7 @@ def test_two_functions_do_not_mix(guard: Any) -> None:
 
 @pytest.mark.parametrize("order", [None, {}, {"id": None}, {"id": ""}, {"id": []}, {"id": 1, "part": None}])
 def test_a_missing_key(guard: Any, order: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Missing or partly missing: unguarded, one warning a call, and the store is not asked."""
+    """A call with a missing or partly missing key runs unguarded, with one warning, and without a trip to the store."""
     stores._built["default"] = recording = RecordingStore(stores["default"])
     work = Runs(lambda *_: None)
     key = "order.[id, part]" if order and "part" in order else "order.id"
@@ -141,7 +141,7 @@ def test_a_missing_key(guard: Any, order: Any, caplog: pytest.LogCaptureFixture)
 
 @pytest.mark.parametrize("order", [0, 0.0, False])
 def test_falsy_keys_are_keys(guard: Any, order: Any) -> None:
-    """Zero is an order's number, too."""
+    """Zero is also an order number."""
     work = Runs()
     charge = guard(work, key="order")
     charge(order)
@@ -150,7 +150,7 @@ def test_falsy_keys_are_keys(guard: Any, order: Any) -> None:
 
 
 def test_what_cannot_be_hashed(guard: Any) -> None:
-    """It says what it is, and nothing has run."""
+    """The error names the value, and nothing has run."""
     work = Runs()
     with pytest.raises(UnhashablePayload, match="order"):
         guard(work)(object())
@@ -158,7 +158,7 @@ def test_what_cannot_be_hashed(guard: Any) -> None:
 
 
 def test_trips(guard: Any) -> None:
-    """Two for the first call, one for a replay."""
+    """A first call takes two trips, a replay one."""
     stores._built["default"] = recording = RecordingStore(stores["default"])
     charge = guard(Runs())
     charge(1)
@@ -182,7 +182,7 @@ def test_expiry(guard: Any, clock: Clock) -> None:
 
 
 def test_a_ttl_of_its_own(guard: Any, clock: Clock) -> None:
-    """A call may say how long its result is remembered."""
+    """A call can set how long its result is remembered."""
 
     def briefly(*_: Any) -> None:
         current = current_operation()
@@ -198,7 +198,7 @@ def test_a_ttl_of_its_own(guard: Any, clock: Clock) -> None:
 
 
 def test_the_current_operation(guard: Any) -> None:
-    """Inside: key, attempt and derived keys. Outside: nothing."""
+    """Inside the call there are key, attempt and derived keys; outside there is no operation."""
     seen = []
 
     def work(*_: Any) -> None:
@@ -219,7 +219,7 @@ def test_the_current_operation(guard: Any) -> None:
 
 
 def test_nested_calls(guard: Any) -> None:
-    """Each is its own operation; the outer one is current again."""
+    """Each call has its own operation; afterwards the outer one is current again."""
     keys: list[str] = []
 
     @idempotent_function(key_prefix="inner")
@@ -242,7 +242,7 @@ def test_nested_calls(guard: Any) -> None:
 
 
 def test_an_unguarded_call_inside_another(guard: Any) -> None:
-    """It has no keys to derive: two of them would send those of the call around them to the provider."""
+    """An unguarded call derives no keys: two such calls would send the outer call's keys to the provider."""
     seen: list[Any] = []
     inner = guard(lambda *_: seen.append(current_operation()), key="order")
 
@@ -258,7 +258,7 @@ def test_an_unguarded_call_inside_another(guard: Any) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_call_inside_itself(is_async: bool, clock: Clock) -> None:
-    """It would wait for its own end: it is refused at once, also when its lease has lapsed, and its message is dead."""
+    """A call inside itself would wait for its own end: refused at once, even after its lease; its message is dead."""
     terms: dict[str, Any] = {"key": "order", "key_prefix": "charge", "on_busy": "wait", "wait": 60, "lease": 30}
 
     @idempotent_function(**terms)
@@ -282,7 +282,7 @@ def test_a_call_inside_itself(is_async: bool, clock: Clock) -> None:
 
 
 def test_an_error_names_the_record(guard: Any) -> None:
-    """Whoever looks for it has the scope and the key; the message, which a client may read, has neither."""
+    """An error has the scope and key for developers; its message, which a client may read, has neither."""
     charge = idempotent_function(key="order", validate="amount", key_prefix="charge")(lambda order, amount: None)
     charge(1, amount=5)
     with pytest.raises(RequestMismatch) as caught:
@@ -296,7 +296,7 @@ def test_an_error_names_the_record(guard: Any) -> None:
 
 
 def test_an_error_of_another_call_names_that_ones(guard: Any) -> None:
-    """Also where a call around it lets it through, or remembers it."""
+    """The error of an inner call names the inner record, even if an outer call raises or stores it."""
     inner = idempotent_function(key="order", validate="amount", key_prefix="inner")(lambda order, amount: None)
     inner(1, amount=5)
 
@@ -311,11 +311,11 @@ def test_an_error_of_another_call_names_that_ones(guard: Any) -> None:
 
 
 class Ordered(dict[str, Any]):
-    """Another class of what an expression puts together."""
+    """Another class for the objects that an expression builds."""
 
 
 def test_options_of_jmespath(clock: Clock) -> None:
-    """Custom functions and the class of objects, as jmespath itself takes them."""
+    """Custom functions and the class of objects are passed as in jmespath itself."""
 
     class Mine(Functions):
         @signature({"types": ["string"]})
@@ -332,7 +332,7 @@ def test_options_of_jmespath(clock: Clock) -> None:
 
 
 def test_threads(guard: Any) -> None:
-    """Ten at once: one runs for each order; the others are told to come again, and then get its result."""
+    """Of ten calls at once, one runs for each order; the others are busy, and later get its result."""
     runs = Runs(lambda order, _: f"receipt {order}")
     charge = guard(runs)
 
@@ -348,7 +348,7 @@ def test_threads(guard: Any) -> None:
 
 
 def test_one_thread_waits_for_another(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in a process that has hardly any: a consumer has one."""
+    """One thread waits for another even in a process with few threads, such as a consumer with one."""
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     runs = Runs(lambda order: order)
     running, asked = threading.Event(), threading.Event()
@@ -372,7 +372,7 @@ def test_one_thread_waits_for_another(memory: MemoryStore, monkeypatch: pytest.M
 
 
 def test_tasks() -> None:
-    """The same among tasks of one loop, and nobody holds a thread."""
+    """The same holds for tasks of one loop, without blocking a thread."""
 
     async def main() -> None:
         runs = 0
@@ -391,7 +391,7 @@ def test_tasks() -> None:
 
 
 def test_a_busy_call_says_when_to_ask_again(guard: Any, clock: Clock) -> None:
-    """The lease of whoever runs."""
+    """The error's retry time is the lease of the running call."""
     charge = guard(Runs(), lease=20)
     ticketed = charge.idempotency.key_for(1)
     _claimed_elsewhere(charge, ticketed, lease=20)
@@ -414,7 +414,7 @@ def _claimed_elsewhere(charge: Any, key: str, *, lease: float) -> None:
 
 
 def test_a_result_that_cannot_be_stored(guard: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The caller gets it; retries get a typed error; the work is never run again for that reason."""
+    """The caller gets the result; retries get a typed error; the work is not run again for that reason."""
     work = Runs(lambda *_: threading.Lock())
     charge = guard(work)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
@@ -427,7 +427,7 @@ def test_a_result_that_cannot_be_stored(guard: Any, caplog: pytest.LogCaptureFix
 
 
 def test_a_log_filter_that_fails(guard: Any) -> None:
-    """It does not make the work run again."""
+    """A failing log filter does not make the work run again."""
 
     def broken(record: logging.LogRecord) -> bool:
         raise ValueError
@@ -447,7 +447,7 @@ def test_a_log_filter_that_fails(guard: Any) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), ZeroDivisionError()])
 def test_a_serializer_that_fails(guard: Any, error: Exception) -> None:
-    """The work is done: its result is returned, and it is not done again."""
+    """The work is done, so its result is returned, and it does not run again."""
 
     def dump(value: Any) -> Any:
         raise error
@@ -461,7 +461,7 @@ def test_a_serializer_that_fails(guard: Any, error: Exception) -> None:
 
 
 def test_a_result_that_is_too_long(guard: Any) -> None:
-    """`max_body` bounds what is stored."""
+    """`max_body` limits what is stored."""
     work = Runs(lambda *_: "x" * 200)
     charge = guard(work, max_body=100)
     assert charge(1) == "x" * 200
@@ -471,13 +471,13 @@ def test_a_result_that_is_too_long(guard: Any) -> None:
 
 
 def test_serializers(guard: Any) -> None:
-    """A pair of functions, for what no annotation says."""
+    """A pair of functions stores values that no annotation describes."""
     charge = guard(Runs(lambda *_: complex(1, 2)), serializer=(lambda z: [z.real, z.imag], lambda pair: complex(*pair)))
     assert [charge(1), charge(1)] == [complex(1, 2)] * 2
 
 
 def test_on_replay(guard: Any) -> None:
-    """Asked for replays only, with result and record; what it returns is returned, and what it raises is raised."""
+    """The hook is called only for replays, with result and record; its result or error goes to the caller."""
     asked: list[Any] = []
 
     def on_replay(result: Any, record: Any) -> Any:
@@ -490,7 +490,7 @@ def test_on_replay(guard: Any) -> None:
 
 
 def test_what_the_work_does_to_its_payload(guard: Any) -> None:
-    """The key is computed once, before."""
+    """The key is computed once, before the work."""
     work = Runs(lambda order, _: order.clear())
     charge = guard(work)
     charge({"id": 1})
@@ -499,7 +499,7 @@ def test_what_the_work_does_to_its_payload(guard: Any) -> None:
 
 
 def test_what_a_caller_does_to_its_result(guard: Any) -> None:
-    """Each replay is a value of its own."""
+    """Each replay returns its own copy of the value."""
     charge = guard(Runs(lambda *_: {"items": [1]}))
     for _ in range(3):
         result = charge(1)
@@ -508,7 +508,7 @@ def test_what_a_caller_does_to_its_result(guard: Any) -> None:
 
 
 def test_disabled(guard: Any) -> None:
-    """Off: the function as it was written, and no store."""
+    """With idempotency off, the function runs as written, without a store."""
     stores._built["default"] = recording = RecordingStore(stores["default"])
     work = Runs()
     charge = guard(work, key="order", required=True)
@@ -523,7 +523,7 @@ def test_disabled(guard: Any) -> None:
 def test_disabled_by_the_environment(
     guard: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The same, and the log says so once, however many calls and functions there are."""
+    """With idempotency off by the environment, the log says so once, however many calls and functions there are."""
     monkeypatch.setenv(switch.VARIABLE, "1")
     monkeypatch.setattr(switch, "_warned", False)
     stores._built["default"] = recording = RecordingStore(stores["default"])
@@ -538,7 +538,7 @@ def test_disabled_by_the_environment(
 
 
 def test_derived_keys_while_disabled(guard: Any) -> None:
-    """A function that derives does so off as on: by its key, and never what a run that is remembered derives."""
+    """With idempotency off, derived keys depend on the key, but differ from those of any remembered run."""
     derived = []
 
     def work(*_: Any) -> None:
@@ -558,7 +558,7 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
 
 
 def test_a_deadline(guard: Any, clock: Clock) -> None:
-    """The lease lasts as long as the host; past it, no call begins."""
+    """The lease lasts as long as the host; no call begins after the deadline."""
     charge = guard(work := Runs(), lease=600)
     with deadline(3), pytest.raises(RuntimeError):
         guard(_raise_after_noting(clock), lease=600, on_failure="hold")(1)
@@ -568,7 +568,7 @@ def test_a_deadline(guard: Any, clock: Clock) -> None:
 
 
 def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call begins after it, and the key is free."""
+    """No call begins after the deadline, and the key is free."""
     stores._built["default"] = recording = RecordingStore(stores["default"])
     monkeypatch.setattr("django_idempotency.functions.call.remaining", lambda: 0.0 if recording.verbs else 5.0)
     charge = guard(work := Runs())
@@ -589,7 +589,7 @@ def _raise_after_noting(clock: Clock) -> Any:
 
 @pytest.mark.parametrize("policy", ["closed", "open"])
 def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closed: a typed error, and nothing has run. Open: it runs, as attempt 0."""
+    """Closed: a typed error, and nothing has run. Open: the call runs, as attempt 0."""
 
     def unreachable(*_: Any) -> Any:
         raise StoreUnavailable
@@ -611,7 +611,7 @@ def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_async_receiver_hears_that_the_store_is_gone(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And changes nothing."""
+    """The receiver is called, and changes nothing."""
 
     async def unreachable(*_: Any) -> Any:
         raise StoreUnavailable
@@ -632,17 +632,18 @@ def test_an_async_receiver_hears_that_the_store_is_gone(guard: Any, monkeypatch:
 
 
 def test_an_explicit_key(guard: Any) -> None:
-    """It stands instead of the selected one, also where that is missing."""
+    """An explicit key replaces the selected one, even if that is missing."""
     work = Runs(lambda order, _: order)
     charge = guard(work, key="order.id")
     assert [charge.with_key("k")(1), charge.with_key("k")(2), charge.with_key("l")(3)] == [1, 1, 3]
 
 
-# ---------------------------------------------------------------------------------------------- what fails at decoration
+# ---------------------------------------------------------------------------------------------- what fails at
+# decoration
 
 
 def test_what_can_never_work() -> None:
-    """It is found when the decorator runs."""
+    """Terms that can never work are refused when the decorator runs."""
 
     def generator(order: int) -> Any:
         yield order
@@ -684,7 +685,7 @@ def test_what_can_never_work() -> None:
 
 
 def test_a_decorator_that_binds_self_is_refused() -> None:
-    """Its arguments are not those that its signature shows: by amount, two orders would be one call."""
+    """Its arguments are not those of its signature: keyed by amount, two orders would be one call."""
 
     def sell(order: int, amount: int = 0) -> int:
         return order
@@ -702,7 +703,7 @@ def test_a_decorator_that_binds_self_is_refused() -> None:
 
 
 def test_a_decorator_that_takes_other_arguments_says_so() -> None:
-    """By the `__signature__` that `inspect` asks for: what its wrapped function takes is not what a call gives."""
+    """The `__signature__` that `inspect` reads counts: a call's arguments are not those of the wrapped function."""
 
     def sell(gateway: str, order: int, amount: int = 0) -> int:
         return order
@@ -732,7 +733,7 @@ def test_a_decorator_that_takes_other_arguments_says_so() -> None:
     ],
 )
 def test_what_is_of_no_such_type_is_told_in_a_sentence(fields: dict[str, Any], sentence: str) -> None:
-    """Not by whatever happens to stumble over it."""
+    """A wrong type is refused with a clear sentence, not by the code that happens to fail on it."""
     with pytest.raises(TypeError, match=sentence):
 
         @idempotent_function(**fields)
@@ -740,7 +741,7 @@ def test_what_is_of_no_such_type_is_told_in_a_sentence(fields: dict[str, Any], s
 
 
 def test_what_only_turns_out_when_it_is_called() -> None:
-    """A wrapper hides a coroutine or a generator: it would run after the call, which must not count as done."""
+    """A coroutine or generator hidden by a wrapper would run after the call, which must not count as done."""
     ran: list[int] = []
 
     async def coroutine(order: int) -> None:
@@ -755,7 +756,7 @@ def test_what_only_turns_out_when_it_is_called() -> None:
         yield order
 
     class Request:
-        """As of a client library: sent when it is awaited."""
+        """Like a client library's: sent when it is awaited."""
 
         def __init__(self, order: int) -> None:
             self.order = order
@@ -779,7 +780,7 @@ def test_what_only_turns_out_when_it_is_called() -> None:
 
 
 def test_a_default_that_an_async_function_cannot_have() -> None:
-    """Never a silent downgrade: it says what to type."""
+    """An impossible default is never silently downgraded: the error says what to write."""
 
     @idempotent_function(key_prefix="charge")
     async def charge(order: int) -> None: ...
@@ -790,7 +791,7 @@ def test_a_default_that_an_async_function_cannot_have() -> None:
 
 
 def test_a_store_that_cannot_be_atomic() -> None:
-    """The same for a store without transactions."""
+    """The same holds for a store without transactions."""
 
     @idempotent_function(guarantee="atomic", key_prefix="charge")
     def charge(order: int) -> None: ...
@@ -799,11 +800,11 @@ def test_a_store_that_cannot_be_atomic() -> None:
         charge(1)
 
 
-# ------------------------------------------------------------------------------------------------- what it looks like
+# --------------------------------------------------------------------------------------- what the function looks like
 
 
 def test_it_is_a_plain_function() -> None:
-    """Celery and django.tasks ask for one; its name, docstring and signature stay."""
+    """Celery and django.tasks require a plain function; its name, docstring and signature are kept."""
     import inspect
 
     @idempotent_function(key_prefix="charge")
@@ -851,7 +852,7 @@ class Shop:
 
 
 def test_methods() -> None:
-    """`self` is no part of the key: two objects that speak for one shop share it. Either order of decorators works."""
+    """`self` is not part of the key: two objects for one shop share it. Either order of decorators works."""
     one, two = Shop(), Shop()
     assert [one.sell(1), two.sell(1), two.sell(order=2)] == [1, 1, 2]
     assert (one.sold, two.sold) == ([1], [2])
@@ -864,7 +865,7 @@ def test_methods() -> None:
 
 
 class AsyncShop:
-    """Each method notes its runs where all can see them."""
+    """Each method notes its runs in a shared place."""
 
     runs: ClassVar[list[str]] = []
 
@@ -904,7 +905,7 @@ class AsyncShop:
 
 
 def test_async_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for coroutine functions: neither `self` nor `cls` is part of a key, and either order works."""
+    """The same holds for coroutine functions: neither `self` nor `cls` is part of a key, and either order works."""
     monkeypatch.setattr(AsyncShop, "runs", [])
 
     class Branch(AsyncShop): ...

@@ -1,4 +1,4 @@
-"""Deadlines of hosts, as functions of a clock that is handed in."""
+"""Deadlines of hosts, as functions of a given clock."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Mocked(Invocation):
 
 
 class Durable:
-    """What AWS Lambda's durable functions get."""
+    """The context of AWS Lambda's durable functions."""
 
     lambda_context = Invocation()
 
 
 def test_without_one() -> None:
-    """A host lives on."""
+    """Without a deadline the host has no limit."""
     assert remaining() is None
 
 
 @pytest.mark.parametrize("limit", [2.5, timedelta(seconds=2.5), Invocation(), Mocked(), Durable()])
 def test_spans(limit: Any) -> None:
-    """Seconds, a timedelta, and what AWS Lambda hands over."""
+    """Seconds, a timedelta, and the context of AWS Lambda are accepted."""
     assert _left(limit) == 2.5
     with deadline(limit):
         left = remaining()
@@ -46,7 +46,7 @@ def test_spans(limit: Any) -> None:
 
 
 def test_an_instant() -> None:
-    """An aware datetime; a naive one may mean another hour."""
+    """An aware datetime is accepted; a naive one may mean another hour."""
     with deadline(datetime.now(timezone.utc) + timedelta(hours=1)):
         left = remaining()
         assert left is not None
@@ -56,7 +56,7 @@ def test_an_instant() -> None:
 
 
 def test_the_nearer_one_counts() -> None:
-    """An inner deadline cannot move an outer one away."""
+    """An inner deadline cannot extend an outer one."""
     with deadline(10), deadline(1000):
         left = remaining()
         assert left is not None
@@ -68,20 +68,20 @@ def test_the_nearer_one_counts() -> None:
 
 
 def test_the_past() -> None:
-    """Nothing is left, and never less than nothing."""
+    """After the deadline zero seconds are left, never fewer."""
     with deadline(-5):
         assert remaining() == 0
 
 
 @pytest.mark.parametrize("limit", [math.inf, math.nan, 1e300, datetime.max.replace(tzinfo=timezone.utc)])
 def test_a_deadline_that_never_comes(limit: Any) -> None:
-    """A lease until then would never end."""
+    """An infinite deadline is refused: its lease would never end."""
     with pytest.raises(ValueError, match="is too long"), deadline(limit):
         pass
 
 
 @pytest.mark.parametrize("limit", [True, "soon", None])
 def test_no_deadline_at_all(limit: Any) -> None:
-    """It says what it takes."""
+    """The error lists what is accepted."""
     with pytest.raises(TypeError, match="deadline\\(\\) takes seconds"), deadline(limit):
         pass

@@ -1,4 +1,4 @@
-"""Exceptions: what frees the key, what is remembered, what leaves it to the lease."""
+"""Exceptions: which free the key, which are remembered, and which leave the key to the lease."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def failing(*errors: BaseException) -> Runs:
 
 
 def test_an_exception_frees_the_key() -> None:
-    """The next call runs, as the next attempt."""
+    """An exception frees the key, and the next call runs as the next attempt."""
     work = failing(NetworkDown("network"))
     charge = idempotent_function(key_prefix="charge")(of(work))
     with pytest.raises(NetworkDown, match="network"):
@@ -44,7 +44,7 @@ def test_an_exception_frees_the_key() -> None:
 
 
 def test_an_exception_that_is_held(clock: Clock) -> None:
-    """`on_failure="hold"`: busy until the lease ends."""
+    """With `on_failure="hold"` the key is busy until the lease ends."""
     work = failing(NetworkDown())
     charge = idempotent_function(on_failure="hold", lease=30, key_prefix="charge")(of(work))
     with pytest.raises(NetworkDown):
@@ -56,7 +56,7 @@ def test_an_exception_that_is_held(clock: Clock) -> None:
 
 
 def test_a_kept_exception() -> None:
-    """It is raised again, equal in type, arguments and attributes; the work is not run."""
+    """A kept exception is raised again with equal type, arguments and attributes; the work does not run."""
     work = failing(CardDeclined("no money", 51))
     charge = idempotent_function(keep_exceptions=(CardDeclined,), key_prefix="charge")(of(work))
     for _ in range(3):
@@ -68,7 +68,7 @@ def test_a_kept_exception() -> None:
 
 
 def test_a_kept_exception_by_its_base() -> None:
-    """Only the class that was named is rebuilt."""
+    """Only the named class is rebuilt."""
     work = failing(ThreeDSecureFailed("frozen", 3))
     charge = idempotent_function(keep_exceptions=CardDeclined, key_prefix="charge")(of(work))
     with pytest.raises(ThreeDSecureFailed):
@@ -80,7 +80,7 @@ def test_a_kept_exception_by_its_base() -> None:
 
 
 def test_an_error_of_ours_is_no_answer() -> None:
-    """That another call still runs, or that the store was away, would be remembered as what this one came to."""
+    """That another call runs, or that the store was away, is not remembered as this call's result."""
     waiting = (InProgress, StoreUnavailable, DeadlinePassed)
     charge = idempotent_function(keep_exceptions=Exception, key_prefix="charge")(
         of(failing(*(error() for error in waiting)))
@@ -92,7 +92,7 @@ def test_an_error_of_ours_is_no_answer() -> None:
 
 
 def test_an_error_of_ours_that_is_named() -> None:
-    """It is an answer like any other."""
+    """If it is named in `keep_exceptions`, it is remembered like any other exception."""
     work = failing(HeldForPerson())
     charge = idempotent_function(keep_exceptions=(CardDeclined, HeldForPerson), key_prefix="charge")(of(work))
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_a_kept_exception_that_cannot_be_stored() -> None:
 
 @pytest.mark.parametrize("cut", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
 def test_what_is_no_exception(cut: BaseException, clock: Clock) -> None:
-    """Nobody knows what still runs: never released; after the lease the next call takes over."""
+    """It is unknown what still runs, so the key is not released; after the lease the next call takes over."""
     work = failing(cut)
     charge = idempotent_function(lease=30, key_prefix="charge")(of(work))
     with pytest.raises(type(cut)):
@@ -129,7 +129,7 @@ def test_what_is_no_exception(cut: BaseException, clock: Clock) -> None:
 
 
 def test_cancellation(clock: Clock) -> None:
-    """A cancelled coroutine ends like that; its record is left to the lease."""
+    """A cancelled coroutine ends in the same way; its record is left to the lease."""
 
     async def main() -> None:
         started = asyncio.Event()
@@ -159,7 +159,7 @@ def test_cancellation(clock: Clock) -> None:
 
 
 def test_cancellation_of_a_call_that_waits() -> None:
-    """It goes at once, and not when the wait is over."""
+    """A cancelled waiting call ends at once, not at the end of the wait."""
 
     async def main() -> None:
         started, end = asyncio.Event(), asyncio.Event()
@@ -185,7 +185,7 @@ def test_cancellation_of_a_call_that_waits() -> None:
 
 
 def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim is finished, and the key is free again; that of a crashed owner is left to be asked about."""
+    """The claim is finished and the key freed; a crashed owner's record is left for `on_takeover`."""
     claim, claiming = memory.aclaim, asyncio.Event()
 
     async def slow(ticket: Any) -> Any:
@@ -217,7 +217,7 @@ def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_cancellation_of_a_takeover(memory: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody was asked about the owner that crashed: the next call asks."""
+    """The hook was not asked about the crashed owner, so the next call asks it."""
 
     async def main() -> None:
         claim, claiming = memory.aclaim, asyncio.Event()
@@ -264,7 +264,7 @@ def crashed(clock: Clock, **given: Any) -> tuple[Any, Runs]:
 
 
 def test_on_takeover_finds_the_result(clock: Clock) -> None:
-    """What the provider knows is remembered and returned; nothing runs."""
+    """A result known from the provider is remembered and returned; nothing runs."""
     asked: list[Any] = []
 
     def ask(takeover: Takeover) -> Any:
@@ -280,7 +280,7 @@ def test_on_takeover_finds_the_result(clock: Clock) -> None:
 
 
 def test_on_takeover_runs(clock: Clock) -> None:
-    """It is asked for takeovers only."""
+    """The hook is called only for takeovers."""
     asked = Runs(lambda takeover: takeover.run())
     charge, work = crashed(clock, on_takeover=asked)
     assert [charge(1), charge(1), charge(2)] == ["done"] * 3
@@ -288,7 +288,7 @@ def test_on_takeover_runs(clock: Clock) -> None:
 
 
 def test_on_takeover_holds(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody runs it, however long it takes, until a person has released the record."""
+    """A held call does not run, however long it takes, until a person has released the record."""
     charge, work = crashed(clock, on_takeover=lambda takeover: takeover.hold())
     for _ in range(3):
         with pytest.raises(HeldForPerson):
@@ -308,11 +308,11 @@ def test_on_takeover_holds(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("broken", [lambda takeover: None, lambda takeover: 1 / 0], ids=["nothing", "an error"])
 def test_on_takeover_that_does_not_know(clock: Clock, broken: Any) -> None:
-    """It failed: the call does not run, and the next one asks again when the lease is over."""
+    """If the hook fails, the call does not run, and the next one asks again when the lease is over."""
     answers = [broken, lambda takeover: takeover.found("it was done")]
     charge, work = crashed(
         clock,
-        on_takeover=lambda takeover: answers.pop(0)(takeover),  # noqa: PLW0108 - another each time
+        on_takeover=lambda takeover: answers.pop(0)(takeover),  # noqa: PLW0108 - a different one each time
     )
     with pytest.raises(Exception, match=r"on_takeover|division"):
         charge(1)
@@ -324,7 +324,7 @@ def test_on_takeover_that_does_not_know(clock: Clock, broken: Any) -> None:
 
 
 def test_on_takeover_says_for_how_long(clock: Clock) -> None:
-    """What it sets as ttl counts for the result that it found, and not for a run's."""
+    """A ttl that the hook sets counts for the result that it found, but not for a run's."""
 
     def ask(takeover: Takeover) -> Any:
         takeover.ttl = 5
@@ -346,7 +346,7 @@ def test_on_takeover_says_for_how_long(clock: Clock) -> None:
 
 
 def test_on_takeover_finds_a_refusal(clock: Clock) -> None:
-    """A kept exception that it raises is remembered, as if the call had raised it."""
+    """A kept exception that the hook raises is remembered, as if the call had raised it."""
 
     def ask(takeover: Takeover) -> Any:
         raise CardDeclined("no money", 51)
@@ -359,7 +359,7 @@ def test_on_takeover_finds_a_refusal(clock: Clock) -> None:
 
 
 def test_on_takeover_of_a_coroutine_function(clock: Clock) -> None:
-    """It may be one itself."""
+    """The hook of a coroutine function may be a coroutine function."""
 
     async def ask(takeover: Takeover) -> Any:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Durable executions: what one has suspended it goes on with, and nobody else; all other ends are what they are."""
+"""Durable executions: only the execution that suspended a call resumes it; all other endings are as usual."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TOLD = (
 
 
 class Suspended(BaseException):
-    """As an engine of durable executions ends an invocation."""
+    """The exception with which an engine of durable executions ends an invocation."""
 
 
 class SuspendedUntil(Suspended):
@@ -71,7 +71,7 @@ theirs = partial(execution, "order-18", suspended_by=Suspended)
 
 
 def steps(*ends: Any) -> Runs:
-    """End the first run so, the second so, and so on: raise an exception, return anything else."""
+    """End the first run like this, the second like that, and so on: raise an exception, return anything else."""
     left = list(ends)
 
     def work(*_: Any) -> Any:
@@ -84,7 +84,7 @@ def steps(*ends: Any) -> Runs:
 
 
 class Asked(list[int]):
-    """An `on_takeover` that runs the call again; which attempts it was asked about."""
+    """An `on_takeover` that runs the call again; lists the attempts that it was asked about."""
 
     def __call__(self, takeover: Takeover) -> Any:
         self.append(takeover.attempt)
@@ -108,11 +108,11 @@ def told() -> Iterator[list[str]]:
         signal.disconnect(receiver)
 
 
-# ------------------------------------------------------------------------------------------------------- it goes on
+# ------------------------------------------------------------------------------------------------------- resuming
 
 
 def test_it_goes_on(guard: Any) -> None:
-    """As often as it takes, as one attempt with the same derived keys; then its result is everybody's."""
+    """A call resumes as often as needed, as one attempt with the same derived keys; then its result is public."""
     keys: list[str] = []
 
     def act(*_: Any) -> Any:
@@ -135,7 +135,7 @@ def test_it_goes_on(guard: Any) -> None:
 
 
 def test_nobody_else_does(guard: Any) -> None:
-    """Another execution, and a call of none, find it busy, also under another class of exceptions."""
+    """Another execution, and a call outside one, find it busy, also with another class of exceptions."""
     charge = guard(work := steps(Suspended()), key="order", key_prefix="charge")
     suspend(charge, 17)
     for who in (theirs(), execution("order-17/1", suspended_by=Suspended), nullcontext()):
@@ -156,7 +156,7 @@ def test_what_is_told(guard: Any, told: list[str]) -> None:
 
 
 def test_inner_calls_are_not_repeated() -> None:
-    """What a suspended call has finished inside is replayed; what was suspended with it goes on with it."""
+    """Calls that a suspended call has finished are replayed; those suspended with it resume with it."""
     booked, shipped = steps("booked"), steps(Suspended(), "shipped")
     book = idempotent_function(key="order", key_prefix="book")(of(booked))
     ship = idempotent_function(key="order", key_prefix="ship")(of(shipped))
@@ -168,7 +168,7 @@ def test_inner_calls_are_not_repeated() -> None:
 
 
 def test_trips(guard: Any) -> None:
-    """To sleep costs what any end costs, to wake up one trip more; until then an execution costs nothing."""
+    """A suspension costs the same trips as any ending, a resume one more; otherwise an execution costs none."""
     stores._built["default"] = store = RecordingStore(MemoryStore())
     charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
@@ -182,7 +182,7 @@ def test_trips(guard: Any) -> None:
 
 
 def test_many_invocations_at_once() -> None:
-    """An engine that calls twice runs it once."""
+    """If an engine calls twice at once, the function runs once."""
     charge = idempotent_function(key="order", key_prefix="charge")(of(work := steps(Suspended(), "charged")))
     suspend(charge, 17)
 
@@ -204,7 +204,7 @@ def test_many_invocations_at_once() -> None:
 
 
 def test_another_request_is_a_mismatch(guard: Any) -> None:
-    """For the execution, too, although it is its own record."""
+    """Another request is a mismatch even for its own execution."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", validate="amount", key_prefix="charge")
     suspend(charge, 17, 100)
     with ours():
@@ -215,7 +215,7 @@ def test_another_request_is_a_mismatch(guard: Any) -> None:
 
 
 def test_a_failure_frees_the_key(guard: Any) -> None:
-    """Before or after a suspension; the next call is the next attempt, whoever makes it."""
+    """A failure before or after a suspension frees the key; any next call is the next attempt."""
     charge = guard(work := steps(Suspended(), NetworkDown(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
     with ours(), pytest.raises(NetworkDown):
@@ -226,7 +226,7 @@ def test_a_failure_frees_the_key(guard: Any) -> None:
 
 
 def test_a_failure_that_is_held(guard: Any, clock: Clock) -> None:
-    """`on_failure="hold"` holds it from its own execution, too."""
+    """`on_failure="hold"` also blocks its own execution."""
     work = steps(Suspended(), NetworkDown(), "charged")
     charge = guard(work, key="order", key_prefix="charge", on_failure="hold", lease=30)
     suspend(charge, 17)
@@ -250,7 +250,7 @@ def test_kept_exceptions(guard: Any) -> None:
 
 
 def test_a_result_that_cannot_be_stored(guard: Any) -> None:
-    """Is returned, and the work is not run again for that."""
+    """The result is returned, and the work is not run again for that reason."""
     result = object()
     charge = guard(steps(Suspended(), result), key="order", key_prefix="charge")
     suspend(charge, 17)
@@ -262,7 +262,7 @@ def test_a_result_that_cannot_be_stored(guard: Any) -> None:
 
 @pytest.mark.parametrize("cut", [KeyboardInterrupt, SystemExit])
 def test_what_is_no_suspension(guard: Any, clock: Clock, cut: type[BaseException]) -> None:
-    """Leaves it to the lease, as outside: nobody knows how far it came, so that is asked."""
+    """Another exception leaves the call to the lease: its progress is unknown, so the hook is asked."""
     asked = Asked()
     work = steps(Suspended(), cut(), Suspended(), "charged")
     charge = guard(work, key="order", key_prefix="charge", on_takeover=asked, lease=30)
@@ -274,13 +274,13 @@ def test_what_is_no_suspension(guard: Any, clock: Clock, cut: type[BaseException
     clock.go(30)
     suspend(charge, 17)  # taken over
     with ours():
-        assert charge(17) == "charged"  # and resumed, of which nobody is asked
+        assert charge(17) == "charged"  # resumed, so the hook is not asked
     assert asked == [2]
     assert work.attempts == [1, 1, 2, 2]
 
 
 def test_without_suspending_nothing_is_resumed(guard: Any, clock: Clock) -> None:
-    """An invocation that was killed is taken over when its lease ends, by its own execution, too."""
+    """After a kill the call is taken over when its lease ends, even by its own execution."""
     charge = guard(work := steps(SystemExit(), "charged"), key="order", key_prefix="charge", lease=30)
     with ours(), pytest.raises(SystemExit):
         charge(17)
@@ -293,7 +293,7 @@ def test_without_suspending_nothing_is_resumed(guard: Any, clock: Clock) -> None
 
 
 def test_a_suspension_while_it_is_asked(guard: Any, clock: Clock) -> None:
-    """Decides nothing: after the lease it is asked again."""
+    """A suspension inside the hook decides nothing: after the lease it is asked again."""
     asked: list[int] = []
 
     def ask(takeover: Takeover) -> Any:
@@ -320,7 +320,7 @@ def test_a_suspension_while_it_is_asked(guard: Any, clock: Clock) -> None:
 
 
 def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
-    """`resumes_within`; after that it counts as crashed, for its own execution, too."""
+    """After `resumes_within` the call counts as crashed, even for its own execution."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=60)
     with execution("order-17", suspended_by=Suspended, resumes_within=timedelta(days=3)), pytest.raises(Suspended):
         charge(17)
@@ -334,7 +334,7 @@ def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
 
 
 def test_a_sleep_that_outlasts_what_is_remembered(guard: Any, clock: Clock) -> None:
-    """Is not forgotten, but counts as crashed: that is asked about."""
+    """A suspension longer than the retention is not forgotten, but counts as crashed, so the hook is asked."""
     asked = Asked()
     charge = guard(
         steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=1000, on_takeover=asked
@@ -347,7 +347,7 @@ def test_a_sleep_that_outlasts_what_is_remembered(guard: Any, clock: Clock) -> N
 
 
 def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
-    """Without, the call's `expires_after`, from each suspension on; so long the result is kept from its last waking."""
+    """Default: the call's `expires_after`, from each suspension; the result is kept as long from its last resume."""
     work = steps(Suspended(), Suspended(), "charged")
     charge = guard(work, key="order", key_prefix="charge", expires_after=1000)
     for _ in range(2):
@@ -361,7 +361,7 @@ def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
 
 
 def test_the_heartbeat(guard: Any) -> None:
-    """Renews it while it runs, resumed or not, and not while it sleeps; with a deadline not at all."""
+    """The heartbeat renews a running call, resumed or not, but not a suspended one, nor one with a deadline."""
     watched: list[bool] = []
     names: list[int] = []
     ends = iter([Suspended(), Suspended(), None])
@@ -383,7 +383,7 @@ def test_the_heartbeat(guard: Any) -> None:
 
 
 def test_under_a_deadline(guard: Any, clock: Clock) -> None:
-    """The lease of a resumed call ends with its host; a suspended one's does not."""
+    """The lease of a resumed call ends with its host; that of a suspended call does not."""
     charge = guard(work := steps(Suspended(), SystemExit(), "charged"), key="order", key_prefix="charge")
     with deadline(10):
         suspend(charge, 17)
@@ -400,7 +400,7 @@ def test_under_a_deadline(guard: Any, clock: Clock) -> None:
 
 
 def test_a_deadline_that_passes_meanwhile(guard: Any) -> None:
-    """Nothing has run, and it is still the execution's."""
+    """If the deadline passes, nothing has run, and the record still belongs to the execution."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
     with (
@@ -418,7 +418,7 @@ def test_a_deadline_that_passes_meanwhile(guard: Any) -> None:
 
 
 def test_an_observer_that_fails(guard: Any) -> None:
-    """The same."""
+    """If an observer fails, nothing has run, and the record still belongs to the execution."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
 
@@ -440,7 +440,7 @@ def test_an_observer_that_fails(guard: Any) -> None:
 
 @pytest.mark.parametrize("verb", ["claim", "settle"])
 def test_a_cancelled_one(verb: str) -> None:
-    """Whoever is cancelled on the way in leaves it to its execution, at whatever step."""
+    """A cancellation before the work leaves the record to its execution, at every step."""
     runs: list[int] = []
 
     @idempotent_function(key="order", key_prefix="charge")
@@ -469,7 +469,7 @@ def test_a_cancelled_one(verb: str) -> None:
 
 @contextmanager
 def cancelling(verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> Iterator[None]:
-    """Cancel a task when its store is asked for this."""
+    """Cancel a task when its store receives this verb."""
     store = stores["default"]
     given = getattr(store, verb)
 
@@ -481,11 +481,11 @@ def cancelling(verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[An
         yield
 
 
-# ------------------------------------------------------------------------------------------ a store that does not answer
+# ------------------------------------------------------------------------------------ a store that does not respond
 
 
 class Faulty(MemoryStore):
-    """Answers settles with an error: the next so many, before or after it has done what they ask."""
+    """Responds to this many settles with an error, before or after carrying them out."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -508,7 +508,7 @@ def faulty() -> Faulty:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_an_answer_that_is_lost_as_it_goes_to_sleep(guard: Any, faulty: Faulty, told: list[str], done: bool) -> None:
-    """It is asked again, and sleeps."""
+    """The suspension is retried, and succeeds."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [done]
     suspend(charge, 17)
@@ -524,7 +524,7 @@ def test_an_answer_that_is_lost_as_it_goes_to_sleep(guard: Any, faulty: Faulty, 
 def test_a_store_that_stays_away(
     guard: Any, faulty: Faulty, told: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine gets its exception all the same; the record is taken over after the lease, as a crashed one."""
+    """The engine still gets its exception; after the lease the record is taken over as crashed."""
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0)
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [False] * 9
@@ -540,7 +540,7 @@ def test_a_store_that_stays_away(
 
 
 def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, told: list[str]) -> None:
-    """Suspends nothing that is another's."""
+    """A late suspension changes nothing that another owns."""
 
     def act(*_: Any) -> str:
         if faulty.clock.now == Clock().now:
@@ -562,7 +562,7 @@ def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, told:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_an_answer_that_is_lost_as_it_wakes_up(guard: Any, faulty: Faulty, told: list[str], done: bool) -> None:
-    """It is asked again, and goes on."""
+    """The resume is retried, and the call continues."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     suspend(charge, 17)
     faulty.faults = [done]
@@ -574,7 +574,7 @@ def test_an_answer_that_is_lost_as_it_wakes_up(guard: Any, faulty: Faulty, told:
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: bool) -> None:
-    """Nothing has run. It still sleeps; or is ours by a token that nobody has heard of, and waits for the lease."""
+    """Nothing has run. The record is still suspended, or ours under an unknown token until its lease ends."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     suspend(charge, 17)
     faulty.faults = [done, False]
@@ -591,7 +591,7 @@ def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: b
 
 @pytest.mark.parametrize("done", [False, True])
 def test_open_does_not_run_beside_what_sleeps(guard: Any, faulty: Faulty, done: bool) -> None:
-    """`on_store_failure="open"` is for what nobody knows of; of this the store has said a moment ago that it sleeps."""
+    """`on_store_failure="open"` does not apply: the store has just reported that this call is suspended."""
     charge = guard(
         work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30, on_store_failure="open"
     )
@@ -606,7 +606,7 @@ def test_open_does_not_run_beside_what_sleeps(guard: Any, faulty: Faulty, done: 
 
 
 def test_forgetting(guard: Any) -> None:
-    """Its own execution may let it go, where it will not be resumed; to others it runs."""
+    """Its own execution may forget a call that will not be resumed; for others it is running."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
     for who in (theirs(), nullcontext()):
@@ -620,7 +620,7 @@ def test_forgetting(guard: Any) -> None:
 
 
 def test_forgetting_what_runs(guard: Any) -> None:
-    """Is refused, also inside the execution that runs it."""
+    """A running call cannot be forgotten, even inside its execution."""
     refused: list[type[Exception]] = []
 
     def act(*_: Any) -> None:
@@ -639,12 +639,12 @@ def test_forgetting_what_runs(guard: Any) -> None:
 
 
 class Waits(Exception):
-    """An engine's that ends its invocations by ordinary exceptions."""
+    """An engine's exception class that is an ordinary exception."""
 
 
 @pytest.mark.parametrize("error", [Suspended, Waits])
 def test_a_batch(error: type[BaseException]) -> None:
-    """Goes to sleep with the record that does; the records before it are done."""
+    """A batch is suspended with its record; the records before it are done."""
     work = Runs()
     left = [error()]
 
@@ -713,7 +713,7 @@ def test_the_innermost_counts() -> None:
 
 
 def test_threads_and_tasks() -> None:
-    """A task inherits it, a bare thread does not."""
+    """A task inherits the execution, a bare thread does not."""
     with ours():
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(EXECUTION.get).result() is None
@@ -747,7 +747,7 @@ def book(order: int, end: BaseException | None = None) -> str:
 
 @committed
 def test_atomic(database: None) -> None:
-    """No transaction sleeps: its writes are rolled back, the key is free, and the engine hears of a mistake."""
+    """A transaction is never suspended: its writes are rolled back, the key is free, and the engine gets an error."""
     with ours(), pytest.raises(ConfigurationError, match='Type guarantee="lease"') as caught:
         book(17, Suspended())
     assert isinstance(caught.value.__cause__, Suspended)
@@ -759,7 +759,7 @@ def test_atomic(database: None) -> None:
 
 @committed
 def test_an_atomic_takeover(database: None) -> None:
-    """What the hook wrote is rolled back, so it may not sleep either; nothing was decided."""
+    """The hook's writes are rolled back, so it cannot be suspended either; nothing was decided."""
 
     def look_first(takeover: Takeover) -> Any:
         Effect.objects.create(label="hook")
@@ -779,7 +779,7 @@ def test_an_atomic_takeover(database: None) -> None:
 
 @committed
 def test_atomic_inside_of_one_that_sleeps(database: None) -> None:
-    """Is a step that is done once."""
+    """An `atomic` call inside a suspended one is a step that is done once."""
     left = [Suspended()]
 
     @idempotent_function(key="order", key_prefix="fulfil", guarantee="lease")
@@ -797,7 +797,7 @@ def test_atomic_inside_of_one_that_sleeps(database: None) -> None:
 
 @committed
 def test_in_a_database(database: None) -> None:
-    """Whose clock says how long it sleeps."""
+    """The database's clock measures the suspension."""
     charge = idempotent_function(key="order", key_prefix="charge", guarantee="lease", lease=30)(
         of(work := steps(Suspended(), Suspended(), "charged", "charged again"))
     )

@@ -1,4 +1,4 @@
-"""Invocations of a durable execution in processes of their own, killed at every line that touches the store."""
+"""Invocations of a durable execution in separate processes, killed at every line that touches the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEASE = 30
 
 
 class Lambda(Processes):
-    """Invokes an execution, and says what the invocation said."""
+    """Invokes an execution, and returns its output."""
 
     def invoke(self, name: str, end: str = "return") -> str:
         before = len(self.log)
@@ -46,7 +46,7 @@ def attempts() -> list[int]:
 
 @committed
 def test_killed_while_it_works(host: Lambda) -> None:
-    """Resumed, and killed: that was no sleep. After the lease another takes over, and is asked."""
+    """A kill after a resume is a crash: after the lease another takes over, and the hook is asked."""
     assert host.invoke("a", "sleep") == "sleeps"
     elapse(20 * LEASE)
     assert host.invoke("b") == "in progress"
@@ -60,7 +60,7 @@ def test_killed_while_it_works(host: Lambda) -> None:
 
 @committed
 def test_killed_as_it_goes_to_sleep(host: Lambda) -> None:
-    """Until it sleeps it is a crash."""
+    """A kill before the suspension is complete is a crash."""
     host.kill("a", "sleep", "settle", "1")
     assert host.invoke("b") == "in progress"
     assert host.invoke("a") == "in progress"
@@ -71,7 +71,7 @@ def test_killed_as_it_goes_to_sleep(host: Lambda) -> None:
 
 @committed
 def test_killed_as_it_wakes(host: Lambda) -> None:
-    """Until it is awake it sleeps, and may be called again at once."""
+    """A kill before the resume is complete leaves the call suspended, and it can be called again at once."""
     host.invoke("a", "sleep")
     host.kill("a", "return", "settle", "1")
     elapse(LEASE)
@@ -82,7 +82,7 @@ def test_killed_as_it_wakes(host: Lambda) -> None:
 
 @committed
 def test_killed_when_it_is_awake(host: Lambda) -> None:
-    """Before it has done anything: nobody knows that, so it is asked about, after a short lease and not the long one."""
+    """A kill just after the resume is a crash, as the progress is unknown; a short lease counts, not the long one."""
     host.invoke("a", "sleep")
     host.kill("a", "return", "settle", "2")
     assert host.invoke("b") == "in progress"

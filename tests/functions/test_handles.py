@@ -1,4 +1,4 @@
-"""What others may ask about a function's calls."""
+"""What other code can ask about a function's calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make(work: Any = lambda order: {"order": order}, **given: Any) -> Any:
 
 
 def test_key_for() -> None:
-    """The key that a call would have; what identifies it must be there."""
+    """The key is that of a call with these arguments, which must contain what identifies it."""
     charge = make()
     assert charge.idempotency.key_for(1) == charge.idempotency.key_for(order=1)
     assert len(charge.idempotency.key_for(1)) == 64
@@ -34,7 +34,7 @@ def test_key_for() -> None:
 
 
 def test_lookup(clock: Clock) -> None:
-    """Nothing, then what is known: state, attempt and result; nothing again after it has expired."""
+    """A lookup returns nothing, then state, attempt and result, then nothing again after the expiry."""
     charge = make(expires_after=60, lease=10)
     assert charge.idempotency.lookup(1) is None
     charge(1)
@@ -45,7 +45,7 @@ def test_lookup(clock: Clock) -> None:
 
 
 def test_lookup_while_it_runs(clock: Clock) -> None:
-    """Running until the lease is over; then nobody knows."""
+    """The state is running until the lease ends, and unknown afterwards."""
     states: list[str] = []
 
     def work(order: int) -> None:
@@ -64,7 +64,7 @@ def test_lookup_while_it_runs(clock: Clock) -> None:
 
 
 def test_lookup_of_what_failed() -> None:
-    """A kept exception is raised, as a call would; one that frees the key leaves no result."""
+    """A kept exception is raised, as by a call; one that frees the key leaves no result."""
 
     def work(order: int) -> None:
         raise CardDeclined("no", 1) if order == 1 else NetworkDown
@@ -79,7 +79,7 @@ def test_lookup_of_what_failed() -> None:
 
 
 def test_lookup_of_what_was_not_stored() -> None:
-    """The same typed error as for a retry."""
+    """A lookup raises the same typed error as a retry."""
     charge = make(lambda order: object())
     charge(1)
     with pytest.raises(ResponseNotStored):
@@ -87,7 +87,7 @@ def test_lookup_of_what_was_not_stored() -> None:
 
 
 def test_forget() -> None:
-    """As if it had never been: another amount may come, and it is attempt 1."""
+    """A forgotten call counts as never made: another amount is accepted, as attempt 1."""
 
     @idempotent_function(key="order", validate="amount", key_prefix="charge")
     def charge(order: int, amount: int) -> int:
@@ -103,7 +103,7 @@ def test_forget() -> None:
 
 
 def test_explicit_keys() -> None:
-    """By key instead of by arguments; a key is printable text."""
+    """Calls can be addressed by key instead of by arguments; a key is printable text."""
     charge = make()
     assert charge.with_key("k")(1) == {"order": 1}
     assert charge.idempotency.lookup_key("k").result() == {"order": 1}
@@ -114,13 +114,13 @@ def test_explicit_keys() -> None:
 
 
 def test_answers() -> None:
-    """Who needs to know whether an answer is an earlier one's asks for it."""
+    """The caller can ask whether a result is an earlier call's."""
     charge = make()
     assert [charge.idempotency.answer(1).replayed for _ in range(2)] == [False, True]
 
 
 def test_async_handles() -> None:
-    """The same for coroutine functions; looking up does not block the loop."""
+    """The same holds for coroutine functions; a lookup does not block the loop."""
 
     @idempotent_function(key="order", key_prefix="charge")
     async def charge(order: int) -> int:
@@ -140,7 +140,7 @@ def test_async_handles() -> None:
 
 
 def test_derive_key() -> None:
-    """A key of values by type and meaning, the same for ever."""
+    """A key of values depends on their types and meanings, and never changes."""
     assert derive_key("merchant", 17, 1) == derive_key("merchant", 17, 1)
     assert len({derive_key("m", 1), derive_key("m", "1"), derive_key("m1"), derive_key("m", 1, 0)}) == 4
     with pytest.raises(UnhashablePayload):
@@ -160,7 +160,7 @@ def test_derive_key() -> None:
     ids=["nothing", "two", "of many types"],
 )
 def test_derived_keys_stay_as_they_are(parts: tuple[Any, ...], expected: str) -> None:
-    """In every release: a queue may hold messages with keys that an earlier one has derived."""
+    """Derived keys are the same in every release: a queue may hold messages with keys from an earlier one."""
     assert derive_key(*parts) == expected
 
 
@@ -185,7 +185,7 @@ def test_what_a_call_is_stored_under_stays_as_it_is() -> None:
 
 
 def test_a_name_that_no_scope_can_hold() -> None:
-    """It is hashed, the same in every release."""
+    """A name that fits no scope is hashed, in the same way in every release."""
     assert idempotent_function(key_prefix="n" * 251)(of(print)).idempotency.scope == (
         "call#sha256:8fce702e81ba43242cd3556d630696fa26e85b3de7a9f42da975b954b932ffc6"
     )

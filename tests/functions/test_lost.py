@@ -1,4 +1,4 @@
-"""`current_operation().lost`: work that asks learns that another may run by now, and who lives briefly is not kept."""
+"""`current_operation().lost`: work can ask whether another call may run by now; short calls are not kept alive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("memory")
 
 
 class Host:
-    """A process and its clock, which heartbeat and deadlines ask; the store has one of its own. No thread beats."""
+    """A process and its clock, used by heartbeat and deadlines; the store has its own. No thread beats."""
 
     def __init__(self, store: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
@@ -34,7 +34,7 @@ class Host:
         monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: self.seconds))
 
     def run(self, until: float) -> None:
-        """Let time pass, here and at the store, a second and a beat at a time."""
+        """Let time pass, here and in the store, in steps of a second and a beat."""
         while self.seconds < until:
             self.seconds += 1
             self.store.go(1)
@@ -48,7 +48,7 @@ def host(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Any:
-    """Return what calls a guarded function that does this work, under a lease of 30 seconds; sync either way."""
+    """Return a caller of a guarded function that does this work, with a lease of 30 seconds; sync in either mode."""
     sync = request.param == "sync"
 
     def calling(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -78,7 +78,7 @@ def lost() -> bool:
 
 @idempotent_function(lease=30, key_prefix="charge")
 def overtake(order: int) -> str:
-    """Be another process: the same call, made where nothing is known of the one that runs."""
+    """Act as another process: make the same call where nothing is known of the running one."""
     current = current_operation()
     assert current is not None
     return f"attempt {current.attempt}"
@@ -89,13 +89,13 @@ def elsewhere() -> str:
 
 
 def test_a_lease_that_another_has_taken(call: Any, host: Host) -> None:
-    """The beat finds it out, though by our own clock the lease still lasts: the two clocks differ."""
+    """The beat finds the loss although the lease still lasts by our own clock: the two clocks differ."""
 
     def work() -> list[bool]:
         told = [lost()]
         host.store.go(31)
         assert elsewhere() == "attempt 2"
-        told.append(lost())  # nobody has asked the store yet
+        told.append(lost())  # the store has not been asked yet
         host.seconds += 10
         host.heartbeat.beat(host.seconds)
         return [*told, lost()]
@@ -114,13 +114,13 @@ def told_around(host: Host, end: float) -> list[bool]:
 
 
 def test_a_lease_that_has_ended_by_the_clock(call: Any, host: Host) -> None:
-    """The beat itself may hang, so work that asks is not told what was true at the last one."""
+    """The beat itself may hang, so the answer does not depend on the last beat."""
 
     assert call(partial(told_around, host, 30))() == [False, False, True]
 
 
 def test_a_lease_that_is_renewed(call: Any, host: Host) -> None:
-    """However long the work takes, as long as somebody beats."""
+    """A renewed lease is not lost, however long the work takes."""
 
     def work() -> bool:
         host.run(until=100)
@@ -130,14 +130,14 @@ def test_a_lease_that_is_renewed(call: Any, host: Host) -> None:
 
 
 def test_a_deadline_that_has_passed(call: Any, host: Host) -> None:
-    """The host has stopped waiting for us, and the lease ended with it."""
+    """The host has stopped waiting, and the lease has ended with it."""
 
     with deadline(5):
         assert call(partial(told_around, host, 5))() == [False, False, True]
 
 
 def test_a_deadline_inside_the_call(call: Any, host: Host) -> None:
-    """It counts where it stands: work that has given itself a limit learns of it, and after it the lease goes on."""
+    """A deadline counts only inside its block: the work sees it there, and the lease continues afterwards."""
 
     def work() -> list[bool]:
         with deadline(5):

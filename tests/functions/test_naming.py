@@ -1,4 +1,4 @@
-"""A function's name names one function, or the project gives it one."""
+"""A function's name identifies one function, or the project gives it one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("memory")
 
 
 def times(factor: int) -> Callable[[int], int]:
-    """A factory: what it returns is called the same for every factor."""
+    """A factory: its functions have the same name for every factor."""
 
     def multiply(amount: int) -> int:
         return factor * amount
@@ -24,7 +24,7 @@ def times(factor: int) -> Callable[[int], int]:
 
 
 def unnamed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that forgets `functools.wraps`: every function under it is called `wrapper`."""
+    """A decorator without `functools.wraps`: every function under it is called `wrapper`."""
 
     def wrapper(order: int) -> Any:
         return function(order)
@@ -58,7 +58,7 @@ def program(module: str | None) -> Any:
     return names["charge"]
 
 
-#: What many others may be called, and what the error says of it.
+#: Names that many functions may have, and the error for each.
 SHARED = {
     "a lambda": (lambda order: order, "A lambda has no name"),
     "a closure": (times(2), "new function on each call"),
@@ -73,7 +73,7 @@ SHARED = {
 
 @pytest.mark.parametrize(("function", "says"), SHARED.values(), ids=SHARED)
 def test_a_name_that_many_may_have(function: Any, says: str) -> None:
-    """One would be answered with the result of another. With a name of its own it is guarded."""
+    """Such a function could return the result of another one. With its own name it is guarded."""
     with pytest.raises(ImproperlyConfigured, match=rf'{says}.*type key_prefix="…"'):
         idempotent_function(function)
     named = idempotent_function(key_prefix="this one")(function)
@@ -82,7 +82,7 @@ def test_a_name_that_many_may_have(function: Any, says: str) -> None:
 
 
 def test_the_functions_of_a_factory() -> None:
-    """Each has the result of its own, by the name that the factory gives it."""
+    """Each function of a factory has its own results, by the name that the factory gives it."""
 
     def made(factor: int) -> Any:
         return idempotent_function(key_prefix=f"times {factor}")(times(factor))
@@ -100,5 +100,5 @@ NAMED = {
 
 @pytest.mark.parametrize("function", NAMED.values(), ids=NAMED)
 def test_a_name_of_its_own(function: Any) -> None:
-    """Module and qualified name lead to it."""
+    """A unique function is named by its module and qualified name."""
     assert idempotent_function(function).idempotency.name == f"{function.__module__}.{function.__qualname__}"

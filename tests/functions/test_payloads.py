@@ -1,4 +1,4 @@
-"""What a call is about: the function gets the very object, nobody copies it, and its meaning is written once a call."""
+"""The payload of a call: the function gets the same object, without a copy, and its bytes are built once per call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Watched(Mapping[str, Any]):
 
 @pytest.fixture(params=["sync", "async"])
 def guard(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return a maker of guarded functions that note the order that they got; calls are sync either way."""
+    """Return a maker of guarded functions that note the order they got; calls are sync in either mode."""
 
     def make(got: list[Any], **given: Any) -> Any:
         if request.param == "sync":
@@ -86,7 +86,7 @@ def guard(request: pytest.FixtureRequest) -> Callable[..., Any]:
 def test_each_selected_part_is_read_once(
     guard: Any, given: dict[str, Any], number: int, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the key once and for what `validate` binds once, at a first call as at a replay; and nothing else is read."""
+    """Each part is read once for the key and once for `validate`, in first calls and replays; nothing else is read."""
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("something was copied")

@@ -1,4 +1,4 @@
-"""What a second look at guarded functions found: answers that were lost, and calls that met where they should not."""
+"""Regressions of guarded functions: lost results, and different calls that shared a record."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
     "key", ["[shop, order] || [shop, ref]", "shop && [shop, order]", "[shop, order] | @", "not_null([shop, order])"]
 )
 def test_a_part_that_is_missing(key: str) -> None:
-    """Is one in every form that puts a key together: two payments without it must not share a key."""
+    """A missing part counts as missing in every form of key: two payments without it must not share a key."""
 
     @idempotent_function(key=key, key_prefix=f"pay {key}")
     def pay(shop: str, order: str | None = None, ref: str | None = None, amount: int = 0) -> int:
@@ -45,7 +45,7 @@ def test_a_part_that_is_missing(key: str) -> None:
 
 @pytest.mark.parametrize("terms", [{"key": "event.id"}, {"data_keyword_argument": "event", "key": "id"}])
 def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
-    """No call has an argument of that name: every one would run unguarded."""
+    """No call has an argument of that name, so every call would run unguarded."""
 
     def on_event(**event: Any) -> None: ...
 
@@ -53,7 +53,7 @@ def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
         idempotent_function(**terms, key_prefix="on_event")(on_event)
 
 
-# ------------------------------------------------------------------------------------------------------------ answers
+# ------------------------------------------------------------------------------------------------------------ results
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Line:
 
 @idempotent_function(key="order", guarantee="lease")
 def listed(order: int) -> Page[Line]:
-    return Page[Line](items=[Line("a")])  # so called, typing leaves a note in the instance
+    return Page[Line](items=[Line("a")])  # called like this, typing leaves a note in the instance
 
 
 def test_a_generic_dataclass() -> None:
@@ -96,7 +96,7 @@ def test_an_exception_with_slots() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_serializer_of_an_async_function_may_ask_the_orm() -> None:
-    """As that of a sync function does."""
+    """The serializer of an async function may query the ORM, as that of a sync function does."""
 
     @idempotent_function(
         key="name", serializer=(lambda group: group.pk, lambda pk: Group.objects.get(pk=pk)), key_prefix="make"
@@ -139,7 +139,7 @@ def test_answer_of_an_async_function() -> None:
 
 
 def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
-    """That call is done, and the handler is not: acknowledged, its message would be lost."""
+    """The inner call is done, but the handler is not: if acknowledged, its message would be lost."""
     effects: list[str] = []
 
     @idempotent_function(key="order", guarantee="lease", key_prefix="reserve")
@@ -168,7 +168,7 @@ def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("on_busy", ["reject", "wait"])
 def test_a_chain_of_tasks(on_busy: str) -> None:
-    """A task that was started inside a call does not keep the calls before it alive, nor ask them all."""
+    """A task started inside a call neither keeps earlier calls alive nor asks all of them."""
 
     def living() -> int:
         gc.collect()
@@ -200,7 +200,7 @@ def test_a_chain_of_tasks(on_busy: str) -> None:
 
 
 def test_a_lease_that_was_waited_for_ends_with_the_deadline() -> None:
-    """What the host cuts off is taken over at once, also where the claim had to wait."""
+    """A call that the host cuts off is taken over at once, even if its claim had to wait."""
     go, began = threading.Event(), threading.Event()
     found: list[datetime] = []
 
@@ -230,7 +230,7 @@ def test_a_lease_that_was_waited_for_ends_with_the_deadline() -> None:
 
 
 def test_a_coroutine_that_is_closed() -> None:
-    """As by an event loop that goes away: busy until its lease ends, and no RuntimeError."""
+    """A coroutine closed with its event loop stays busy until its lease ends, without a RuntimeError."""
 
     async def close_in_the_middle() -> None:
         began = asyncio.Event()

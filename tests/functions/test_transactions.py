@@ -52,14 +52,14 @@ def charge(order: int, error: Exception | None = None) -> int:
 
 @committed
 def test_result_and_writes_together() -> None:
-    """Both are there after the call, and once."""
+    """After the call both exist, once."""
     assert [charge(1), charge(1)] == [1, 1]
     assert Effect.objects.count() == 1
 
 
 @committed
 def test_an_exception_takes_the_writes_back() -> None:
-    """The key is free after the rollback."""
+    """An exception frees the key after the rollback."""
     with pytest.raises(NetworkDown):
         charge(1, NetworkDown())
     assert Effect.objects.count() == 0
@@ -69,7 +69,7 @@ def test_an_exception_takes_the_writes_back() -> None:
 
 @committed
 def test_a_kept_exception_takes_the_writes_back_too() -> None:
-    """The writes go, the refusal stays."""
+    """A kept exception is stored, and the writes are rolled back."""
     for _ in range(2):
         with pytest.raises(CardDeclined):
             charge(1, CardDeclined("no money", 51))
@@ -82,7 +82,7 @@ def test_a_kept_exception_takes_the_writes_back_too() -> None:
 @committed
 @pytest.mark.parametrize("cut", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_what_is_no_exception(cut: type[BaseException]) -> None:
-    """Rolled back, not released; taken over once the claim's lease is over: nobody holds the row."""
+    """It is rolled back but not released; a takeover follows the claim's lease, as the row is not locked."""
 
     @idempotent_function(key_prefix="cut", key="order")
     def work(order: int, *, fails: bool) -> int:
@@ -100,7 +100,7 @@ def test_what_is_no_exception(cut: type[BaseException]) -> None:
 
 @committed
 def test_inside_an_open_transaction() -> None:
-    """It joins: a rollback of the caller forgets effect and record together."""
+    """The call joins the open transaction: a rollback of the caller undoes effect and record together."""
 
     class Undone(Exception):
         pass
@@ -118,7 +118,7 @@ def test_inside_an_open_transaction() -> None:
 
 @committed
 def test_a_kept_exception_inside_an_open_transaction() -> None:
-    """The call's own writes go, the caller's stay, and the caller goes on."""
+    """The call's own writes are rolled back, the caller's stay, and the caller continues."""
     with transaction.atomic():
         Effect.objects.create(label="before")
         with pytest.raises(CardDeclined):
@@ -134,7 +134,7 @@ def test_a_kept_exception_inside_an_open_transaction() -> None:
 @committed
 @not_sqlite
 def test_a_duplicate_of_a_call_in_an_open_transaction() -> None:
-    """It waits for that transaction, but not for long."""
+    """A duplicate waits for that transaction, but not for long."""
     with transaction.atomic():
         charge(1)
         with pytest.raises(InProgress):
@@ -144,7 +144,7 @@ def test_a_duplicate_of_a_call_in_an_open_transaction() -> None:
 @committed
 @pytest.mark.parametrize("store", ["default", "memory"])
 def test_a_lease_refuses_an_open_transaction(store: str) -> None:
-    """What it remembers would survive a rollback. A test's own transaction does not count."""
+    """The record would survive a rollback, so the lease is refused. A test's own transaction does not count."""
 
     @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
@@ -158,7 +158,7 @@ def test_a_lease_refuses_an_open_transaction(store: str) -> None:
 @committed
 @pytest.mark.parametrize("store", ["default", "memory"])
 def test_a_lease_refuses_a_connection_that_is_committed_by_hand(store: str) -> None:
-    """Whatever has been written on it may be rolled back."""
+    """Anything written on it may be rolled back."""
 
     @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
@@ -177,7 +177,7 @@ def test_a_lease_refuses_a_connection_that_is_committed_by_hand(store: str) -> N
 @committed
 @pytest.mark.parametrize("store", ["default", "memory"])
 def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None:
-    """It is open in another thread, which waits, and where the claim would join it."""
+    """The transaction is open in another thread, which waits, and the claim would join it."""
 
     @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     async def send(order: int) -> int:
@@ -195,7 +195,7 @@ def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None
 @pytest.mark.django_db
 @pytest.mark.parametrize("store", ["default", "memory"])
 def test_a_lease_in_a_tests_transaction(store: str) -> None:
-    """It works there, and still refuses one that the code under test has opened."""
+    """A lease works in a test's transaction, and still refuses one that the code under test has opened."""
 
     @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
@@ -209,7 +209,7 @@ def test_a_lease_in_a_tests_transaction(store: str) -> None:
 
 @committed
 def test_durable_inside() -> None:
-    """Django's error, and what to type instead."""
+    """The call raises Django's error, with what to write instead."""
 
     @idempotent_function(key_prefix="work")
     def work(order: int) -> None:
@@ -222,7 +222,7 @@ def test_durable_inside() -> None:
 
 @committed
 def test_a_transaction_that_was_given_up() -> None:
-    """A caught IntegrityError that was marked for rollback takes the writes; the result stays, as with a view."""
+    """A caught IntegrityError marked for rollback undoes the writes; the result is kept, as with a view."""
 
     @idempotent_function(key_prefix="doomed")
     def work(order: int) -> str:
@@ -236,7 +236,7 @@ def test_a_transaction_that_was_given_up() -> None:
 
 @committed
 def test_the_end_of_a_call_leaves_no_transaction_open() -> None:
-    """Whatever ended it: a serializer cut in the middle, too."""
+    """No ending leaves a transaction open, not even an interrupted serializer."""
 
     def dump(value: Any) -> Any:
         raise KeyboardInterrupt
@@ -253,7 +253,7 @@ def test_the_end_of_a_call_leaves_no_transaction_open() -> None:
 
 @committed
 def test_an_interrupt_in_the_midst_of_our_own_lines() -> None:
-    """A signal's exception may come anywhere: here while a kept exception is taken apart."""
+    """A signal's exception may come anywhere: here during the storing of a kept exception."""
 
     class Cut(Exception):
         def __str__(self) -> str:
@@ -266,13 +266,13 @@ def test_an_interrupt_in_the_midst_of_our_own_lines() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         work(1)
-    assert caught.value.__traceback__ is not None  # it holds our frames, so that nothing is collected yet
+    assert caught.value.__traceback__ is not None  # it holds our frames, so nothing is collected yet
     assert not connection.in_atomic_block
     assert Effect.objects.count() == 0
 
 
 def fails_in_sql(charge: Any) -> Any:
-    """Dump by a statement that fails, as by a statement timeout."""
+    """Dump with a statement that fails, as after a statement timeout."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT no_such_column FROM nowhere")
 
@@ -293,7 +293,7 @@ def fails_in_save(charge: Any) -> Any:
     ],
 )
 def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
-    """The function did not give up its writes: its result is no success without them, and the key is free."""
+    """The function did not give up its writes: without them its result is not a success, and the key is free."""
 
     @idempotent_function(key="order", serializer=(dump, dump), key_prefix="charge_in_full")
     def charge_in_full(order: int) -> object:
@@ -310,12 +310,12 @@ def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
 
 
 def lapse() -> None:
-    """Let the lease of the claim end; nobody holds the row."""
+    """Let the lease of the claim end while the row is not locked."""
     IdempotencyRecord.objects.update(lease_until=IdempotencyRecord.objects.get().created_at)
 
 
 def crashed(ask: Any, **given: Any) -> tuple[Any, list[BaseException | None]]:
-    """Return a function whose first call crashed, and what its next runs raise instead of returning."""
+    """Return a function whose first call crashed, and the errors that its next runs raise instead of returning."""
     errors: list[BaseException | None] = [SystemExit()]
 
     @idempotent_function(key_prefix="crashed", key="order", guarantee="atomic", on_takeover=ask, **given)
@@ -332,7 +332,7 @@ def crashed(ask: Any, **given: Any) -> tuple[Any, list[BaseException | None]]:
 
 
 def noting(answer: Any) -> Any:
-    """Return a hook that writes, and then answers so."""
+    """Return a hook that writes, and then returns this answer."""
 
     def ask(takeover: Takeover) -> Any:
         assert connection.in_atomic_block
@@ -349,7 +349,7 @@ def written() -> list[tuple[str, int]]:
 
 @committed
 def test_a_takeover_that_finds_the_result() -> None:
-    """What the hook wrote is committed with the result that it found; the call does not run, then or later."""
+    """The hook's writes are committed with the result that it found; the call never runs."""
     work, _ = crashed(noting(lambda takeover: takeover.found("it was done")))
     assert [work(1), work(1)] == ["it was done"] * 2
     assert written() == [("asked", 2)]
@@ -358,7 +358,7 @@ def test_a_takeover_that_finds_the_result() -> None:
 
 @committed
 def test_a_takeover_that_is_held() -> None:
-    """What the hook wrote stays with the record, which waits for a person: nobody is asked again."""
+    """The hook's writes stay with the record, which waits for a person; the hook is not called again."""
     work, _ = crashed(noting(lambda takeover: takeover.hold()))
     for _ in range(2):
         with pytest.raises(HeldForPerson):
@@ -373,7 +373,7 @@ def test_a_takeover_that_is_held() -> None:
 
 @committed
 def test_a_takeover_that_runs() -> None:
-    """Hook and run share one transaction: both are there, or neither."""
+    """Hook and run share one transaction: both are committed, or neither."""
     work, errors = crashed(noting(lambda takeover: takeover.run()))
     errors.append(NetworkDown())
     with pytest.raises(NetworkDown):
@@ -381,12 +381,12 @@ def test_a_takeover_that_runs() -> None:
     assert written() == []
     assert work.idempotency.lookup(1).state == "free"
     assert [work(1), work(1)] == ["attempt 3"] * 2
-    assert written() == [("work", 3)]  # a call that failed is no crash: nobody is asked
+    assert written() == [("work", 3)]  # a call that failed is not a crash, so the hook is not asked
 
 
 @committed
 def test_a_takeover_whose_run_answers() -> None:
-    """It is asked once, and what it wrote is committed with what the run wrote."""
+    """The hook is asked once, and its writes are committed with those of the run."""
     work, _ = crashed(noting(lambda takeover: takeover.run()))
     assert [work(1), work(1)] == ["attempt 2"] * 2
     assert written() == [("asked", 2), ("work", 2)]
@@ -395,9 +395,9 @@ def test_a_takeover_whose_run_answers() -> None:
 @committed
 @pytest.mark.parametrize("error", [NetworkDown(), SystemExit()], ids=["an exception", "no exception"])
 def test_a_takeover_that_fails(error: BaseException) -> None:
-    """Nothing is decided: the writes go, the record stays as it was, and after its lease the next call asks again."""
+    """Nothing is decided: the writes are undone, the record is unchanged, and after its lease the next call asks."""
     answers = [raising(error), lambda takeover: takeover.found("it was done")]
-    work, _ = crashed(noting(lambda takeover: answers.pop(0)(takeover)))  # noqa: PLW0108 - another each time
+    work, _ = crashed(noting(lambda takeover: answers.pop(0)(takeover)))  # noqa: PLW0108 - a different one each time
     with pytest.raises(type(error)):
         work(1)
     assert not connection.in_atomic_block
@@ -410,7 +410,7 @@ def test_a_takeover_that_fails(error: BaseException) -> None:
 
 @committed
 def test_a_takeover_that_finds_a_refusal() -> None:
-    """A kept exception is remembered, and what the hook wrote goes, as with one that the call itself raises."""
+    """A kept exception is remembered and the hook's writes are rolled back, as when the call itself raises it."""
     work, _ = crashed(noting(raising(CardDeclined("no money", 51))), keep_exceptions=CardDeclined)
     for _ in range(2):
         with pytest.raises(CardDeclined):
@@ -428,7 +428,7 @@ def raising(error: BaseException) -> Any:
 
 @committed
 def test_a_call_inside_itself() -> None:
-    """Under `atomic`, too, and through another call: refused, and all of it is rolled back. Another order is no matter."""
+    """With `atomic` too, and through another call, it is refused and rolled back. Another order is unaffected."""
 
     @idempotent_function(key="order", key_prefix="outer")
     def outer(order: int, inner_order: int) -> None:

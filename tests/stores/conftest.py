@@ -1,4 +1,4 @@
-"""The store under test, and nothing left open behind a failing test."""
+"""The store under test; nothing stays open after a failing test."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def store() -> ORMStore:
 
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator[str]:
-    """Return the address of a DynamoDB-compatible server. Not for the whole session: its threads outlive a fork."""
-    from moto.server import ThreadedMotoServer  # not above: takes a second
+    """Return the address of a DynamoDB-compatible server. Not session-wide: its threads outlive a fork."""
+    from moto.server import ThreadedMotoServer  # not at the top: it takes a second
 
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     with one_write_at_a_time():
@@ -35,7 +35,7 @@ def dynamodb() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def closed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """End the guards that a failing test holds: they would fail all that follow."""
+    """End the guards that a failing test holds; otherwise all later tests would fail."""
     if request.node.get_closest_marker("django_db") is not None:
         request.getfixturevalue("db")  # first, so that it ends last
     CALLS.clear()

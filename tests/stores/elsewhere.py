@@ -1,4 +1,4 @@
-"""How other processes make the stores of these tests. Light to import: it is what they load first."""
+"""How other processes make the stores of these tests. Light to import, because they load it first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def orm_store(database: str) -> BaseStore:
 
 
 def redis_store(caches: dict[str, Any], options: dict[str, Any]) -> BaseStore:
-    override_settings(CACHES=caches).enable()  # for good; a process makes more than one store
+    override_settings(CACHES=caches).enable()  # never disabled; a process makes more than one store
     return RedisStore(**options)
 
 

@@ -1,4 +1,4 @@
-"""Who acts in these tests: calls under a key, other connections, and a worker that dies."""
+"""The actors of these tests: calls under a key, other connections, and a worker that dies."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ OUTCOME = Outcome(status=201, headers=(("Location", "/1/"),), body=b"{}")
 not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
 
 
-#: Statements commit, as a server's do. Afterwards our one table is emptied, which is much faster than all of them.
+#: Statements commit, as on a server. Afterwards only our one table is emptied, which is much faster than all of them.
 committed = pytest.mark.django_db(transaction=True, available_apps=["django_idempotency"])
 
 
 def atomic_ticket(**fields: Any) -> Ticket:
-    """Make a ticket whose lease has lapsed as soon as it is claimed: only the row lock protects it."""
+    """Make a ticket whose lease lapses as soon as it is claimed: only the row lock protects it."""
     return make_ticket(**{"guarantee": Guarantee.ATOMIC, "lease": 0, **fields})
 
 
-#: What this test has called in its own thread; conftest.py ends what a failing test has left open.
+#: The calls that this test has made in its own thread; conftest.py ends those that a failing test has left open.
 CALLS: list[Call] = []
 
 
 @dataclass
 class Call:
-    """A request under a key, as an entry point would carry it out."""
+    """A request under a key, carried out like an entry point does."""
 
     ticket: Ticket = field(default_factory=atomic_ticket)
     store: BaseStore = field(default_factory=ORMStore)
@@ -82,13 +82,13 @@ def row(ticket: Ticket) -> IdempotencyRecord:
 
 
 def elsewhere(act: Callable[[], Result]) -> Result:
-    """Act in another thread, through another connection, and return what came of it."""
+    """Act in another thread and on another connection, and return the result."""
     (result,) = together([act])
     return result
 
 
 def together(acts: list[Callable[[], Result]]) -> list[Result]:
-    """Act in as many threads, through as many connections, all released at one moment."""
+    """Run each act in its own thread and on its own connection, all released at one moment."""
     start = threading.Barrier(len(acts))
 
     def run(act: Callable[[], Result]) -> Result:
@@ -104,7 +104,7 @@ def together(acts: list[Callable[[], Result]]) -> list[Result]:
 
 
 def connection_id() -> int:
-    """Name this thread's connection, for `kill`."""
+    """Return the id of this thread's connection, for `kill`."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()")
         return int(cursor.fetchone()[0])
@@ -129,7 +129,7 @@ def kill(victim: int) -> None:
 
 
 def until_gone(backend: int) -> None:
-    """Return when PostgreSQL has ended a session of its own accord."""
+    """Return when PostgreSQL has ended a session on its own."""
 
     def act() -> None:
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The threads of ours ask over connections that no request can hold, and look where the claim has put its record."""
+"""Our threads use connections that requests cannot exhaust, and look where the claim has put its record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pooled() -> Iterator[None]:
 
 @on_postgresql
 def test_a_pool_that_requests_have_emptied(pooled: None) -> None:
-    """The heartbeat renews all the same, and takes no connection out of the pool."""
+    """The heartbeat still renews, without a connection from the pool."""
     call = Call(LEASED)
     assert isinstance(call.open(), Execute)  # it holds the only connection, as a request does until it ends
     heartbeat.forget(call.operation)
@@ -65,7 +65,7 @@ def test_a_pool_that_requests_have_emptied(pooled: None) -> None:
 
 
 def test_apart_is_another_connection_and_ends() -> None:
-    """Whoever asks within the block has a session of its own; behind it, what was there before."""
+    """Inside the block there is a separate session; afterwards the previous one is back."""
     before = connections["default"]
     with ORMStore().apart():
         own = connections["default"]
@@ -80,7 +80,7 @@ def test_apart_is_another_connection_and_ends() -> None:
 
 @pytest.fixture
 def tenants() -> Iterator[None]:
-    """Make two schemas with a table of records each, and look at the first."""
+    """Make two schemas with a table of records each, and select the first."""
     with connection.cursor() as cursor:
         for name in TENANTS:
             cursor.execute(f"CREATE SCHEMA {name}")
@@ -104,7 +104,7 @@ def look_at(*schemas: str) -> None:
 
 @on_postgresql
 def test_a_schema_that_the_heartbeat_does_not_look_at(tenants: None) -> None:
-    """It renews where the claim has written, each record in its own table; none is lost."""
+    """The heartbeat renews where the claim has written, each record in its own table; none is lost."""
     first, second = Call(LEASED), Call(make_ticket(guarantee=Guarantee.LEASE, owner=OTHER))
     assert isinstance(first.open(), Execute)
     look_at("tenant_b")
@@ -115,7 +115,7 @@ def test_a_schema_that_the_heartbeat_does_not_look_at(tenants: None) -> None:
 
 @on_postgresql
 def test_a_schema_that_is_gone(tenants: None) -> None:
-    """Its leases have no answer; those of the others are renewed."""
+    """Its leases get no response; those of the others are renewed."""
     first, second = Call(LEASED), Call(make_ticket(guarantee=Guarantee.LEASE, owner=OTHER))
     first.open()
     look_at("tenant_b")
@@ -132,7 +132,7 @@ def test_a_schema_that_is_gone(tenants: None) -> None:
 @on_postgresql
 @pytest.mark.parametrize("ticket", [LEASED, atomic_ticket(lease=30)], ids=["lease", "atomic"])
 def test_work_that_looks_elsewhere_and_does_not_look_back(tenants: None, ticket: Ticket) -> None:
-    """What was claimed in one schema is settled there."""
+    """A claim made in one schema is settled there."""
     call = Call(ticket)
     assert isinstance(call.open(), Execute)
     look_at("tenant_b")
@@ -144,7 +144,7 @@ def test_work_that_looks_elsewhere_and_does_not_look_back(tenants: None, ticket:
 
 @on_postgresql
 def test_tasks_that_share_a_connection(tenants: None) -> None:
-    """Outside a request all tasks share one thread, and what another has set there: the settle finds its record."""
+    """Outside a request all tasks share one thread, and its settings: the settle still finds its record."""
     listener = Listener()
 
     async def call() -> None:
@@ -159,7 +159,7 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
 
 @on_postgresql
 def test_a_shared_table_behind_the_tenants_schema(tenants: None) -> None:
-    """It is the table that counts, not the first schema of the path."""
+    """The table counts, not the first schema of the path."""
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE tenant_a.django_idempotency_record")
     look_at("tenant_a", "public")

@@ -1,4 +1,4 @@
-"""What every store inherits: an operator's changes, written down also where nobody knows whether they were made."""
+"""What every store inherits: an operator's changes, which are audited even if their outcome is unknown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def completed(store: MemoryStore, ticket: Ticket) -> None:
 def test_an_answer_that_is_lost(
     monkeypatch: pytest.MonkeyPatch, verb: str, ended: Callable[[MemoryStore, Ticket], None]
 ) -> None:
-    """It was done, and nobody says so: there is an audit all the same."""
+    """The change was made without a response: it is still audited."""
     store, ticket, audited = MemoryStore(), make_ticket(lease=0), list[Record]()
     ended(store, ticket)
     before = store.get(ticket.id)
@@ -56,7 +56,7 @@ def test_an_answer_that_is_lost(
 def test_a_driver_that_tries_again(
     monkeypatch: pytest.MonkeyPatch, verb: str, ended: Callable[[MemoryStore, Ticket], None]
 ) -> None:
-    """It was done by the first try, whose answer was lost; the second is refused by the first."""
+    """The first try made the change, and its response was lost; the second is refused because of the first."""
     store, ticket, audited = MemoryStore(), make_ticket(lease=0), list[Record]()
     ended(store, ticket)
     settle = store.settle
@@ -71,7 +71,7 @@ def test_a_driver_that_tries_again(
 
 
 def test_nobody_answers_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was tried, and nothing is written down."""
+    """Nothing was tried, so nothing is audited."""
     store, audited = MemoryStore(), list[Record]()
 
     def silent(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Connections that break: before the work, in it, and in COMMIT."""
+"""Connections that break: before the work, during it, and in COMMIT."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def nobody_serves(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let new connections go where no database is."""
+    """Point new connections to a place without a database."""
     nowhere = {"NAME": "/no/such/folder/db"} if connection.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"}
     connection.close()
     with monkeypatch.context() as patch:
@@ -37,7 +37,7 @@ def nobody_serves(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("ticket", [make_ticket(), atomic_ticket()], ids=["lease", "atomic"])
 def test_no_database(nobody_serves: None, ticket: Ticket) -> None:
-    """A database that does not answer is told as such, by every verb, and nothing ran."""
+    """Every verb reports a database that does not respond, and nothing ran."""
     call = Call(ticket)
     with pytest.raises(StoreUnavailable) as raised:
         call.open()
@@ -51,7 +51,7 @@ def test_no_database(nobody_serves: None, ticket: Ticket) -> None:
 
 @not_sqlite
 def test_killed_before_the_guard() -> None:
-    """A connection that breaks before the lock is held runs nothing, and the next claim is made on a new one."""
+    """A connection that breaks before the lock runs nothing, and the next claim uses a new one."""
 
     class Killed(ORMStore):
         def claim(self, ticket: Ticket) -> Any:
@@ -70,7 +70,7 @@ def test_killed_before_the_guard() -> None:
 @not_sqlite
 @pytest.mark.parametrize("noticed", [True, False], ids=["the view fails", "the view has answered"])
 def test_killed_in_the_work(noticed: bool) -> None:
-    """What was written is gone, so no answer is remembered, and the key is free for the next run."""
+    """The writes are gone, so no response is remembered, and the key is free for the next run."""
     call = Call()
     call.open()
     call.work()
@@ -90,7 +90,7 @@ def test_killed_in_the_work(noticed: bool) -> None:
 
 @not_sqlite
 def test_killed_in_the_work_and_swallowed() -> None:
-    """A view that catches the error and answers 201 all the same has lost its writes: no 201 without them."""
+    """A view that catches the error and still returns 201 has lost its writes: no 201 without them."""
     call = Call()
     call.open()
     call.work()
@@ -107,7 +107,7 @@ def test_killed_in_the_work_and_swallowed() -> None:
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="The setting is PostgreSQL's")
 @pytest.mark.parametrize("marked", [False, True], ids=["answers", "gives up, and answers"])
 def test_cut_for_being_idle(marked: bool) -> None:
-    """A server that ends an idle transaction has overtaken nobody: it is a lost transaction, and the next call runs."""
+    """A server that ends an idle transaction is not a takeover: it is a lost transaction, and the next call runs."""
     call = Call()
     call.open()
     call.work()
@@ -126,7 +126,7 @@ def test_cut_for_being_idle(marked: bool) -> None:
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
 def test_an_error_that_was_mended_excuses_no_later_one() -> None:
-    """A deadlock past Django loses the transaction, also where the work has met and handled an error of its own before."""
+    """A deadlock outside Django loses the transaction, even if the work handled another error before it."""
     call = Call()
     call.open()
     call.work()
@@ -155,7 +155,7 @@ class KilledBeforeCommit(ORMStore):
 
 @not_sqlite
 def test_killed_at_commit() -> None:
-    """When COMMIT gets no answer nobody knows, so nothing is released. The next claim finds out: rolled back."""
+    """Without a response to COMMIT the outcome is unknown, so nothing is released; the next claim finds a rollback."""
     call = Call(store=KilledBeforeCommit())
     call.open()
     call.work()
@@ -169,7 +169,7 @@ def test_killed_at_commit() -> None:
 
 
 def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, but it was committed: the next claim replays."""
+    """In the same case, if it was committed, the next claim replays."""
     call = Call()
     call.open()
     call.work()
@@ -190,7 +190,7 @@ def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @not_sqlite
 def test_killed_in_a_lease(deferring: Deferring) -> None:
-    """The response of the work stands, and a settle that cannot be written is written later."""
+    """The response of the work is sent, and a settle that fails is written later."""
     call = Call(make_ticket())
     call.open()
     call.work()
@@ -206,7 +206,7 @@ def test_killed_in_a_lease(deferring: Deferring) -> None:
 
 
 def test_a_missing_table() -> None:
-    """A database without our table is no lost race: the operator is told."""
+    """A database without our table is not a lost race: an error says so."""
     with connection.schema_editor() as schema:
         schema.execute("ALTER TABLE django_idempotency_record RENAME TO elsewhere")
     try:

@@ -29,7 +29,7 @@ def lock_timeout() -> str | None:
 
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_rolled_back_by_the_caller(make: type) -> None:
-    """What the caller rolls back is forgotten, effect and record together; what it commits is kept."""
+    """What the caller rolls back is undone, effect and record together; what it commits is kept."""
     with transaction.atomic():
         assert Call(make()).run() == Execute(attempt=1)
         assert Call(make()).run() == Replay(outcome=OUTCOME, attempt=1)
@@ -41,7 +41,7 @@ def test_rolled_back_by_the_caller(make: type) -> None:
 
 
 def test_a_failure_ends_only_its_own_part() -> None:
-    """A call that fails inside takes back what it wrote, and nothing of its caller."""
+    """A failing inner call undoes its own writes, and nothing of its caller's."""
     with transaction.atomic():
         Call(atomic_ticket(key="before")).run()
         Call().run(WorkResult.FAILED)
@@ -52,7 +52,7 @@ def test_a_failure_ends_only_its_own_part() -> None:
 
 @pytest.mark.parametrize("how", ["rollback", "commit"])
 def test_the_callers_transaction_is_gone(how: str) -> None:
-    """What ended it below Django ended the call's part, too; and a caller that goes on commits nothing more."""
+    """If it ended outside Django, the call's part ended, too; a caller that continues commits nothing more."""
     call = Call()
     with transaction.atomic():
         call.open()
@@ -67,7 +67,7 @@ def test_the_callers_transaction_is_gone(how: str) -> None:
 
 
 def test_back_to_before_the_call() -> None:
-    """A call that goes back to a savepoint of its caller has lost its own claim, and is not remembered."""
+    """A call that returns to a savepoint of its caller has lost its own claim, and is not remembered."""
     with transaction.atomic():
         before = connection.savepoint()
         assert before is not None
@@ -81,7 +81,7 @@ def test_back_to_before_the_call() -> None:
 
 
 def test_a_call_in_a_call_loses_the_transaction() -> None:
-    """It is the transaction of both: neither is remembered."""
+    """Both calls share the transaction, so neither is remembered."""
     outer, inner = Call(), Call(atomic_ticket(key="inner"))
     outer.open()
     outer.work()
@@ -98,7 +98,7 @@ def test_a_call_in_a_call_loses_the_transaction() -> None:
 @not_sqlite
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_others_do_not_wait_for_the_caller(make: type) -> None:
-    """While the caller's transaction is open, nobody can know how it ends: others are told "busy", within a second."""
+    """While the caller's transaction is open its outcome is unknown: others are busy, within a second."""
     with transaction.atomic():
         assert Call(make()).run() == Execute(attempt=1)
         started = monotonic()
@@ -109,7 +109,7 @@ def test_others_do_not_wait_for_the_caller(make: type) -> None:
 
 @not_sqlite
 def test_two_callers() -> None:
-    """A caller that meets another's open claim gives up after a second, and its own transaction goes on unharmed."""
+    """A caller that meets another's open claim gives up after a second, and its own transaction continues unharmed."""
 
     def second() -> tuple[str | None, str | None, float]:
         with transaction.atomic():
@@ -130,7 +130,7 @@ def test_two_callers() -> None:
 
 
 def test_settings_end_with_the_claim() -> None:
-    """A claim leaves no setting of its own in the caller's transaction, nor in the connection."""
+    """A claim leaves no setting in the caller's transaction, nor in the connection."""
     with transaction.atomic():
         before = lock_timeout()
         Call().run()
@@ -142,7 +142,7 @@ def test_settings_end_with_the_claim() -> None:
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="The setting is PostgreSQL's")
 def test_the_callers_own_lock_timeout_returns() -> None:
-    """What the caller has set for its transaction is there again after the claim."""
+    """The caller's own setting for its transaction is restored after the claim."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = '7s'")

@@ -1,4 +1,4 @@
-"""What a swap store makes of three methods: here, over a dict."""
+"""What a swap store builds on three methods: here, over a dict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .test_memory import Clock
 
 
 class DictStore(CompareAndSwapStore):
-    """A server that counts revisions, and deletes what has ended at its leisure."""
+    """A server that counts revisions, and deletes expired values at any time."""
 
     expires_natively = True
 
@@ -59,7 +59,7 @@ class TestSwapStore(StoreContract):
 
 
 class Beaten(DictStore):
-    """Somebody else writes between each load and its swap."""
+    """Another client writes between each load and its swap."""
 
     def load(self, record_id: UUID) -> tuple[bytes, int] | None:
         loaded = super().load(record_id)
@@ -69,7 +69,7 @@ class Beaten(DictStore):
 
 
 class Repeating(DictStore):
-    """Its driver loses the first answer, and asks again by itself."""
+    """Its driver loses the first response, and retries on its own."""
 
     def swap(self, record_id: UUID, value: bytes, *, version: Any, keep_until: datetime) -> bool:
         super().swap(record_id, value, version=version, keep_until=keep_until)
@@ -77,7 +77,7 @@ class Repeating(DictStore):
 
 
 def test_always_beaten() -> None:
-    """A verb gives up, and says that nothing was written."""
+    """A verb gives up, and reports that nothing was written."""
     store, ticket = Beaten(), make_ticket()
     store.claim(ticket)
     before = store.values[ticket.id][0]
@@ -90,7 +90,7 @@ def test_always_beaten() -> None:
 
 
 def test_a_driver_that_repeats_a_swap() -> None:
-    """What is refused the second time was written the first time: it is ours, and a takeover is one."""
+    """A swap refused the second time was written the first time: the record is ours, and a takeover is reported."""
     store, crashed, ticket = Repeating(), make_ticket(lease=0), make_ticket()
     assert store.claim(crashed).owner == crashed.owner
     taken = store.claim(ticket)
@@ -98,7 +98,7 @@ def test_a_driver_that_repeats_a_swap() -> None:
 
 
 def test_what_is_not_ours() -> None:
-    """A value that somebody else has written reads as absent, and a claim writes over it."""
+    """A foreign value counts as absent, and a claim overwrites it."""
     store, ticket = DictStore(), make_ticket()
     store.claim(ticket)
     value, version = store.values[ticket.id]

@@ -1,4 +1,4 @@
-"""The contract has teeth: a store that is nearly right does not pass. And it loads nothing that it does not use."""
+"""The contract is strict: a nearly correct store fails it. And it loads nothing that it does not use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import test_memory
 
 
 class Contract(test_memory.TestMemoryStore):
-    """The memory store's, called by hand."""
+    """The memory store's contract, called by hand."""
 
     __test__ = False
     examples = 200
@@ -36,7 +36,7 @@ class Unfenced(MemoryStore):
 
 
 class Greedy(MemoryStore):
-    """Takes a lease that has a moment to go."""
+    """Takes a lease that has a moment left."""
 
     def claim(self, ticket: Ticket) -> Record:
         known = self._records.get(ticket.id.int)
@@ -46,7 +46,7 @@ class Greedy(MemoryStore):
 
 
 class Truthful(MemoryStore):
-    """Takes an empty body for none."""
+    """Treats an empty body as missing."""
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         outcome = settlement.outcome
@@ -56,7 +56,7 @@ class Truthful(MemoryStore):
 
 
 class Generous(MemoryStore):
-    """Renews for whoever asks."""
+    """Renews for every caller."""
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         super().renew(tickets)
@@ -64,7 +64,7 @@ class Generous(MemoryStore):
 
 
 class Forgetful(MemoryStore):
-    """Counts attempts from one again."""
+    """Restarts the count of attempts."""
 
     def claim(self, ticket: Ticket) -> Record:
         return replace(super().claim(ticket), attempt=1)
@@ -93,7 +93,7 @@ class Racing(MemoryStore):
     ],
 )
 def test_a_wrong_store(store: type[MemoryStore], test: Callable[..., None]) -> None:
-    """It is found out by the test that is about it; most by random sequences, too."""
+    """It fails the test of its fault; most also fail the random sequences."""
     with pytest.raises(AssertionError):
         test(Contract(), store(clock=test_memory.Clock()))
 
@@ -109,7 +109,7 @@ def test_a_store_that_races() -> None:
 
 
 def test_an_error_elsewhere() -> None:
-    """What goes wrong in a thread is raised, and leaves nobody waiting."""
+    """An error in a thread is raised, and leaves no thread waiting."""
 
     def fail(store: object) -> None:
         raise RuntimeError("as told")
@@ -127,13 +127,13 @@ def test_an_error_elsewhere() -> None:
     ],
 )
 def test_what_it_loads(script: str, absent: set[str]) -> None:
-    """pytest with the contract, hypothesis with its random sequences, the model never."""
+    """The contract loads pytest, its random sequences load hypothesis, and neither loads the model."""
     command = [sys.executable, "-c", f"{script}; import sys; print(*sorted({absent!r} & set(sys.modules)))"]
     assert subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip() == ""
 
 
 def test_its_names() -> None:
-    """One class, under each name that we gave it."""
+    """One class is available under each of its names."""
     from django_idempotency.testing import contract
 
     assert contract.StoreContract is StoreContract

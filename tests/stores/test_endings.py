@@ -25,24 +25,24 @@ def clean() -> None:
 
 
 def mark() -> None:
-    """DRF's set_rollback, for instance."""
+    """As DRF's set_rollback does."""
     transaction.set_rollback(True)
 
 
 def swallow_in_the_orm() -> None:
-    """The ORM marks the transaction by itself: its INSERT failed outside any savepoint."""
+    """The ORM marks the transaction itself: its INSERT failed outside any savepoint."""
     with pytest.raises(IntegrityError):
         Effect(pk=Effect.objects.get().pk, label="twice").save(force_insert=True)
 
 
 def swallow_in_a_savepoint() -> None:
-    """As Django's docs say: nothing is marked."""
+    """As Django's docs recommend: nothing is marked."""
     with pytest.raises(IntegrityError), transaction.atomic():
         Effect(pk=Effect.objects.get().pk, label="twice").save(force_insert=True)
 
 
 def swallow_raw_sql() -> None:
-    """Only PostgreSQL ends the transaction, and tells nobody but the next statement (25P02)."""
+    """Only PostgreSQL ends the transaction, and only the next statement shows it (25P02)."""
     with pytest.raises(Error), connection.cursor() as cursor:
         cursor.execute("SELECT no_such_column FROM django_idempotency_record")
 
@@ -64,7 +64,7 @@ class Endings:
     def test_row(
         self, ended: WorkResult, status: Status, commits: bool, event: str, happened: Callable[[], None]
     ) -> None:
-        """What is remembered and what is committed do not depend on each other."""
+        """What is remembered does not depend on what is committed."""
         call = Call()
         call.open()
         call.work()
@@ -75,7 +75,7 @@ class Endings:
         assert call.listener.events == ["claimed", event]
 
     def test_cut(self) -> None:
-        """A cancelled call rolls back and leaves its key to the lease: it may still be running somewhere."""
+        """A cancelled call rolls back and leaves its key to the lease: it may still be running elsewhere."""
         call = Call()
         call.open()
         call.work()
@@ -83,14 +83,14 @@ class Endings:
         assert (row(call.ticket).status, effects(), call.listener.events) == (Status.RUNNING, 0, ["claimed"])
 
     def test_the_next_run(self) -> None:
-        """Whatever was rolled back runs again, as the next attempt; whatever was kept does not."""
+        """Work that was rolled back runs again, as the next attempt; kept work does not."""
         Call().run(WorkResult.FAILED)
         assert Call().run() == Execute(attempt=2)
         assert Call().run() == Replay(outcome=OUTCOME, attempt=2)
         assert effects() == 1
 
     def test_an_answer_with_its_own_ttl(self) -> None:
-        """A response may move its deadline; its record's birth stays."""
+        """A response may move its deadline; its record's creation does not change."""
         call = Call(atomic_ticket(ttl=86400))
         call.open()
         call.settle(ttl=60)
@@ -100,10 +100,10 @@ class Endings:
 
 @pytest.mark.django_db(transaction=True)
 class TestAutocommit(Endings):
-    """As a server runs it."""
+    """As on a server."""
 
     def test_a_failed_commit(self) -> None:
-        """A deferred constraint fails at COMMIT: both are forgotten, the key is free, the error is seen."""
+        """A deferred constraint fails at COMMIT: response and writes are gone, the key is free, the error is raised."""
         if connection.vendor == "mysql":
             pytest.skip("InnoDB checks every constraint at once")
         call = Call()
@@ -116,7 +116,7 @@ class TestAutocommit(Endings):
         assert Call().run() == Execute(attempt=2)
 
     def test_on_commit_raises(self) -> None:
-        """After COMMIT nothing is taken back: the record stays completed, and the error is seen."""
+        """After COMMIT nothing is undone: the record stays completed, and the error is raised."""
         call = Call()
         call.open()
         call.work()
@@ -127,7 +127,7 @@ class TestAutocommit(Endings):
         assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
 
     def test_on_commit_runs_once(self) -> None:
-        """A callback runs after the commit that holds its writes, and not after a rollback."""
+        """A callback runs after the commit that includes its writes, and not after a rollback."""
         seen: list[int] = []
         for ended in (WorkResult.FAILED, WorkResult.KEPT):
             call = Call()
@@ -139,7 +139,7 @@ class TestAutocommit(Endings):
 
     @not_sqlite
     def test_a_swallowed_deadlock(self) -> None:
-        """A deadlock that the view swallows has taken its writes, and nobody gave them up: so the answer goes, too."""
+        """A deadlock that the view swallows has undone its writes against its will, so the response goes, too."""
         mine, theirs = (Effect.objects.create(label=label) for label in ("mine", "theirs"))
         call = Call()
         call.open()
@@ -152,14 +152,14 @@ class TestAutocommit(Endings):
 
 
 def swallow_a_deadlock(mine: Effect, theirs: Effect) -> None:
-    """Make this transaction the victim of a deadlock, and go on as if nothing had happened."""
+    """Make this transaction the victim of a deadlock, and continue as if nothing had happened."""
     locked, go_on = threading.Event(), threading.Event()
 
     def opponent() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            if connection.vendor == "postgresql":  # the first to look is the victim
+            if connection.vendor == "postgresql":  # the first to check is the victim
                 cursor.execute("SET LOCAL deadlock_timeout = '20s'")
-            else:  # InnoDB's victim is the one who has written less
+            else:  # InnoDB's victim is the one that has written less
                 Effect.objects.bulk_create([Effect(label="ballast") for _ in range(50)])
             cursor.execute(TOUCH, [theirs.pk])
             locked.set()
@@ -181,4 +181,4 @@ def swallow_a_deadlock(mine: Effect, theirs: Effect) -> None:
 
 @pytest.mark.django_db
 class TestInsideATransaction(Endings):
-    """As a test case runs it. What the caller rolls back is forgotten whole; see test_callers.py."""
+    """As in a test case. What the caller rolls back is undone completely; see test_callers.py."""

@@ -1,4 +1,4 @@
-"""What a view, a receiver or a setting may do to the guard's transaction, and what must hold all the same."""
+"""What a view, a receiver or a setting may do to the guard's transaction, and which promises still hold."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def assert_nothing_held() -> None:
 
 
 class Cut(BaseException):
-    """What gevent's timeouts and SystemExit are: no Exception."""
+    """Like gevent's timeouts and SystemExit, it is not an Exception."""
 
 
 # -------------------------------------------------------------------------------------------------------- the view
 
 
 def test_a_view_that_connects_anew() -> None:
-    """Its transaction went with the old connection: no answer is remembered without what was written there."""
+    """Its transaction went with the old connection: no response is remembered without its writes."""
     call = Call()
     call.open()
     call.work()
@@ -62,7 +62,7 @@ def test_a_view_that_connects_anew() -> None:
 
 
 def test_a_context_that_outlives_the_guard() -> None:
-    """What was started inside, and takes the context along, may call again: nothing is held any more."""
+    """Code that outlives the guard with its context may call again: nothing is held any more."""
     call = Call()
     call.open()
     inside = copy_context()
@@ -77,7 +77,7 @@ def test_a_context_that_outlives_the_guard() -> None:
 @mysql_only
 @pytest.mark.parametrize("sql", ["ANALYZE TABLE testproject_payments_effect", " truncate table x", "COMMIT"])
 def test_a_statement_that_commits(sql: str) -> None:
-    """It would end the guard and keep half of the work: it is refused before it runs."""
+    """It would end the guard and keep half of the work, so it is refused before it runs."""
     call = Call()
     call.open()
     call.work()
@@ -89,7 +89,7 @@ def test_a_statement_that_commits(sql: str) -> None:
 
 @pytest.mark.parametrize("sql", ["COMMIT", " rollback", "-- of the report\nCOMMIT;", "/* report */ END"])
 def test_the_transaction_is_ended_by_hand(sql: str) -> None:
-    """It would let go of the key's lock and keep half of the work, on every database: it is refused before it runs."""
+    """It would release the key's lock and keep half of the work, on every database, so it is refused before it runs."""
     if connection.vendor == "mysql" and sql.endswith("END"):
         pytest.skip("MySQL does not know it")
     call = Call()
@@ -97,14 +97,14 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
     call.work()
     with suppress(ImplicitCommit), connection.cursor() as cursor:
         cursor.execute(sql)
-    if connection.vendor != "sqlite":  # there whoever comes meanwhile waits
+    if connection.vendor != "sqlite":  # there any other call waits
         assert elsewhere(lambda: Call().run()) == Busy(retry_after=1)
     call.settle()
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
 
 
 def test_work_longer_than_the_retention() -> None:
-    """Its answer is kept for a whole retention from its end: a retry at once must not run it again."""
+    """Its response is kept for a whole retention from its end: an immediate retry must not run it again."""
     call = Call(atomic_ticket(ttl=0.01))
     call.open()
     call.work()
@@ -115,11 +115,11 @@ def test_work_longer_than_the_retention() -> None:
     assert kept.expires_at > kept.completed_at
 
 
-# --------------------------------------------------------------------------------------------- whoever is told of it
+# ------------------------------------------------------------------------------------------------------- receivers
 
 
 def test_whoever_is_told_raises() -> None:
-    """The guard ends, and the key is free: nothing has run."""
+    """If a receiver raises, the guard ends, and the key is free: nothing has run."""
 
     def tell(event: str, operation: Operation, error: BaseException | None = None) -> None:
         if event == "claimed":
@@ -133,14 +133,14 @@ def test_whoever_is_told_raises() -> None:
 
 
 class CutShort(ORMStore):
-    """Is cut inside a verb."""
+    """Is interrupted inside a verb."""
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         raise Cut
 
 
 def test_cut_inside_the_settle() -> None:
-    """The guard ends by a rollback: the next request of this thread has its connection for itself."""
+    """The guard ends with a rollback: the next request of this thread gets a clean connection."""
     call = Call(store=CutShort())
     call.open()
     call.work()
@@ -163,7 +163,7 @@ def break_by_sql() -> None:
 
 @pytest.mark.parametrize("damage", [break_by_orm, break_by_sql])
 def test_a_receiver_breaks_its_transaction(damage: Callable[[], None]) -> None:
-    """What it does is rolled back to where it began; the work goes on, and is remembered with its writes."""
+    """A receiver's writes are rolled back to its start; the work continues, and is remembered with its writes."""
 
     def receiver(**_: Any) -> None:
         damage()
@@ -183,7 +183,7 @@ def test_a_receiver_breaks_its_transaction(damage: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_no_autocommit(guarantee: Guarantee) -> None:
-    """Nobody else would see the claim, so none is made."""
+    """Other connections would not see the claim, so none is made."""
     transaction.set_autocommit(False)
     try:
         with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
@@ -195,14 +195,14 @@ def test_no_autocommit(guarantee: Guarantee) -> None:
 
 
 def test_a_record_that_cannot_be_written() -> None:
-    """An integrity error that is no duplicate is an error, not a key that is busy for ever."""
+    """An integrity error that is not a duplicate is an error, not a key that is always busy."""
     with pytest.raises(StoreUnavailable) as raised:
         ORMStore().claim(replace(make_ticket(), path=None))  # type: ignore[arg-type]
     assert isinstance(raised.value.__cause__, DatabaseError)
 
 
 def test_a_store_keeps_no_threads_connection() -> None:
-    """A thread that ends takes its connection with it, also the one that came first."""
+    """A thread that ends takes its connection with it, even if it was the first."""
     store = ORMStore()
 
     def first() -> weakref.ref[BaseDatabaseWrapper]:
@@ -216,7 +216,7 @@ def test_a_store_keeps_no_threads_connection() -> None:
 
 @not_sqlite
 def test_renewing_beside_a_locked_row() -> None:
-    """A row that somebody holds delays its own renewal, and no other."""
+    """A locked row delays its own renewal, and no other."""
     store = ORMStore()
     held, free = make_ticket(key="held"), make_ticket(key="free")
     for ticket in (held, free):
@@ -230,7 +230,7 @@ def test_renewing_beside_a_locked_row() -> None:
 
 
 def test_a_lease_that_was_renewed_meanwhile() -> None:
-    """Whoever saw it lapse takes it only if it still has."""
+    """A claim that saw it lapse takes it only if it is still lapsed."""
     store, ticket = ORMStore(), make_ticket(lease=0)
     seen = store.claim(ticket)
     taking = store._statements.take(make_ticket(), seen, Execute(attempt=2), joined=False)
@@ -241,7 +241,7 @@ def test_a_lease_that_was_renewed_meanwhile() -> None:
 
 @not_sqlite
 def test_a_takeover_never_waits_for_long() -> None:
-    """A lapsed lease whose row is in somebody's transaction is busy within a second or two."""
+    """A lapsed lease whose row is in another transaction is busy within a second or two."""
     store, first = ORMStore(), make_ticket(lease=0)
     store.claim(first)
     with transaction.atomic():
@@ -255,7 +255,7 @@ def test_a_takeover_never_waits_for_long() -> None:
 
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="Elsewhere a locked row is skipped, and no error is met")
 def test_a_lost_race_keeps_no_cursor() -> None:
-    """Not even until garbage is collected: another thread would do that, and wait for our connection meanwhile."""
+    """A lost race keeps no cursor, not even until another thread collects garbage, waiting for our connection."""
     call = Call()
     call.open()
     call.work()

@@ -13,7 +13,7 @@ from django_idempotency.testing import StoreContract
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = datetime(2030, 1, 1, tzinfo=timezone.utc)

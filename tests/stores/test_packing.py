@@ -1,4 +1,4 @@
-"""A record as one value: what is packed comes back, and nothing else is taken for a record."""
+"""A record as one value: packed records come back, and nothing else is mistaken for a record."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def record(**fields: object) -> Record:
 
 @given(outcome=outcomes, attempt=st.integers(1, 2**32 - 1), status=st.sampled_from(Status), scope=texts, key=texts)
 def test_what_is_packed_comes_back(outcome: Outcome | None, attempt: int, status: Status, scope: str, key: str) -> None:
-    """Every field, whatever is in it."""
+    """Every field comes back, whatever it contains."""
     packed = record(outcome=outcome, attempt=attempt, status=status, scope=scope, key=key)
     assert packing.unpack(packing.pack(packed, SIGNATURE), packed.id, packed.read_at) == packed
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_record(value: bytes) -> None:
-    """They are refused with the one exception that stores expect."""
+    """Other bytes are refused with the one exception that stores expect."""
     with pytest.raises(Malformed):
         packing.unpack(value, make_ticket().id, NOW)
 
 
 @given(st.integers(1, 60))
 def test_a_record_cut_short(cut: int) -> None:
-    """Where something is missing, nothing is made up."""
+    """A truncated record is refused; nothing is invented."""
     whole = packing.pack(record(outcome=Outcome(status=201, body=b"x" * 50)), SIGNATURE)
     with pytest.raises(Malformed):
         packing.unpack(whole[:-cut], make_ticket().id, NOW)
 
 
 def test_a_body_over_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would not be inflated is not deflated: an answer that was stored is never lost to the bound."""
+    """A body too large to be inflated is not deflated: a stored response is never lost to the limit."""
     monkeypatch.setattr(packing, "INFLATE_LIMIT", 5000)
     for size in (4999, 5000, 5001, 9000):
         outcome = Outcome(status=200, body=b"0" * size)
@@ -64,7 +64,7 @@ def test_a_body_over_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What says that it inflates beyond the bound is refused, unread."""
+    """A value that claims to inflate beyond the limit is refused, unread."""
     packed = packing.pack_outcome(Outcome(status=200, body=b"0" * 5000))
     monkeypatch.setattr(packing, "INFLATE_LIMIT", 4999)
     with pytest.raises(Malformed):
@@ -73,7 +73,7 @@ def test_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_bomb_that_lies(size: int) -> None:
-    """What inflates to more than it says is refused, and is never in memory as a whole."""
+    """A value that inflates to more than it claims is refused, and is never completely in memory."""
     deflated = zlib.compress(bytes(32 * 1024 * 1024), 9)
     tracemalloc.start()
     try:

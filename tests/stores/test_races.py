@@ -1,4 +1,4 @@
-"""Many at once, through real connections: exactly one runs, and nobody gets an exception."""
+"""Many calls at once, through real connections: exactly one runs, and none raises."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def names(verdicts: Iterable[object]) -> Counter[str]:
     return Counter(type(verdict).__name__ for verdict in verdicts)
 
 
-#: How a round's key stands before all ask for it at once.
+#: The state of a round's key before all claim it at once.
 def fresh(ticket: Ticket) -> None:
-    """Nobody has asked."""
+    """It was never claimed."""
 
 
 def lapsed(ticket: Ticket) -> None:
@@ -77,7 +77,7 @@ def released(ticket: Ticket) -> None:
 
 
 def expired(ticket: Ticket) -> None:
-    """It was answered long ago."""
+    """Its response has expired."""
     Call(ticket).run()
     IdempotencyRecord.objects.update(expires_at="2020-01-01T00:00:00Z", purge_at="2020-01-01T00:00:00Z")
 
@@ -88,7 +88,7 @@ MAKES = {"lease": make_ticket, "atomic": atomic_ticket, "atomic, leased": partia
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 @pytest.mark.parametrize(("before", "rounds"), [(fresh, 25), (lapsed, 25), (released, 5), (expired, 5)])
 def test_one_key(crowd: Crowd, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int) -> None:
-    """Of all who ask for one key at once exactly one runs; the others are told "busy", or given its answer."""
+    """Of all calls with one key at once exactly one runs; the others are busy, or get its response."""
     for number in range(rounds):
         key = f"key-{number}"
         before(make(key=key, **({"lease": 0} if before is lapsed else {})))
@@ -101,7 +101,7 @@ def test_one_key(crowd: Crowd, make: Callable[..., Ticket], before: Callable[[Ti
 
 
 def test_failures_in_a_row(crowd: Crowd) -> None:
-    """When the one who runs fails, the next may run at once; never two at a time, and nothing is left of them."""
+    """When the running call fails, the next may run at once, never two at a time, and no failure leaves anything."""
     running, most = [0], [0]
 
     def run() -> object:
@@ -121,7 +121,7 @@ def test_failures_in_a_row(crowd: Crowd) -> None:
 
 
 def test_two_requests_for_one_key(crowd: Crowd) -> None:
-    """Two different requests under one key at once: one of them runs, once, and the other is refused."""
+    """Of two different requests under one key at once, one runs, once, and the other is refused."""
     for number in range(5):
         bodies = [b"one", b"other"] * (CLAIMERS // 2)
         verdicts = crowd.act([Call(atomic_ticket(key=f"key-{number}", body=body)).run for body in bodies])
@@ -133,7 +133,7 @@ def test_two_requests_for_one_key(crowd: Crowd) -> None:
 
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_distinct_keys(make: Callable[..., Ticket]) -> None:
-    """Fifty keys at once do not meet: all run."""
+    """Fifty keys at once do not interfere: all run."""
     crowd = Crowd(50)
     try:
         verdicts = crowd.act([Call(make(key=f"key-{number}")).run for number in range(crowd.size)])

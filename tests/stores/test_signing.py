@@ -1,4 +1,4 @@
-"""What a signature is made of."""
+"""How signatures are made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from django_idempotency.stores import signing
     ],
 )
 def test_a_signature_never_changes(secret: str | bytes, signature: str, settings: Settings) -> None:
-    """Records that are stored today are valid under every later version."""
+    """Records stored today are valid in every later version."""
     settings.SECRET_KEY = secret
     assert signing.sign(b"message").hex() == signature
     assert signing.is_valid(b"message", bytes.fromhex(signature))
@@ -29,7 +29,7 @@ def test_a_signature_never_changes(secret: str | bytes, signature: str, settings
 
 @pytest.mark.parametrize("message", [b"", b"short", b"long" * 1000])
 def test_a_signature_is_an_hmac(message: bytes, settings: Settings) -> None:
-    """HMAC-SHA256 under a key that is derived from SECRET_KEY for this purpose alone."""
+    """It is HMAC-SHA256 with a key derived from SECRET_KEY for this purpose alone."""
     settings.SECRET_KEY = "a secret"
     key = hashlib.sha256(b"django_idempotency.stores.signing" + b"a secret").digest()
     assert signing.sign(message) == hmac.digest(key, message, "sha256")

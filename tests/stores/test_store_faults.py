@@ -1,4 +1,4 @@
-"""A store whose server is away, frozen, killed or restarted, before and during the view: real processes."""
+"""A store whose server is away, frozen, killed or restarted, before and during the view, with real processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = [
 ]
 
 TERMS: dict[str, Any] = {"guarantee": "lease", "store": "remote", "lease": 2}
-#: What the view does to the server, while it runs.
+#: What the view does to the server while it runs.
 MEANWHILE: list[Callable[[], None]] = []
 
 
@@ -78,7 +78,7 @@ urlpatterns = [
     path("async/", aclosed),
     path("async/open/", aopened),
 ]
-#: Name → how a server goes away. A stop is a polite one: it writes its log, and closes its connections.
+#: Name → how a server goes away. A stop is an orderly one: it writes its log, and closes its connections.
 TROUBLES = {"frozen": Server.freeze, "killed": Server.kill, "stopped": Server.stop}
 
 
@@ -88,7 +88,7 @@ def nothing_meanwhile() -> None:
 
 
 def use(settings: Settings, backend: str, **options: Any) -> None:
-    options["timeout"] = 1  # twice the defaults and more: a busy disk is no server that is away
+    options["timeout"] = 1  # more than twice the defaults: a server with a busy disk is not away
     settings.IDEMPOTENCY = {
         "STORES": {
             "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"},
@@ -99,7 +99,7 @@ def use(settings: Settings, backend: str, **options: Any) -> None:
 
 @pytest.fixture
 def redis(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
-    """A server that keeps what it has answered: its log is on disk at each write."""
+    """A server that keeps what it has confirmed: its log is on disk at each write."""
     with running(RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always")) as server:
         settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
         use(settings, "redis.RedisStore", cache="redis")
@@ -138,7 +138,7 @@ def send(django_user_model: type[User]) -> Callable[..., Any]:
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_before_the_view(server: Server, send: Callable[..., Any], url: str, trouble: Any) -> None:
-    """503 after about a second at most, and nothing has run. When the server is back, so is its answer."""
+    """The client gets 503 after about a second at most, and nothing has run. A server that is back responds again."""
     assert send(url).status_code == 201
     trouble(server)
     began = time.monotonic()
@@ -161,7 +161,7 @@ def test_before_the_view(server: Server, send: Callable[..., Any], url: str, tro
 def test_open(
     server: Server, send: Callable[..., Any], url: str, trouble: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A route that would rather run than wait says so in its answer, and in an error log; after a second at most."""
+    """A route that prefers to run says so in its response, and in an error log, after a second at most."""
     trouble(server)
     began = time.monotonic()
     with caplog.at_level(logging.ERROR, "django_idempotency"):
@@ -186,17 +186,17 @@ def test_during_the_view(
         {"deferred"},
         {"lost"},
         {"deferred", "lost"},
-    )  # lost, where its lease has ended first
+    )  # lost if its lease has ended first
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was said of this call; an earlier test's lease may miss a beat meanwhile."""
+    """Return the events of this call; an earlier test's lease may miss a beat in the meantime."""
     return [record.idempotency["event"] for record in caplog.records if hasattr(record, "idempotency")]
 
 
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
 def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any], url: str) -> None:
-    """A server that is back by the settle has the claim from its log, and takes the answer."""
+    """A server that is back by the settle has the claim from its log, and accepts the response."""
 
     MEANWHILE.append(redis.restart)
     assert send(url).status_code == 201
@@ -208,7 +208,7 @@ def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any],
 def test_restarted_without_its_table(
     dynamodb_server: DynamoDBServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that comes back empty, during the view or before it, is one that does not answer: never a 500."""
+    """A server that returns empty, during the view or before it, counts as unavailable: never a 500."""
     MEANWHILE.append(dynamodb_server.restart)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert send("/closed/").status_code == 201
@@ -216,7 +216,7 @@ def test_restarted_without_its_table(
         {"deferred"},
         {"lost"},
         {"deferred", "lost"},
-    )  # lost, where its lease has ended first
+    )  # lost if its lease has ended first
     MEANWHILE.clear()
     refused = send("/closed/")
     assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
@@ -226,7 +226,7 @@ def test_restarted_without_its_table(
 
 
 def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> None:
-    """A freeze that ends soon costs time, and no record."""
+    """A short freeze costs time, but no record."""
 
     def blink() -> None:
         server.freeze()
@@ -239,7 +239,7 @@ def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> No
 
 
 def assert_answered_all_the_same() -> None:
-    """What is read needs no replica: only what is written waits for one."""
+    """Reads need no replica: only writes wait for one."""
     done = make_ticket(key="done")
     alone, safe = RedisStore(cache="redis", timeout=5), RedisStore(cache="redis", min_replicas=1, timeout=5)
     alone.claim(done)
@@ -258,7 +258,7 @@ def assert_answered_all_the_same() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_primary_that_became_a_replica(redis: RedisServer, *, asynchronous: bool) -> None:
-    """Its connections are dropped: behind the same address there may be a new primary."""
+    """Its connections are dropped: the same address may have a new primary."""
     store = RedisStore(cache="redis", timeout=5)
 
     async def claim(key: str) -> None:
@@ -283,7 +283,7 @@ def test_a_primary_that_became_a_replica(redis: RedisServer, *, asynchronous: bo
 
 
 def test_silent_sentinels(settings: Settings) -> None:
-    """They are asked in the time that a server has, and not in that of redis-py's own retries."""
+    """Sentinels have a server's timeout, not that of redis-py's own retries."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         settings.CACHES = {
             "redis": {
@@ -302,7 +302,7 @@ def test_silent_sentinels(settings: Settings) -> None:
 
 
 def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
-    """A claim that no replica has is undone, also one whose answer was lost; a settle is remembered meanwhile."""
+    """A claim that no replica has is undone, even after a lost response; meanwhile a settle is remembered."""
     alone, first, second = RedisStore(cache="redis", timeout=5), make_ticket(key="mine"), make_ticket(key="mine")
     alone.claim(first)
     with pytest.raises(StoreUnavailable):
@@ -324,7 +324,7 @@ def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
 
 def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> None:
     """With `min_replicas` a claim that no replica has is refused, and leaves the key free."""
-    store = RedisStore(cache="redis", min_replicas=1, timeout=2)  # a busy machine is no outage
+    store = RedisStore(cache="redis", min_replicas=1, timeout=2)  # a busy machine is not an outage
     for verb in (store.claim, async_to_sync(store.aclaim)):
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             verb(make_ticket())

@@ -1,4 +1,4 @@
-"""`on_busy="wait"` on real databases: on the row's lock where there is one, and never for longer than was asked."""
+"""`on_busy="wait"` on real databases: on the row's lock if there is one, and never longer than requested."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def room_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def first_at_work(ending: WorkResult = WorkResult.KEPT, **given: Any) -> Iterator[threading.Event]:
-    """Let another thread hold the record, until the event is set."""
+    """Let another thread hold the record until the event is set."""
     holds, leave = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -63,7 +63,7 @@ def wait_for(seconds: float, **given: Any) -> Verdict:
 
 
 def test_a_waiter_gets_the_replay() -> None:
-    """As soon as the first has committed."""
+    """A waiter gets the replay as soon as the first call has committed."""
     with first_at_work() as leave:
         threading.Timer(0.6, leave.set).start()
         assert wait_for(10) == Replay(outcome=OUTCOME, attempt=1)
@@ -72,7 +72,7 @@ def test_a_waiter_gets_the_replay() -> None:
 
 @not_sqlite
 def test_waiting_is_one_statement() -> None:
-    """Claim, wait, claim: nothing is asked again and again while the first works."""
+    """It sends claim, wait and claim: nothing is polled while the first call works."""
     ORMStore().claim(make_ticket(key="warm"))
     with first_at_work() as leave, CaptureQueriesContext(connection) as sent:
         threading.Timer(0.8, leave.set).start()
@@ -83,7 +83,7 @@ def test_waiting_is_one_statement() -> None:
 
 @pytest.mark.parametrize("seconds", [0.2, 1.3])
 def test_the_end_of_the_wait(seconds: float) -> None:
-    """Busy, not much later than was asked; also where the database counts in whole seconds."""
+    """It is busy, not much later than requested, even if the database counts in whole seconds."""
     with first_at_work():
         began = time.monotonic()
         assert isinstance(wait_for(seconds), Busy)
@@ -91,7 +91,7 @@ def test_the_end_of_the_wait(seconds: float) -> None:
 
 
 def test_a_first_that_fails() -> None:
-    """Whoever waited runs, as the next attempt, and no takeover: between rollback and release the lease protects it."""
+    """The waiter runs as the next attempt, not as a takeover: a lease protects the record from rollback to release."""
     with first_at_work(WorkResult.FAILED, lease=20) as leave:
         threading.Timer(0.3, leave.set).start()
         assert wait_for(10, lease=20) == Execute(attempt=2)
@@ -99,7 +99,7 @@ def test_a_first_that_fails() -> None:
 
 @not_sqlite
 def test_who_waits_does_not_keep_the_first_from_its_release() -> None:
-    """A waiter is given the row's lock by the rollback, for a moment: the release comes after it."""
+    """The rollback gives a waiter the row's lock for a moment: the release comes after it."""
     call = Call(atomic_ticket(lease=20))
     call.open()
     call.work()
@@ -123,7 +123,7 @@ def test_who_waits_does_not_keep_the_first_from_its_release() -> None:
 
 
 def test_another_request_does_not_wait() -> None:
-    """What the first will answer is not for it."""
+    """The first call's response is not for it."""
     with first_at_work():
         began = time.monotonic()
         verdict = wait_for(10, body=b"other")
@@ -132,7 +132,7 @@ def test_another_request_does_not_wait() -> None:
 
 
 def test_nothing_to_wait_for() -> None:
-    """A lease holds no lock, and a row that is not there none: the store returns at once."""
+    """A lease or a missing row has no lock, so the store returns at once."""
     store, ticket = ORMStore(), make_ticket(guarantee=Guarantee.LEASE)
     began = time.monotonic()
     store.wait(ticket, seconds=30)

@@ -1,7 +1,7 @@
-"""A DynamoDB-compatible server over HTTP, and stores that ask it.
+"""A DynamoDB-compatible server over HTTP, and stores that use it.
 
-moto deviates from DynamoDB where our tests come near: it refuses updates that leave an item over 405,000 bytes instead
-of 409,600 (our own limit is below both), never throttles, and never meets two transactions on one item.
+moto differs from DynamoDB in what our tests touch: it refuses updates that leave an item over 405,000 bytes instead of
+409,600 (our own limit is below both), never throttles, and never meets two transactions on one item.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def session() -> boto3.Session:
 
 
 def make_store(endpoint: str, **options: Any) -> DynamoDBStore:
-    """Return a store with a table name of its own, which is not made yet."""
+    """Return a store with its own table name; the table does not exist yet."""
     given = {
         "table": f"test-{uuid4()}",
         "endpoint_url": endpoint,
         "session": session(),
         "clock": Clock(),
-        "timeout": 30,  # where it is not about time, a busy machine is not a frozen server
+        "timeout": 30,  # unless the test is about time, a busy machine is not a frozen server
         **options,
     }
     return DynamoDBStore(**given)
@@ -51,14 +51,14 @@ def make_table(store: DynamoDBStore) -> DynamoDBStore:
 
 
 def item(store: DynamoDBStore) -> dict[str, Any]:
-    """Return the only item of a store's table, as DynamoDB has it."""
+    """Return the only item of a store's table, as DynamoDB stores it."""
     (found,) = store.client.boto.scan(TableName=store.schema.table, ConsistentRead=True)["Items"]
     return dict(found)
 
 
 @contextmanager
 def asked(store: DynamoDBStore) -> Iterator[list[str]]:
-    """Collect the HTTP requests of a store, retries and all, by the name of the operation."""
+    """Collect the HTTP requests of a store, including retries, by the name of the operation."""
     requests: list[str] = []
     events = store.client.boto.meta.events
 
@@ -70,13 +70,13 @@ def asked(store: DynamoDBStore) -> Iterator[list[str]]:
     events.unregister("before-send.dynamodb", note)
 
 
-#: An answer that gets lost: the request is carried out, and the client hears nothing.
+#: A lost response: the request is carried out, but the client gets nothing.
 LOST = object()
 
 
 @contextmanager
 def answered(store: DynamoDBStore, *answers: Any) -> Iterator[None]:
-    """Give these answers to the next requests: the code of an error, its document, or `LOST`. `None` asks the server."""
+    """Give these responses to the next requests: an error's code, its document, or `LOST`. `None` asks the server."""
     left = list(answers)
     events = store.client.boto.meta.events
 

@@ -1,4 +1,4 @@
-"""The DynamoDB store keeps the contract, on a server over HTTP; and what only it promises."""
+"""The DynamoDB store keeps the contract, on a server over HTTP, and its own promises."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ CONFLICT = "TransactionConflictException"
 
 
 class Stored(Contract):
-    """How a store is made, and what it can be asked."""
+    """How a store is made, and what it can do."""
 
-    #: What the store is made with.
+    #: The options that the store is made with.
     options: ClassVar[dict[str, Any]] = {}
     frozen = True
     costs: ClassVar = {
@@ -78,13 +78,13 @@ class Stored(Contract):
 
 
 class TestDynamoDBStore(Stored, StoreContract):
-    examples = 10  # moto takes its time
+    examples = 10  # moto is slow
 
 
 class TestCompositeKey(Stored, Claims, Endings, Maintenance, AsyncVariants, Costs):
     """A shared table: one partition value for us, the id as the sort key, every attribute under another name.
 
-    Each verb has its expressions. Who wins a race does not depend on these names: see above.
+    Each verb has its own expressions. Races do not depend on these names: see above.
     """
 
     options: ClassVar = {
@@ -135,14 +135,14 @@ def ttl(store: DynamoDBStore) -> int:
 
 
 def test_a_first_call_is_two_requests(store: DynamoDBStore) -> None:
-    """One to claim, one to settle."""
+    """A first call takes two requests: one to claim, one to settle."""
     with asked(store) as requests:
         assert complete(store, make_ticket()) is True
     assert requests == ["PutItem", "UpdateItem"]
 
 
 def test_what_meets_a_record_is_one_request(store: DynamoDBStore) -> None:
-    """A replay, a busy key, another body, a claim of our own."""
+    """A replay, a busy key, another body and a repeated claim take one request each."""
     ticket = make_ticket()
     store.claim(ticket)
     complete(store, make_ticket(key="done"))
@@ -153,7 +153,7 @@ def test_what_meets_a_record_is_one_request(store: DynamoDBStore) -> None:
 
 
 def test_a_takeover_is_two_requests(store: DynamoDBStore) -> None:
-    """Of a lapsed lease, of a released key, of an expired record."""
+    """Taking over a lapsed lease, a released key or an expired record takes two requests."""
     for number, seconds in enumerate((31, 86_400 + 31)):
         store.claim(make_ticket(key=f"{number}"))
         elapse(store, seconds)
@@ -163,7 +163,7 @@ def test_a_takeover_is_two_requests(store: DynamoDBStore) -> None:
 
 
 def test_other_verbs(store: DynamoDBStore) -> None:
-    """A look is one read, a purge none; a renewal of many is one request for each hundred."""
+    """A lookup is one read, a purge takes none; a renewal takes one request per hundred records."""
     tickets = [make_ticket(key=f"{number}") for number in range(105)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(store.claim, tickets))
@@ -181,7 +181,7 @@ def test_other_verbs(store: DynamoDBStore) -> None:
 
 
 def test_reads_are_consistent(store: DynamoDBStore) -> None:
-    """A look sees what was written a moment ago."""
+    """A lookup sees what was written just before."""
     seen: list[Any] = []
     store.client.boto.meta.events.register(
         "provide-client-params.dynamodb.GetItem", lambda params, **_: seen.append(params)
@@ -194,7 +194,7 @@ def test_reads_are_consistent(store: DynamoDBStore) -> None:
 
 
 def test_thirty_claimers(store: DynamoDBStore) -> None:
-    """One owner, and everybody sees the same."""
+    """Of thirty claimers one is the owner, and all see the same record."""
     barrier = threading.Barrier(30)
 
     def claim(_: int) -> Record:
@@ -207,7 +207,7 @@ def test_thirty_claimers(store: DynamoDBStore) -> None:
 
 
 def test_a_takeover_race(store: DynamoDBStore) -> None:
-    """Of those who find a lapsed lease, one is the next owner, and one says so."""
+    """Of those that find a lapsed lease, one becomes the next owner, and only one reports the takeover."""
     store.claim(make_ticket())
     elapse(store, 31)
     barrier = threading.Barrier(10)
@@ -238,7 +238,7 @@ def between(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, act: Any) -> 
 
 
 def test_a_late_renewal_wins(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An owner who renews after we have read, and before we write, keeps the record."""
+    """An owner that renews between our read and our write keeps the record."""
     first = make_ticket()
     store.claim(first)
     elapse(store, 31)
@@ -248,7 +248,7 @@ def test_a_late_renewal_wins(store: DynamoDBStore, monkeypatch: pytest.MonkeyPat
 
 
 def test_deleted_before_the_takeover(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What DynamoDB deletes between our two steps begins anew."""
+    """A record that DynamoDB deletes between our two steps begins again."""
     first, second = make_ticket(), make_ticket()
     complete(store, first)
     elapse(store, first.ttl + 1)
@@ -276,11 +276,11 @@ def test_who_always_comes_late(store: DynamoDBStore, monkeypatch: pytest.MonkeyP
         store.claim(make_ticket())
 
 
-# ------------------------------------------------------------------------------------------------------ lost answers
+# -------------------------------------------------------------------------------------------------- lost responses
 
 
 def test_a_claim_whose_answer_is_lost(store: DynamoDBStore) -> None:
-    """The retry of the put is refused by our own first try, and finds it."""
+    """The retry of the put is refused because of our own first try, and finds its record."""
     ticket = make_ticket()
     with answered(store, LOST), asked(store) as requests:
         record = store.claim(ticket)
@@ -289,7 +289,7 @@ def test_a_claim_whose_answer_is_lost(store: DynamoDBStore) -> None:
 
 
 def test_a_takeover_whose_answer_is_lost(store: DynamoDBStore) -> None:
-    """It is a takeover all the same."""
+    """It still counts as a takeover."""
     store.claim(make_ticket())
     elapse(store, 31)
     ticket = make_ticket()
@@ -309,7 +309,7 @@ def test_a_settlement_whose_answer_is_lost(store: DynamoDBStore) -> None:
 
 
 def test_renewals_whose_answer_is_lost(store: DynamoDBStore) -> None:
-    """The second try renews what the first has renewed."""
+    """The second try renews what the first one has renewed."""
     tickets = [make_ticket(key=f"{number}") for number in range(2)]
     for ticket in tickets:
         store.claim(ticket)
@@ -321,7 +321,7 @@ def test_renewals_whose_answer_is_lost(store: DynamoDBStore) -> None:
 
 
 def test_two_owners_of_one_key(store: DynamoDBStore) -> None:
-    """Both in one call, as a process may have them: a transaction takes an item once."""
+    """One call renews both owners of a key in one process: a transaction accepts an item only once."""
     late, owner = make_ticket(), make_ticket()
     store.claim(late)
     elapse(store, 31)
@@ -332,7 +332,7 @@ def test_two_owners_of_one_key(store: DynamoDBStore) -> None:
 
 
 def test_a_renewal_in_conflict(store: DynamoDBStore) -> None:
-    """What meets another write on one item goes on one by one."""
+    """If a renewal conflicts with another write, its items are renewed one by one."""
     tickets = [make_ticket(key=f"{number}") for number in range(3)]
     for ticket in tickets[:2]:
         store.claim(ticket)
@@ -343,12 +343,12 @@ def test_a_renewal_in_conflict(store: DynamoDBStore) -> None:
     assert requests == [
         "TransactWriteItems",
         *["UpdateItem"] * 5,
-    ]  # one of them meets a conflict; the one that is not there is tried in both ways
+    ]  # one of them meets a conflict; the missing one is tried both ways
     assert {stored(store, ticket).lease_until for ticket in tickets[:2]} == {store._clock() + timedelta(seconds=30)}
 
 
 def test_a_renewal_held_up_takes_no_lease_of_others(store: DynamoDBStore) -> None:
-    """What was renewed is told, although one item's conflict does not end."""
+    """Renewed leases are reported, although the conflict of one item does not end."""
     tickets = [make_ticket(key=f"{number}") for number in range(2)]
     for ticket in tickets:
         store.claim(ticket)
@@ -396,7 +396,7 @@ def test_a_renewal_refused_otherwise(store: DynamoDBStore) -> None:
 
 
 def test_a_claim_in_conflict(store: DynamoDBStore) -> None:
-    """A renewal of many that holds the item delays a write; for too long, it is a lost race."""
+    """A renewal of many that holds the item delays a write; after too long, it is a lost race."""
     ticket = make_ticket()
     with answered(store, CONFLICT, CONFLICT):
         assert store.claim(ticket).owner == ticket.owner
@@ -413,7 +413,7 @@ def cancelled(*codes: str) -> dict[str, Any]:
 
 
 def test_the_ttl_attribute(store: DynamoDBStore) -> None:
-    """A whole second, never before the expiry."""
+    """The ttl attribute is a whole second, never before the expiry."""
     elapse(store, 0.25)
     ticket = make_ticket(ttl=50, lease=40)
     store.claim(ticket)
@@ -424,7 +424,7 @@ def test_the_ttl_attribute(store: DynamoDBStore) -> None:
 
 
 def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
-    """DynamoDB does not delete what still runs, however often its lease is renewed."""
+    """DynamoDB does not delete a running record, however often its lease is renewed."""
     ticket = make_ticket(ttl=50, lease=100)
     store.claim(ticket)
     begun = int(store._clock().timestamp())
@@ -437,7 +437,7 @@ def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
 
 
 def test_the_ttl_attribute_of_a_long_lease_that_is_passed_on(store: DynamoDBStore) -> None:
-    """Nor what wakes up under such a lease."""
+    """DynamoDB does not delete a record that resumes under such a lease."""
     first, ticket = make_ticket(ttl=50, lease=10), make_ticket(ttl=50, lease=100)
     assert store.settle(ticket, rules.handover(store.claim(first), ticket))
     assert ttl(store) == int(stored(store, ticket).lease_until.timestamp())
@@ -454,7 +454,7 @@ def test_the_ttl_attribute_after_a_renewal(store: DynamoDBStore) -> None:
 
 
 def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
-    """What DynamoDB has not found time to delete is as if it were not there."""
+    """An expired record that DynamoDB has not yet deleted counts as absent."""
     old = make_ticket(ttl=50)
     complete(store, old)
     elapse(store, 50)
@@ -464,7 +464,7 @@ def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
     assert ttl(store) == int(store._clock().timestamp()) + 70
 
 
-# ----------------------------------------------------------------------------------------------------------- answers
+# ----------------------------------------------------------------------------------------------------------- responses
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
     ],
 )
 def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) -> None:
-    """What fits into an item is kept; else the work is done, and its answer was not stored."""
+    """A response that fits into an item is kept; otherwise the work is done, but its response was not stored."""
     outcome = ANSWER._replace(body=b"text" * (size // 4) if text else random.Random(1).randbytes(size))
     ticket = make_ticket()
     assert complete(store, ticket, outcome) is True
@@ -487,13 +487,13 @@ def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) 
 
 
 def test_the_size_of_an_item(store: DynamoDBStore) -> None:
-    """A claim is one write unit: what we count, and DynamoDB no more, is under 1 KB beside the response."""
+    """A claim is one write unit: the item without its response is under 1 KB, by our count and DynamoDB's."""
     store.claim(make_ticket(scope="user:auth.user:12345678", key="k" * 36, path="/api/v1/orders/12345678/charges/"))
     assert items._size(item(store)) < 600
 
 
 def test_what_is_in_an_item(store: DynamoDBStore) -> None:
-    """Readable in a console: words as words, deadlines as numbers."""
+    """An item is readable in a console: words as words, deadlines as numbers."""
     ticket = make_ticket()
     store.claim(ticket)
     assert item(store) == {
@@ -517,7 +517,7 @@ def test_what_is_in_an_item(store: DynamoDBStore) -> None:
 
 
 def test_somebody_elses_item(store: DynamoDBStore) -> None:
-    """It is not judged, and not overwritten."""
+    """A foreign item is neither judged nor overwritten."""
     ticket = make_ticket()
     store.client.boto.put_item(TableName=store.schema.table, Item={**store.schema.key(ticket.id), "x": {"N": "1"}})
     for ask in (lambda: store.claim(ticket), lambda: store.get(ticket.id)):
@@ -527,7 +527,7 @@ def test_somebody_elses_item(store: DynamoDBStore) -> None:
 
 
 def test_a_damaged_answer(store: DynamoDBStore) -> None:
-    """It is not answered, and its work does not run again; all else of the item can be read, and be expired."""
+    """It is not returned, and its work does not run again; the rest of the item can be read, and be expired."""
     ticket = make_ticket()
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
@@ -547,7 +547,7 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
 
 
 def test_completed_at_stays(store: DynamoDBStore) -> None:
-    """A record that is settled again, as an operator's expiry does it, says when its work was done."""
+    """A record that is settled again, as by an operator's expiry, keeps the time when its work was done."""
     ticket = make_ticket()
     complete(store, ticket)
     done, deleted = stored(store, ticket).completed_at, ttl(store)
@@ -562,7 +562,7 @@ def test_completed_at_stays(store: DynamoDBStore) -> None:
 
 
 def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto tries once more, after a moment; then nobody answered."""
+    """boto tries once more, after a moment; then the store is unavailable."""
     naps: list[float] = []
     monkeypatch.setattr("botocore.endpoint.time.sleep", naps.append)
     ticket = make_ticket()
@@ -578,7 +578,7 @@ def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("status", [400, 500, 503])
 def test_no_pause_is_long(status: int) -> None:
-    """Whatever a server in trouble, or boto at random, would have us wait."""
+    """No pause is long, whatever a failing server, or boto's random jitter, requests."""
     later = {"x-amz-retry-after": "4000"}
     document = b'{"__type": "ThrottlingException"}'
     with pretending(status, later, document) as endpoint:
@@ -611,7 +611,7 @@ def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
 
 @pytest.mark.parametrize("document", [b"", b"{}", b'{"status": "ok"}', b"<html></html>"])
 def test_somebody_else_answers(document: bytes) -> None:
-    """A proxy that says 200 has stored nothing: no verb takes its answer for DynamoDB's, whose own may be empty."""
+    """A proxy that returns 200 has stored nothing: no verb mistakes its response for DynamoDB's, which may be empty."""
     with pretending(200, {"Content-Type": "application/json"}, document) as endpoint:
         store = make_store(endpoint)
         for verb in verbs(store):
@@ -622,7 +622,7 @@ def test_somebody_else_answers(document: bytes) -> None:
 
 @contextmanager
 def pretending(status: int, headers: Mapping[str, str], document: bytes) -> Iterator[str]:
-    """Yield the address of a server that gives everybody one answer."""
+    """Yield the address of a server that gives every request one response."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -634,7 +634,7 @@ def pretending(status: int, headers: Mapping[str, str], document: bytes) -> Iter
             self.wfile.write(document)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -648,7 +648,7 @@ def pretending(status: int, headers: Mapping[str, str], document: bytes) -> Iter
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "UnrecognizedClientException"])
 def test_refused(store: DynamoDBStore, code: str) -> None:
-    """Whatever DynamoDB says, it is the store that does not serve; the cause is chained for the log."""
+    """After any error of DynamoDB the store is unavailable; the cause is chained for the log."""
     for verb in verbs(store):
         with answered(store, code), pytest.raises(StoreUnavailable) as caught:
             verb()
@@ -674,7 +674,7 @@ def test_nobody_there() -> None:
 
 
 def test_no_region(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """What boto3 misses at the start is the store's fault as well."""
+    """Anything that boto3 misses at the start also makes the store unavailable."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -685,13 +685,13 @@ def test_no_region(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 @contextmanager
 def frozen() -> Iterator[str]:
-    """Yield the address of a server that takes connections and says nothing."""
+    """Yield the address of a server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def test_a_frozen_server() -> None:
-    """By default it costs about a second: two tries of half a second, without a pause between."""
+    """By default it costs about a second: two tries of half a second, without a pause in between."""
     with frozen() as endpoint:
         store = make_store(endpoint, timeout=0.5)
         with asked(store) as requests:
@@ -704,7 +704,7 @@ def test_a_frozen_server() -> None:
 
 
 def test_the_defaults_of_the_client() -> None:
-    """And whatever a project's own config says wins, and the rest stays."""
+    """Values in a project's own config take precedence, and the other defaults remain."""
     config = DynamoDBStore(region_name="eu-central-1").client.boto.meta.config
     assert (config.connect_timeout, config.read_timeout) == (0.5, 0.5)
     assert config.retries == {"mode": "standard", "total_max_attempts": 2}
@@ -724,7 +724,7 @@ def test_the_defaults_of_the_client() -> None:
 
 
 def test_a_client_of_ones_own(store: DynamoDBStore) -> None:
-    """It is used as it is."""
+    """A given client is used unchanged."""
     own = DynamoDBStore(table=store.schema.table, client=store.client.boto)
     ticket = make_ticket()
     assert own.claim(ticket).owner == ticket.owner
@@ -732,7 +732,7 @@ def test_a_client_of_ones_own(store: DynamoDBStore) -> None:
 
 
 def test_one_client_for_all_threads(dynamodb: str) -> None:
-    """Built at first use, once."""
+    """The client is built at first use, once."""
     store = make_store(dynamodb)
     assert store.client._built is None
     with ThreadPoolExecutor(8) as pool:
@@ -741,7 +741,7 @@ def test_one_client_for_all_threads(dynamodb: str) -> None:
 
 
 def test_a_forked_process() -> None:
-    """Builds a client of its own: connections are not shared."""
+    """It builds its own client: connections are not shared."""
     script = """
 import os
 from django_idempotency.stores.dynamodb import DynamoDBStore
@@ -775,7 +775,7 @@ def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_impossible_options(options: dict[str, Any], said: str) -> None:
-    """What cannot be is found at the start."""
+    """Impossible options are refused at the start."""
     with pytest.raises(ValueError, match=said):
         DynamoDBStore(**options)
 

@@ -1,4 +1,4 @@
-"""Fronts that tests can look into, and what moves their time."""
+"""Fronts that tests can inspect, and clocks that tests can move."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_idempotency.core.records import Record
 
 
 class Stopwatch:
-    """A monotonic clock that moves when it is told to."""
+    """A monotonic clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -23,9 +23,9 @@ class Stopwatch:
 
 
 class FarCache:
-    """A front elsewhere: holds what is busy, too, counts its trips, and fails as it is told.
+    """A remote front: also holds busy markers, counts its trips, and fails when the test says so.
 
-    `uncommitted` are the copies that came while a transaction was open.
+    `uncommitted` are the copies that were put while a transaction was open.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

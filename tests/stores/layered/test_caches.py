@@ -1,4 +1,4 @@
-"""What stands before a store: a local cache that is bounded in every way, and a shelter from a front that fails."""
+"""The layers before a store: a local cache that is bounded in every way, and a circuit breaker for a failing front."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def local(stopwatch: Stopwatch) -> LocalCache:
 
 class TestLocalFront:
     def test_a_copy(self, local: LocalCache, stopwatch: Stopwatch) -> None:
-        """What was put is there, read now."""
+        """The cache returns the record that was put, read now."""
         record = finished()
         local.put(record, seconds=60)
         stopwatch.now += 1.5
@@ -52,12 +52,12 @@ class TestLocalFront:
         ("seconds", "ttl", "life"),
         [
             (3600, 86400, 60),  # the cache's own limit
-            (10, 86400, 10),  # what it was put for
+            (10, 86400, 10),  # the limit it was put with
             (3600, 30, 30),  # the record's expiry
         ],
     )
     def test_a_life(self, local: LocalCache, stopwatch: Stopwatch, seconds: float, ttl: float, life: float) -> None:
-        """The shortest of three limits ends it, and it takes no room after that."""
+        """The shortest of three limits ends a copy, and its room is free afterwards."""
         record = finished(ttl=ttl)
         local.put(record, seconds=seconds)
         stopwatch.now += life - 0.001
@@ -68,14 +68,14 @@ class TestLocalFront:
 
     @pytest.mark.parametrize("status", [Status.RUNNING, Status.FREE])
     def test_only_what_is_finished(self, local: LocalCache, status: Status) -> None:
-        """What may still change is never held, and takes the place of what was."""
+        """A record that may still change is never held, and replaces an earlier copy."""
         record = finished()
         local.put(record, seconds=60)
         local.put(replace(record, status=status, outcome=None), seconds=60)
         assert local.peek(record.id) is None
 
     def test_the_least_recently_used_goes(self, local: LocalCache) -> None:
-        """It is bounded, and a look counts as use."""
+        """The cache is bounded, and a lookup counts as use."""
         records = [finished(key) for key in "abcd"]
         for record in records[:3]:
             local.put(record, seconds=60)
@@ -96,7 +96,7 @@ class TestLocalFront:
             LocalCache(size=0)
 
     def test_threads(self) -> None:
-        """Many threads put, look and drop, and the bound holds."""
+        """Many threads put, look up and drop, and the bound holds."""
         local, records = LocalCache(size=5), [finished(str(number)) for number in range(20)]
 
         def hammer(seed: int) -> None:
@@ -125,7 +125,7 @@ class TestSheltered:
 
     @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
     def test_no_failure_reaches_anybody(self, breaker: CircuitBreaker, far: FarCache, error: Exception) -> None:
-        """What cannot be asked knows nothing."""
+        """A failing front counts as empty."""
         for ask in (
             lambda: breaker.peek(UUID(int=1)),
             lambda: async_to_sync(breaker.apeek)(UUID(int=1)),
@@ -148,7 +148,7 @@ class TestSheltered:
             logger.removeFilter(fail)
 
     def test_it_is_left_alone(self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch) -> None:
-        """One failure, then no trip for a while, then one trial; when that answers, all is as before."""
+        """After one failure there is no trip for a while, then one trial; if that succeeds, the front is used again."""
         record = finished()
         far.put(record, seconds=60)
         far.asked()
@@ -171,7 +171,7 @@ class TestSheltered:
     def test_an_error_for_an_answer(
         self, breaker: CircuitBreaker, far: FarCache, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A front that refuses one key has no copy of it, and is asked for the next."""
+        """A front that refuses one key has no copy of it, and is asked for the next key."""
         record = finished()
         far.put(record, seconds=60)
         far.error = StoreRefused()
@@ -182,7 +182,7 @@ class TestSheltered:
         assert [said.getMessage().partition(".")[0] for said in caplog.records] == ["A front returned an error"]
 
     def test_only_one_tries(self, far: FarCache, stopwatch: Stopwatch) -> None:
-        """While one call finds out whether it is back, the others do not wait for it."""
+        """While one call tests whether the front is back, the others do not wait for it."""
         breaker = CircuitBreaker(far, clock=stopwatch)
         far.error = StoreUnavailable()
         breaker.peek(UUID(int=1))
@@ -190,7 +190,7 @@ class TestSheltered:
         assert [breaker._allows_call() for _ in range(3)] == [True, False, False]
 
     def test_an_operator_is_not_put_off(self, breaker: CircuitBreaker, far: FarCache) -> None:
-        """A drop by hand is tried also when the front has just failed."""
+        """A drop by hand is tried even when the front has just failed."""
         far.error = StoreUnavailable()
         breaker.peek(UUID(int=1))
         far.error = None
@@ -200,7 +200,7 @@ class TestSheltered:
     def test_it_warns_now_and_then(
         self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Not once a request."""
+        """It does not warn once per request."""
         far.error = StoreUnavailable()
         for _ in range(25):
             breaker.peek(UUID(int=1))

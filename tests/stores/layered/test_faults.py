@@ -1,4 +1,4 @@
-"""A front that is flushed, frozen, killed and restarted under a layered store: slower, never twice, never an error."""
+"""A layered store whose front is flushed, frozen, killed or restarted: slower, but nothing runs twice or fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def authority() -> RecordingStore:
 @pytest.fixture
 def store(server: RedisServer, authority: RecordingStore, settings: Settings) -> Iterator[LayeredStore]:
     settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
-    front = RedisStore(timeout=1)  # a busy machine is no outage
+    front = RedisStore(timeout=1)  # a busy machine is not an outage
     yield LayeredStore(front=front, authority=authority)
     front.close()
 
@@ -78,7 +78,7 @@ class TestTrouble:
 def test_a_frozen_front_costs_one_timeout(
     store: LayeredStore, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a request still had to ask; and the next ones have learnt of it."""
+    """A frozen front costs one timeout, whatever a request still had to ask; later requests skip it."""
     call(store).run()
     server.freeze()
     front: Any = store.front
@@ -96,7 +96,7 @@ def test_a_frozen_front_costs_one_timeout(
 
 
 def test_it_is_used_again(store: LayeredStore, server: RedisServer, authority: RecordingStore) -> None:
-    """When it is back, and has been let alone for long enough, it answers again."""
+    """When the front is back, and the pause is over, it is used again."""
     call(store).run()
     server.freeze()
     assert isinstance(call(store).run(), Replay)

@@ -1,4 +1,4 @@
-"""A layered store keeps its authority's contract; its front costs nothing but speed when it is gone."""
+"""A layered store keeps its authority's contract; without its front only speed is lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FRONTS: dict[str, Callable[[Stopwatch], RecordCache]] = {
 }
 
 
-#: As a project has it.
+#: A typical project's layers.
 LAYERED = {
     "default": {
         "BACKEND": "django_idempotency.stores.layered.LayeredStore",
@@ -66,7 +66,7 @@ LAYERED = {
 class LayeredContract(StoreContract):
     """What every layered store keeps, over any front."""
 
-    claimers = 20  # another process has a front of its own, and the authority's contract sends processes to that
+    claimers = 20  # another process has its own front, and the authority's contract tests processes
     examples = 15
 
     authority: Any
@@ -83,7 +83,7 @@ class LayeredContract(StoreContract):
         store._clock.now += seconds
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
-        """Delete the copy, too: what a purge deletes has expired, so no front has it."""
+        """Delete the copy, too: a purge deletes only what has expired, so no front has it."""
         store.front.drop(ticket.id)
 
 
@@ -117,12 +117,12 @@ class OverORM(LayeredContract):
 
 @committed
 class TestOverORM(OverORM):
-    """As a server runs it."""
+    """As on a server."""
 
 
 @pytest.mark.django_db
 class TestInsideATransaction(OverORM):
-    """As a test case runs it: nothing is committed, so the front stays empty, and one front is like another."""
+    """As in a test case: nothing is committed, so the front stays empty, and any front behaves alike."""
 
     shared = False
 
@@ -136,7 +136,7 @@ class TestInsideATransaction(OverORM):
 
 
 class Layers:
-    """A layered store over the ORM store, with all that a test wants to see of it."""
+    """A layered store over the ORM store, with everything that a test inspects."""
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
@@ -172,15 +172,15 @@ def nothing(record: Record) -> None:
 
 @pytest.mark.django_db(transaction=True)
 class TestTrips:
-    """What each way costs: trips to the front, verbs of the authority."""
+    """The cost of each path: trips to the front, verbs of the authority."""
 
     def test_the_first(self, layers: Layers) -> None:
-        """Three trips: a look, a busy marker, the answer."""
+        """A first call takes three trips: a lookup, a busy marker, the response."""
         layers.call().run()
         assert layers.asked() == (["peek", "put", "put"], ["claim", "guard", "settle"])
 
     def test_a_replay(self, layers: Layers, django_assert_num_queries: Any) -> None:
-        """One trip, and the authority is not asked."""
+        """A replay takes one trip, without the authority."""
         layers.call().run()
         layers.asked()
         with django_assert_num_queries(0):
@@ -188,14 +188,14 @@ class TestTrips:
         assert layers.asked() == (["peek"], [])
 
     def test_busy(self, layers: Layers) -> None:
-        """One trip for as long as the marker lives."""
+        """A busy call takes one trip, as long as the marker exists."""
         layers.call().open()
         layers.asked()
         assert layers.call().open() == Busy(retry_after=1)
         assert layers.asked() == (["peek"], [])
 
     def test_another_body(self, layers: Layers) -> None:
-        """One trip; while it runs and after."""
+        """Another body takes one trip, during and after the work."""
         first = layers.call()
         first.open()
         layers.asked()
@@ -206,7 +206,7 @@ class TestTrips:
         assert layers.asked() == (["peek"], [])
 
     def test_a_miss(self, layers: Layers) -> None:
-        """What the front has forgotten it is told again."""
+        """A copy that the front has lost is put again."""
         layers.call().run()
         layers.front.copies.clear()
         layers.asked()
@@ -222,7 +222,7 @@ class TestTrips:
         assert layers.call().run() == Execute(attempt=2)
 
     def test_with_a_local_front(self) -> None:
-        """It holds no marker, and a replay is no trip at all."""
+        """A local front holds no marker, and a replay takes no trip at all."""
         authority = RecordingStore(MemoryStore())
         store = LayeredStore(front=LocalCache(), authority=authority)
         for _ in range(3):
@@ -230,7 +230,7 @@ class TestTrips:
         assert authority.verbs == ["claim", "settle"]
 
     def test_async(self, layers: Layers) -> None:
-        """The same trips, and nothing is asked of a database in the event loop."""
+        """The async verbs take the same trips, and send no query from the event loop."""
 
         async def run(times: int) -> None:
             for _ in range(times):
@@ -249,10 +249,10 @@ class TestTrips:
 
 @pytest.mark.django_db(transaction=True)
 class TestCommit:
-    """The front learns nothing that may still be rolled back."""
+    """The front receives nothing that may still be rolled back."""
 
     def test_never_before_it(self, layers: Layers) -> None:
-        """The answer comes when the transaction of the work is over."""
+        """The response is put when the transaction of the work is over."""
         call = layers.call()
         call.open()
         call.work()
@@ -263,7 +263,7 @@ class TestCommit:
         assert (copy.status, copy.outcome) == (Status.COMPLETED, OUTCOME)
 
     def test_in_a_callers_transaction(self, layers: Layers) -> None:
-        """The caller's COMMIT is what counts; and until then nobody is told of the claim."""
+        """The caller's COMMIT counts; until then the claim is not visible in the front."""
         with transaction.atomic():
             call = layers.call()
             call.run()
@@ -280,7 +280,7 @@ class TestCommit:
         assert layers.call().run() == Execute(attempt=1)
 
     def test_what_a_callers_transaction_reads(self, layers: Layers) -> None:
-        """Its snapshot may be old, so it fills no front."""
+        """A transaction's snapshot may be old, so its reads fill no front."""
         layers.call().run()
         layers.front.copies.clear()
         with transaction.atomic():
@@ -288,7 +288,7 @@ class TestCommit:
         assert layers.front.copies == {}
 
     def test_marked_for_rollback_late(self, layers: Layers) -> None:
-        """A settle that did not last tells the front nothing; the one after it does."""
+        """A settle that was rolled back puts nothing into the front; the next one does."""
         settle = layers.authority.settle
         transactions: list[int] = []
 
@@ -307,7 +307,7 @@ class TestCommit:
         assert row(call.ticket).status == Status.COMPLETED
 
     def test_a_lost_settle(self, layers: Layers) -> None:
-        """Who was overtaken tells the front nothing."""
+        """An owner that was overtaken puts nothing into the front."""
         first, second = make_ticket(lease=1), make_ticket(lease=30)
         layers.store.claim(first)
         layers.age(2)
@@ -319,7 +319,7 @@ class TestCommit:
         assert layers.asked()[0] == []
 
     def test_an_atomic_takeover(self, layers: Layers) -> None:
-        """Its retention begins at the settle, and so does its copy's."""
+        """Retention and copy both begin at the settle."""
         layers.call(ttl=100).run(WorkResult.FAILED)
         layers.age(60)
         call = layers.call(ttl=100)
@@ -333,17 +333,17 @@ class TestCommit:
 
 @pytest.mark.django_db(transaction=True)
 class TestLives:
-    """Nothing outlives what it is a copy of."""
+    """No copy outlives its original."""
 
     def test_an_answer(self, layers: Layers) -> None:
-        """An hour, or until it expires."""
+        """A copy lives an hour, or until the response expires."""
         layers.call(key="day").run()
         assert layers.front.lives[-1] == 3600
         layers.call(key="minute", ttl=60).run()
         assert layers.front.lives[-1] == 60
 
     def test_an_answer_after_long_work(self, layers: Layers) -> None:
-        """Its expiry was fixed by the claim."""
+        """The claim has fixed the expiry."""
         call = layers.call(ttl=60)
         call.open()
         layers.stopwatch.now += 50
@@ -357,7 +357,7 @@ class TestLives:
         assert layers.front.lives[-1] == pytest.approx(5)
 
     def test_an_answer_that_was_read(self, layers: Layers) -> None:
-        """A miss late in a record's life."""
+        """A miss late in a record's life makes a short copy."""
         layers.call(ttl=60).run()
         layers.age(50)
         layers.front.copies.clear()
@@ -365,14 +365,14 @@ class TestLives:
         assert layers.front.lives[-1] == pytest.approx(10, abs=1)
 
     def test_beyond_its_expiry(self, layers: Layers) -> None:
-        """The work runs anew, although the front has not been told."""
+        """The work runs again, although the front was not notified."""
         layers.call(ttl=60).run()
         layers.age(60)
         assert layers.call().run() == Execute(attempt=1, new_life=True)
         assert effects() == 2
 
     def test_a_marker(self, layers: Layers) -> None:
-        """A second, whatever the lease; then the authority is asked."""
+        """A marker lives a second, whatever the lease; then the authority is asked."""
         layers.call(guarantee=Guarantee.LEASE, lease=30).open()
         assert layers.front.lives == [MARKER]
         layers.stopwatch.now += MARKER
@@ -385,14 +385,14 @@ class TestLives:
         assert layers.front.lives[-1] == pytest.approx(0.25)
 
     def test_a_dead_worker(self, layers: Layers) -> None:
-        """Its marker does not keep the next one waiting for longer than the claim's lease."""
+        """A dead worker's marker does not delay the next call beyond the claim's lease."""
         layers.store.claim(atomic_ticket(lease=1))
         layers.age(1)
         assert layers.call().run() == Execute(attempt=2, takeover=True)
 
     @pytest.mark.parametrize(("setting", "kept"), [(0.25, 0.25), (timedelta(seconds=0.5), 0.5), (60, MARKER)])
     def test_a_marker_and_the_setting(self, settings: Settings, setting: Any, kept: float) -> None:
-        """CLAIM_LEASE bounds it on a route with a longer lease, too."""
+        """CLAIM_LEASE also limits the marker on a route with a longer lease."""
         settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
         settings.IDEMPOTENCY = {"STORES": LAYERED, "CLAIM_LEASE": setting}
         store, stopwatch = stores["default"], Stopwatch()
@@ -403,17 +403,17 @@ class TestLives:
         assert front.lives == [kept]
 
     def test_a_marker_of_the_default(self) -> None:
-        """Who leaves CLAIM_LEASE alone gets a marker of that length."""
+        """The default CLAIM_LEASE gives a marker of that length."""
         assert conf.claim_lease() == MARKER == conf.DEFAULTS["CLAIM_LEASE"]
 
     def test_our_own_marker(self, layers: Layers) -> None:
-        """A second look by the same call asks the authority."""
+        """A repeated claim of the same call asks the authority."""
         call = layers.call()
         layers.store.claim(call.ticket)
         assert call.run() == Execute(attempt=1)
 
     def test_a_copy_that_comes_late(self, layers: Layers) -> None:
-        """Who stood still between reading and putting puts nothing: an operator may have been there."""
+        """A call delayed between reading and putting puts nothing: an operator may have intervened."""
         layers.call().run()
         layers.front.copies.clear()
         claim = layers.authority.claim
@@ -430,7 +430,7 @@ class TestLives:
         assert [record.status for record, *_ in layers.front.copies.values()] == [Status.COMPLETED]  # and no marker
 
     def test_no_memory_of_the_claim(self, layers: Layers) -> None:
-        """Beyond so many at once, an answer is put at its first replay."""
+        """Beyond this many at once, a response is put at its first replay."""
         call = layers.call()
         call.open()
         layers.store._under_way.clear()
@@ -440,7 +440,7 @@ class TestLives:
         assert layers.copy(call) is not None
 
     def test_claims_that_run_nothing(self) -> None:
-        """Nobody settles them, so they take no room: another body, another scope."""
+        """Claims that run nothing are never settled, so they take no room: another body, another scope."""
         store = LayeredStore(front=LocalCache(), authority=MemoryStore())
         crashed = make_ticket(lease=0)
         store.claim(crashed)
@@ -450,14 +450,14 @@ class TestLives:
         assert store._under_way == {}
 
     def test_claims_that_are_passed_on(self) -> None:
-        """They end under another token: what was known of the first is forgotten."""
+        """They end under another token, and the memory of the first one is dropped."""
         store, other = LayeredStore(front=LocalCache(), authority=MemoryStore()), make_ticket()
         record = store.claim(make_ticket())
         assert store.settle(other, rules.handover(record, other))
         assert store._under_way == {}
 
     def test_claims_that_never_end(self) -> None:
-        """They take no more room than so many."""
+        """Claims that never end take only a bounded room."""
         store = LayeredStore(front=LocalCache(), authority=MemoryStore())
         for number in range(UNDER_WAY + 5):
             store.claim(make_ticket(key=str(number)))
@@ -468,7 +468,7 @@ class TestLives:
 class TestOperators:
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_an_intervention(self, layers: Layers, verb: str) -> None:
-        """The copy goes, and the next request is run."""
+        """The copy is dropped, and the next request runs."""
         call = layers.call()
         call.run()
         assert getattr(layers.store, verb)(call.ticket.id, audit=nothing) is Intervention.DONE
@@ -477,7 +477,7 @@ class TestOperators:
         assert effects() == 2
 
     def test_doing_it_again(self, layers: Layers) -> None:
-        """A copy that came after a release goes with the next one."""
+        """A second release drops a copy that was put after the first."""
         call = layers.call()
         call.run()
         copy = layers.front.copies[call.ticket.id]
@@ -488,7 +488,7 @@ class TestOperators:
         assert isinstance(layers.call().run(), Execute)
 
     def test_in_a_transaction(self, layers: Layers) -> None:
-        """Until its COMMIT others put the answer again, so it is dropped then, too."""
+        """Until its COMMIT other calls put the response again, so it is dropped at COMMIT, too."""
         call = layers.call()
         call.run()
         copy = layers.front.copies[call.ticket.id]
@@ -499,7 +499,7 @@ class TestOperators:
         assert layers.copy(call) is None
 
     def test_a_front_that_is_down(self, layers: Layers, caplog: pytest.LogCaptureFixture) -> None:
-        """The record is released, and an error says what the front may still do."""
+        """The record is released, and an error describes what the front may still return."""
         call = layers.call()
         call.run()
         layers.front.error = StoreUnavailable()
@@ -508,7 +508,7 @@ class TestOperators:
         assert "may replay for up to 3600 s what was changed by hand. Repeat the change" in said
 
     def test_another_process(self) -> None:
-        """A local cache does not see it, for at most 60 seconds."""
+        """Another process's local cache misses it, for at most 60 seconds."""
         stopwatch = Stopwatch()
         ours = LayeredStore(front=LocalCache(clock=stopwatch), authority=ORMStore(), clock=stopwatch)
         theirs = LayeredStore(front=LocalCache(), authority=ORMStore())
@@ -521,7 +521,7 @@ class TestOperators:
         assert isinstance(Call(store=ours).run(), Execute)
 
     def test_a_purge(self, layers: Layers) -> None:
-        """Is the authority's."""
+        """A purge is the authority's work."""
         layers.call(ttl=60).run()
         layers.age(100)
         assert layers.store.purge(limit=10).count == 1
@@ -531,7 +531,7 @@ class TestOperators:
 class TestFailingFronts:
     @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
     def test_down(self, layers: Layers, error: Exception) -> None:
-        """Every call is answered, once run, and one trip was tried."""
+        """Every call gets its response, runs once, and tried one trip."""
         layers.front.error = error
         assert isinstance(layers.call().run(), Execute)
         assert isinstance(layers.call().run(), Replay)
@@ -540,7 +540,7 @@ class TestFailingFronts:
 
     @pytest.mark.parametrize("trips", range(4))
     def test_down_after_so_many_trips(self, layers: Layers, trips: int) -> None:
-        """Wherever it fails, the work runs once and is replayed."""
+        """Wherever the front fails, the work runs once and is replayed."""
         trip, left = layers.front._trip, [trips]
 
         def count(verb: str) -> None:
@@ -556,7 +556,7 @@ class TestFailingFronts:
         assert effects() == 1
 
     def test_an_authority_that_is_down(self, layers: Layers) -> None:
-        """Replays go on; what would have to run does not."""
+        """Replays continue; new work does not run."""
         layers.call().run()
 
         def gone(ticket: Any) -> Record:
@@ -568,17 +568,17 @@ class TestFailingFronts:
             layers.call(key="new").open()
 
     def test_another_scope_in_the_front(self, layers: Layers) -> None:
-        """A copy of another scope's answer is no answer."""
+        """A copy of another scope's response is never returned."""
         call = layers.call()
         call.run()
         theirs = layers.call(scope="user:2", id=call.ticket.id)
         layers.asked()
         assert theirs.open() == Mismatch()
-        assert layers.asked()[1] == ["claim"]  # it was the authority who said so
+        assert layers.asked()[1] == ["claim"]  # the verdict came from the authority
 
 
 def test_many_threads() -> None:
-    """On one key, one runs."""
+    """Of many threads on one key, one runs."""
     store = LayeredStore(front=LocalCache(size=2), authority=MemoryStore())
 
     def call(number: int) -> str:
@@ -596,7 +596,7 @@ def test_many_threads() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_another_process_claims(layers: Layers) -> None:
-    """What one store has put, another one over the same front and table serves."""
+    """A copy put by one store is served by another one over the same front and table."""
     layers.call().run()
     other = LayeredStore(front=layers.front, authority=ORMStore(), clock=layers.stopwatch)
     assert isinstance(elsewhere(lambda: Call(store=other).open()), Replay)
@@ -639,7 +639,7 @@ class TestOverORMBehindRedis(LayeredContract):
                     server.set(name, shift(value, seconds), px=left)
                 else:
                     server.delete(name)
-        # Moved records are no time for a stopwatch: what it would make of those under way is not what the table has.
+        # Moved records do not fit a stopwatch: its view of running records would differ from the table's.
         store._under_way.clear()
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
@@ -651,7 +651,7 @@ class TestOverORMBehindRedis(LayeredContract):
 @pytest.mark.django_db(transaction=True)
 class TestBehindRedis:
     def test_another_process(self, redis: RedisStore, django_assert_num_queries: Any) -> None:
-        """A replay in a process that has never seen the key costs no query; a release is seen at once."""
+        """A replay in a process that has never seen the key costs no query; a release takes effect at once."""
         ours, theirs = (LayeredStore(front=redis, authority=ORMStore()) for _ in range(2))
         call = Call(store=ours)
         call.run()
@@ -661,7 +661,7 @@ class TestBehindRedis:
         assert isinstance(Call(store=ours).run(), Execute)
 
     def test_erased(self, redis: RedisStore) -> None:
-        """From Redis, from a local cache and from the table; and from both fronts where somebody has deleted the row."""
+        """An erased record leaves Redis, a local cache and the table, and both fronts if its row was deleted."""
         for deleted in (False, True):
             store = LayeredStore(front=LocalCache(), authority=LayeredStore(front=redis, authority=ORMStore()))
             call = Call(store=store)
@@ -679,7 +679,7 @@ class TestBehindRedis:
             assert store.erase(call.ticket.id, audit=nothing) is Intervention.DONE
 
     def test_forged(self, redis: RedisStore) -> None:
-        """What we have not signed is not there."""
+        """A copy that we have not signed counts as absent."""
         store = LayeredStore(front=redis, authority=ORMStore())
         call = Call(store=store)
         call.run()
@@ -691,7 +691,7 @@ class TestBehindRedis:
         assert Call(store=store).run() == Replay(outcome=OUTCOME, attempt=1)
 
     def test_async(self, redis: RedisStore) -> None:
-        """Through redis.asyncio."""
+        """The async verbs use redis.asyncio."""
         store = LayeredStore(front=redis, authority=ORMStore())
 
         async def burst() -> list[str]:
@@ -721,7 +721,7 @@ class TestBehindRedis:
 )
 @pytest.mark.django_db(transaction=True)
 def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event loop goes to a thread for what may block, and for nothing else."""
+    """An event loop uses a thread for what may block, and for nothing else."""
     seen: list[str] = []
 
     def noted(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -750,13 +750,13 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
 
 @pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalCache()}, {"authority": None}])
 def test_what_it_is_made_of(wrong: dict[str, Any]) -> None:
-    """A front that is none, or an authority that is none, is said at once."""
+    """An invalid front or authority is refused at once."""
     with pytest.raises(TypeError, match="must be"):
         LayeredStore(**{"front": LocalCache(), "authority": MemoryStore(), **wrong})
 
 
 def test_what_it_can() -> None:
-    """Is what its authority can."""
+    """It can do what its authority can."""
     over_orm = LayeredStore(front=LocalCache(), authority=ORMStore(using="other"))
     over_memory = LayeredStore(front=LocalCache(), authority=MemoryStore())
     assert (over_orm.supports_atomic, over_orm.using) == (True, "other")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_first_run_and_replay() -> None:
-    """The work runs once; its answer and its writes are there together."""
+    """The work runs once; its response and its writes are committed together."""
     first = Call()
     assert first.run() == Execute(attempt=1)
     assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
@@ -39,7 +39,7 @@ def test_first_run_and_replay() -> None:
 
 
 def test_nothing_is_seen_before_commit() -> None:
-    """While the owner works, others see its claim, and neither its writes nor its answer."""
+    """While the owner works, others see its claim, but neither its writes nor its response."""
     call = Call()
     call.open()
     call.work()
@@ -52,7 +52,7 @@ def test_nothing_is_seen_before_commit() -> None:
 @pytest.mark.parametrize("ttl", [86400, 0], ids=["young", "expired"])
 @pytest.mark.parametrize("attempt", ["first run", "takeover"])
 def test_a_living_owner_is_never_overtaken(attempt: str, ttl: int) -> None:
-    """However late it is, and even expired: the row lock says that the owner is alive. Nobody waits to hear it."""
+    """However late it is, even expired, the row lock shows that the owner is alive, and no call waits to find out."""
     if attempt == "takeover":
         ORMStore().claim(atomic_ticket(ttl=ttl))
     call = Call(atomic_ticket(ttl=ttl))
@@ -66,7 +66,7 @@ def test_a_living_owner_is_never_overtaken(attempt: str, ttl: int) -> None:
 
 
 def test_another_request_meets_a_living_owner() -> None:
-    """Mismatch beats busy, also while the first one runs."""
+    """Mismatch takes precedence over busy, also while the first one runs."""
     call = Call()
     call.open()
     assert elsewhere(lambda: Call(atomic_ticket(body=b"other")).run()) == Mismatch()
@@ -74,7 +74,7 @@ def test_another_request_meets_a_living_owner() -> None:
 
 
 def test_a_dead_owner_is_taken_over() -> None:
-    """When its connection goes, its writes go, its lock goes, and the next one runs."""
+    """When its connection ends, its writes and its lock go, and the next one runs."""
 
     def die() -> None:
         call = Call()
@@ -92,7 +92,7 @@ def test_a_dead_owner_is_taken_over() -> None:
 
 
 def test_within_the_claim_lease() -> None:
-    """From claim to lock a lease protects the owner, which has no lock yet."""
+    """Between claim and lock a lease protects the owner, which has no lock yet."""
     ORMStore().claim(atomic_ticket(lease=1))
     assert Call().run() == Busy(retry_after=1)
 
@@ -109,7 +109,7 @@ def test_a_takeover_writes_nothing_before_its_settle() -> None:
 
 
 def test_a_failed_takeover_counts() -> None:
-    """After a takeover that failed the next run is a third attempt, and the body still binds."""
+    """After a failed takeover the next run is the third attempt, and the body still binds."""
     ORMStore().claim(atomic_ticket())
     call = Call()
     assert call.run(WorkResult.FAILED) == Execute(attempt=2, takeover=True)
@@ -119,16 +119,16 @@ def test_a_failed_takeover_counts() -> None:
 
 
 def test_a_refusal_frees_the_key() -> None:
-    """After a dropped answer a corrected body runs under the same key."""
+    """After a refusal a corrected body runs under the same key."""
     assert Call().run(WorkResult.DROPPED) == Execute(attempt=1)
     corrected = Call(atomic_ticket(body=b"corrected"))
     assert corrected.run() == Execute(attempt=2)
-    assert Call().run() == Mismatch()  # and from then on it is the one that binds
-    assert effects() == 2  # what came with the refusal was committed
+    assert Call().run() == Mismatch()  # and from now on the new body binds
+    assert effects() == 2  # the writes of the refusal were committed
 
 
 def test_a_new_life() -> None:
-    """After its retention a key starts again: attempt 1, its own times, nothing of the old answer."""
+    """After its retention a key starts again: attempt 1, its own times, nothing of the old response."""
     old = Call(atomic_ticket(method="PUT", secret_id="01d"))
     old.run()
     elapse(timedelta(days=2))
@@ -143,7 +143,7 @@ def test_a_new_life() -> None:
 
 
 def test_a_key_inside_its_own_work() -> None:
-    """The same key inside its own view is busy at once (a lock does not stop its own transaction)."""
+    """The same key inside its own view is busy at once, as a lock does not stop its own transaction."""
     outer = Call()
     outer.open()
     outer.work()
@@ -154,7 +154,7 @@ def test_a_key_inside_its_own_work() -> None:
 
 
 def test_another_key_inside_the_work() -> None:
-    """Another key in the view joins its transaction: they are kept, or forgotten, together."""
+    """Another key in the view joins its transaction: both are kept, or neither is."""
     for ended, remembered in ((WorkResult.FAILED, 0), (WorkResult.KEPT, 2)):
         outer, inner = Call(), Call(atomic_ticket(key="inner"))
         outer.open()
@@ -170,14 +170,14 @@ def test_the_row_is_deleted_under_us() -> None:
     call = Call()
     call.open()
     call.work()
-    IdempotencyRecord.objects.all().delete()  # in our own transaction: the lock keeps everybody else out
+    IdempotencyRecord.objects.all().delete()  # in our own transaction: the lock keeps all others out
     with pytest.raises(OwnershipLost):
         call.settle()
     assert (effects(), call.listener.events) == (0, ["claimed", "lost"])
 
 
 def test_overtaken_under_the_lock() -> None:
-    """The settle asks for the owner, whatever the lock says."""
+    """The settle checks the owner, in spite of the lock."""
     call = Call()
     call.open()
     call.work()
@@ -200,7 +200,7 @@ class Delayed(RecordingStore):
 
 
 def test_overtaken_between_claim_and_guard() -> None:
-    """Who slept from claim to lock finds the answer of whoever took over, and runs nothing."""
+    """A call delayed between claim and lock finds the new owner's response, and runs nothing."""
     store = Delayed(ORMStore())
     store.meanwhile = lambda: assert_runs(Call())  # type: ignore[method-assign]
     assert Call(store=store).run() == Replay(outcome=OUTCOME, attempt=2)
@@ -224,7 +224,7 @@ def test_purged_between_claim_and_guard() -> None:
 
 
 class Interrupted(RecordingStore):
-    """Lets something happen between the rollback of a work that failed and the settle of its record."""
+    """Lets something happen between the rollback of failed work and the settle of its record."""
 
     meanwhile: Callable[[], object]
 
@@ -236,7 +236,7 @@ class Interrupted(RecordingStore):
 
 @pytest.mark.parametrize("how", ["failed", "gave its writes up"])
 def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
-    """Who fell silent after its claim and woke when the takeover was rolled back has answered: that stays."""
+    """A late owner that resumed during the takeover's rollback has finished, and its response is kept."""
     late = atomic_ticket()
     ORMStore().claim(late)
     store = Interrupted(ORMStore())
@@ -253,7 +253,7 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
 
 
 def test_durable_inside_a_guard() -> None:
-    """Django itself refuses a durable block inside ours: it would not be durable."""
+    """Django itself refuses a durable block inside ours, which would not be durable."""
     call = Call()
     call.open()
     with pytest.raises(RuntimeError, match="durable"), transaction.atomic(durable=True):

@@ -55,7 +55,7 @@ def purge_all(limit: int) -> int:
 
 @pytest.mark.parametrize("apart", [timedelta(seconds=1), timedelta(0)], ids=["one by one", "all at the same instant"])
 def test_batches(apart: timedelta) -> None:
-    """Batches end to end delete everything, also when deadlines are equal, and nothing that is young."""
+    """Consecutive batches delete everything old, even with equal deadlines, and nothing recent."""
     fill(23, apart=apart)
     young = Call()
     young.run()
@@ -64,7 +64,7 @@ def test_batches(apart: timedelta) -> None:
 
 
 def test_oldest_first() -> None:
-    """A batch takes the oldest, and says where to resume: at its last deadline."""
+    """A batch takes the oldest records, and returns where to resume: at its last deadline."""
     fill(5)
     batch = ORMStore().purge(limit=3)
     assert batch == Purged(count=3, resume=LONG_AGO + timedelta(seconds=2))
@@ -80,7 +80,7 @@ def test_nothing_to_do() -> None:
 
 @not_sqlite
 def test_a_row_that_is_held() -> None:
-    """A record whose owner still works is skipped, even expired and lapsed; nobody waits for it."""
+    """A record whose owner still works is skipped without waiting, even if it is expired and lapsed."""
     fill(3)
     owner = Call(atomic_ticket(ttl=0))
     owner.open()
@@ -94,7 +94,7 @@ def test_a_row_that_is_held() -> None:
 
 @not_sqlite
 def test_beside_a_purge_that_is_not_committed() -> None:
-    """What another purger has in hand is skipped, not waited for."""
+    """Records of another, uncommitted purge are skipped without waiting."""
     fill(10)
     with transaction.atomic():
         assert ORMStore().purge(limit=4).count == 4
@@ -111,7 +111,7 @@ def test_two_purgers() -> None:
 
 @not_sqlite
 def test_claims_beside_a_purge() -> None:
-    """A claim of a new key does not wait for a purge, and one that meets a row being deleted is busy or runs."""
+    """A claim of a new key does not wait for a purge; one that meets a row being deleted is busy or runs."""
     fill(10)
     with transaction.atomic():
         ORMStore().purge(limit=10)
@@ -122,7 +122,7 @@ def test_claims_beside_a_purge() -> None:
 
 
 def test_an_index_serves_it() -> None:
-    """The scan walks `purge_at` in order; it never sorts the table."""
+    """The scan walks `purge_at` in order, and never sorts the table."""
     fill(200)
     from django_idempotency.stores.orm import purge
 
@@ -141,7 +141,7 @@ def test_an_index_serves_it() -> None:
 
 
 def test_a_purged_key_is_new() -> None:
-    """After its purge a key runs again, as if it had never been."""
+    """After its purge a key runs again, as if it had never been used."""
     first = Call(atomic_ticket(ttl=10))
     first.run()
     elapse(11)

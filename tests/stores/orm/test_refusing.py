@@ -1,4 +1,4 @@
-"""Which statements are known to end a transaction, and which only look like it."""
+"""Which statements certainly end a transaction, and which only look as if they do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from django_idempotency.stores.orm.refusing import ends_transaction
 
-#: What ends a transaction on every database.
+#: Statements that end a transaction on every database.
 EVERYWHERE = [
     *("COMMIT", " rollback", "-- of the report\nCOMMIT;", "; ROLLBACK", "/* a * b */;\n commit", b"COMMIT"),
     *("ROLLBACK AND CHAIN", ";;commit work"),
 ]
-#: And on one.
+#: Statements that do so on one database.
 ENDING: dict[str, list[Any]] = {
     "sqlite": ["END", "END TRANSACTION"],
     "postgresql": [
@@ -37,7 +37,8 @@ ENDING: dict[str, list[Any]] = {
         *("SELECT `;` # ;\n; COMMIT", 'SELECT ";"; rollback', "SELECT 1; SET autocommit=1"),
     ],
 }
-#: What may stand in a guard. Where only the server can be certain, nothing is refused: the transaction's mark will tell.
+#: Statements that a guard allows. If only the server can be certain, nothing is refused: the transaction's mark
+#: decides.
 INNOCENT_EVERYWHERE = [
     *(
         "SAVEPOINT s",
@@ -78,10 +79,10 @@ def cases(everywhere: list[Any], apart: dict[str, list[Any]]) -> list[tuple[str,
 
 
 def test_what_ends_a_transaction() -> None:
-    """In whatever form, if it is certain to end the transaction it is refused."""
+    """A statement that certainly ends the transaction is refused, in any form."""
     assert [case for case in cases(EVERYWHERE, ENDING) if not ends_transaction(case[1], case[0])] == []
 
 
 def test_what_does_not() -> None:
-    """A statement that a view may send is never refused for what it looks like."""
+    """A statement that a view may send is never refused for its appearance."""
     assert [case for case in cases(INNOCENT_EVERYWHERE, INNOCENT) if ends_transaction(case[1], case[0])] == []

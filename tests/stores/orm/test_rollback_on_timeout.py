@@ -1,4 +1,4 @@
-"""MariaDB with `innodb_rollback_on_timeout=ON`, which takes a whole transaction for one statement that waited in vain."""
+"""MariaDB with `innodb_rollback_on_timeout=ON`, which rolls back a whole transaction for one lock wait timeout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def strict_server() -> Iterator[str]:
     """Start a server, which reads the setting once, and return its socket."""
     program = shutil.which("mariadbd", path=SERVERS_PATH)
     assert program is not None
-    with tempfile.TemporaryDirectory() as folder:  # not pytest's own, whose path is too long for a socket
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's own folder, whose path is too long for a socket
         socket, log = Path(folder, "socket"), Path(folder, "log")
         (data := Path(folder, "data")).mkdir()
         command = [program, "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}", f"--socket={socket}"]
@@ -61,7 +61,7 @@ def strict_server() -> Iterator[str]:
 def strict(
     strict_server: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[BaseDatabaseWrapper]:
-    """Let the default connection be one to that server; and return another."""
+    """Point the default connection at that server, and return another connection."""
     connection.close()
     with monkeypatch.context() as patch:
         patch.setitem(connection.settings_dict, "HOST", strict_server)
@@ -81,7 +81,7 @@ def strict(
 
 @pytest.mark.parametrize("block", [False, True], ids=["plain", "in a block"])
 def test_a_swallowed_lock_wait_timeout(strict: BaseDatabaseWrapper, block: bool) -> None:
-    """It has taken what was written before it, so the answer is not remembered; the retry runs, and writes once."""
+    """The earlier writes are gone, so the response is not remembered; the retry runs, and writes once."""
     wanted = f"UPDATE {Effect._meta.db_table} SET label = 'held' WHERE label = 'wanted by two'"
     Effect.objects.create(label="wanted by two")
     with strict.cursor() as cursor:

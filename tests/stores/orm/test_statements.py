@@ -1,4 +1,4 @@
-"""What each verb sends to the database, in number and shape (design 5). A trip more is a promise broken."""
+"""What each verb sends to the database, in number and shape (design 5). One more trip breaks a promise."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..helpers import OUTCOME, Call, atomic_ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-#: What a call does → the statements that it costs over its own work.
+#: What a call does → the statements that it costs in addition to its own work.
 FIRST_ATOMIC = {
     "postgresql": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
-    # A savepoint is the mark by which the settle knows the transaction; PostgreSQL compares its id.
+    # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it compares the id.
     "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
-    # Read first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot.
+    # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot.
     "sqlite": ["SELECT", "INSERT", "BEGIN", "UPDATE", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
 }
 FIRST_LEASE = {
@@ -72,12 +72,12 @@ def sent() -> Iterator[Sent]:
 
 @pytest.fixture(autouse=True)
 def connected(db: None) -> None:
-    """Have a connection and the store's statements built, so that a test counts neither."""
+    """Have a connection and the store's statements built, so that tests count neither."""
     Call(atomic_ticket(key="warm")).run()
 
 
 def test_first_request_atomic() -> None:
-    """Claim, lock, settle; BEGIN and COMMIT; and at most a light statement at each end of the work."""
+    """It sends claim, lock and settle, BEGIN and COMMIT, and at most a light statement at each end of the work."""
     call = Call()
     with sent() as statements:
         call.open()
@@ -86,7 +86,7 @@ def test_first_request_atomic() -> None:
 
 
 def test_first_request_lease() -> None:
-    """Claim and settle."""
+    """It sends claim and settle."""
     call = Call(make_ticket())
     with sent() as statements:
         call.open()
@@ -96,7 +96,7 @@ def test_first_request_lease() -> None:
 
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_known_keys(make: Callable[..., Any]) -> None:
-    """A replay or a mismatch is at most two statements, and opens no transaction."""
+    """A replay or a mismatch takes at most two statements, and opens no transaction."""
     Call(make()).run()
     replayed, changed = Call(make()), Call(make(body=b"other"))
     with sent() as statements:
@@ -117,7 +117,7 @@ def test_busy() -> None:
 
 
 def test_takeover_lease() -> None:
-    """What was seen, one compare-and-set, and the record as it now stands."""
+    """It sends a read, one compare-and-set, and a read of the new record."""
     Call(make_ticket(lease=0)).open()
     with sent() as statements:
         assert Call(make_ticket()).open() == Execute(attempt=2, takeover=True)
@@ -125,7 +125,7 @@ def test_takeover_lease() -> None:
 
 
 def test_takeover_atomic() -> None:
-    """No write before the settle; SQLite's lock is its UPDATE."""
+    """Nothing is written before the settle; SQLite's lock is its UPDATE."""
     ORMStore().claim(atomic_ticket())
     call = Call()
     with sent() as statements:
@@ -138,7 +138,7 @@ def test_takeover_atomic() -> None:
 
 
 def test_a_failed_call_atomic() -> None:
-    """A rollback, then a release in a transaction of its own."""
+    """It sends a rollback, then a release in a separate transaction."""
     call = Call()
     call.open()
     with sent() as statements:
@@ -163,7 +163,7 @@ def test_no_compiling_on_the_hot_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_open_record_is_updated_in_place() -> None:
-    """Settling touches no indexed column, so PostgreSQL can update in place (HOT)."""
+    """Settling changes no indexed column, so PostgreSQL can update in place (HOT)."""
     for ended in (WorkResult.KEPT, WorkResult.DROPPED):
         call = Call(make_ticket(key=str(ended)))
         call.open()
@@ -177,15 +177,15 @@ postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Pos
 
 @postgresql
 def test_a_known_key_writes_nothing() -> None:
-    """A claim that meets a record takes no transaction id: no WAL, no flush."""
+    """A claim that finds a record takes no transaction id: no WAL, no flush."""
     done = make_ticket()
     Call(done).run()
     assert writes(make_ticket()) is False
-    assert writes(make_ticket(key="new")) is True  # so we would see it
+    assert writes(make_ticket(key="new")) is True  # proves that we would see it
 
 
 def writes(ticket: Any) -> bool:
-    """Send the statements of an autocommit claim once more, inside a transaction that we can ask."""
+    """Repeat the statements of an autocommit claim inside a transaction that we can ask."""
     bound: list[tuple[str, Any]] = []
 
     def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -194,7 +194,7 @@ def writes(ticket: Any) -> bool:
 
     with connection.execute_wrapper(note):
         ORMStore().claim(ticket)
-    if len(bound) == 1:  # it was new, so take it back: the question is what the claim of a new key does
+    if len(bound) == 1:  # it was new, so undo it: the question is what the claim of a new key does
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM django_idempotency_record WHERE id = %s", [ticket.id])
     with transaction.atomic(), connection.cursor() as cursor:
@@ -209,9 +209,9 @@ def writes(ticket: Any) -> bool:
     ("make", "asynchronous"), [(make_ticket, False), (atomic_ticket, True)], ids=["lease", "atomic"]
 )
 def test_asynchronous_commit(make: Callable[..., Any], asynchronous: bool) -> None:
-    """Only an `atomic` claim may be on disk later than its answer: the work's COMMIT flushes it, too."""
+    """Only an `atomic` claim may reach the disk after its response: the work's COMMIT flushes it, too."""
     with connection.cursor() as cursor:
-        cursor.execute("SET synchronous_commit = on")  # the tests' databases have it off
+        cursor.execute("SET synchronous_commit = on")  # it is off in the tests' databases
         with sent() as statements:
             ORMStore().claim(make())
         assert ("synchronous_commit" in statements.raw[0]) is asynchronous
@@ -223,7 +223,7 @@ def test_asynchronous_commit(make: Callable[..., Any], asynchronous: bool) -> No
 
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="SQLite's setting")
 def test_patience_returns() -> None:
-    """A takeover is impatient, and leaves the connection as patient as it was."""
+    """A takeover does not wait, and then restores the connection's patience."""
     with connection.cursor() as cursor:
         before = cursor.execute("PRAGMA busy_timeout").fetchone()
         ORMStore().claim(atomic_ticket())

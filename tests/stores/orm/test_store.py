@@ -1,4 +1,4 @@
-"""The ORM store keeps the contract, and what only it can promise."""
+"""The ORM store keeps the contract, and its own promises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from django_idempotency.testing.clock import elapse
 from ..elsewhere import orm_store
 from ..helpers import committed
 
-#: Statements of every step of the contract: where the insert is tried first, and where the key is looked up first.
+#: Statements of every step of the contract: if the insert is tried first, and if the key is looked up first.
 INSERT_FIRST = {
     "claim": 1,
     **dict.fromkeys(("ours", "busy", "mismatch", "replay"), 2),  # insert, read
@@ -45,7 +45,7 @@ class ORMStoreContract(StoreContract):
 
 @committed
 class TestAutocommit(ORMStoreContract):
-    """As a server runs it."""
+    """As on a server."""
 
     def expected_costs(self) -> Mapping[str, int]:
         return READ_FIRST if connections["default"].vendor == "sqlite" else INSERT_FIRST
@@ -67,6 +67,6 @@ class TestAutocommit(ORMStoreContract):
 
 @pytest.mark.django_db
 class TestInsideATransaction(ORMStoreContract):
-    """As a test case runs it, or a view that has opened atomic() above us."""
+    """As in a test case, or in a view that has opened atomic() around us."""
 
     shared = False

@@ -1,4 +1,4 @@
-"""The Redis store in a cluster: the contract on two nodes with half of the keys each, over redis-py's own clients."""
+"""The Redis store in a cluster keeps the contract: two nodes with half of the keys each, redis-py's own clients."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestRedisCluster(StoreContract):
 
 
 def test_keys_are_everywhere(store: RedisStore, cluster: list[RedisNode]) -> None:
-    """All nodes have a part of the records, whichever is named, and one call renews them all."""
+    """All nodes hold some of the records, whichever is named, and one call renews all of them."""
     tickets = [make_ticket(key=str(number)) for number in range(40)]
     for ticket in tickets:
         store.claim(ticket)
@@ -83,7 +83,7 @@ def test_keys_are_everywhere(store: RedisStore, cluster: list[RedisNode]) -> Non
 
 
 def test_async(store: RedisStore) -> None:
-    """A thread asks."""
+    """The async verbs use a thread."""
 
     async def live(key: str) -> tuple[int, bool, Status]:
         ticket = make_ticket(key=key)
@@ -98,7 +98,7 @@ def test_async(store: RedisStore) -> None:
 
 
 def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
-    """Another one names the nodes. Without any there is no store."""
+    """Another node names the nodes. Without any the store is unavailable."""
     cache = settings.CACHES["cluster"]
     settings.CACHES = {"cluster": {**cache, "LOCATION": ["redis://127.0.0.1:1/0", *cache["LOCATION"]]}}
     one = RedisStore(cache="cluster", prefix=store.prefix, timeout=5)
@@ -112,7 +112,7 @@ def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
 
 
 def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: Settings) -> None:
-    """Their records are renewed, and `renewed` says so: the heartbeat would take them for lost, and others take them."""
+    """The other nodes' records are renewed, and `renewed` lists them, so the heartbeat does not report them as lost."""
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     one, other = RedisNode(tmp_path / "one"), RedisNode(tmp_path / "other")
@@ -135,7 +135,7 @@ def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: 
 
 
 def test_replicas_cannot_be_waited_for(cluster: list[RedisNode]) -> None:
-    """It is said, at the first use."""
+    """The error comes at the first use."""
     store = RedisStore(cache="cluster", min_replicas=1)
     for verb in (store.claim, async_to_sync(store.aclaim)):
         with pytest.raises(ImproperlyConfigured, match="min_replicas"):

@@ -1,4 +1,4 @@
-"""The Redis store keeps the contract, on a real server; and what only it promises."""
+"""The Redis store keeps the contract, on a real server, and its own promises."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ INSTANTS = [name for name, kind in packing.FIELDS.items() if kind == "d"]
 
 
 def altered(value: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """Return a packed record whose fields of fixed length were changed."""
+    """Return a packed record with changed fields of fixed length."""
     fields = dict(zip(packing.FIELDS, FIXED.unpack_from(value), strict=True))
     change(fields)
     return FIXED.pack(*fields.values()) + value[FIXED.size :]
 
 
 def shift(value: bytes, seconds: float) -> bytes:
-    """Return a packed record as it would be had it been written so much earlier."""
+    """Return a packed record as if it had been written so many seconds earlier."""
     return altered(
         value,
         lambda fields: fields.update({name: fields[name] and fields[name] - seconds * 1_000_000 for name in INSTANTS}),
@@ -72,7 +72,7 @@ def shift(value: bytes, seconds: float) -> bytes:
 
 @pytest.fixture
 def server() -> Iterator[Redis]:
-    """A client of the tests' own."""
+    """The tests' own client."""
     with Redis.from_url(REDIS) as client:
         yield client
 
@@ -87,8 +87,8 @@ def cache(settings: Settings) -> None:
 
 @pytest.fixture
 def store(cache: None, server: Redis) -> Iterator[RedisStore]:
-    """A store of its own, so that tests may run side by side."""
-    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)  # a busy machine is no outage
+    """A separate store, so that tests may run in parallel."""
+    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)  # a busy machine is not an outage
     yield store
     for name in names(store, server):
         server.delete(name)
@@ -134,7 +134,7 @@ class TestRedisStore(StoreContract):
 
 
 def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect what connections send, a packet an entry, by the name of its first command."""
+    """Collect what connections send, one entry per packet, by the name of its first command."""
     sent: list[str] = []
     send, asend = Connection.send_packed_command, AsyncConnection.send_packed_command
 
@@ -175,7 +175,7 @@ def settled_by(ticket: Ticket, status: Status = Status.COMPLETED) -> Settlement:
 
 
 def test_each_verb_is_one_trip(store: RedisStore, trips: list[str]) -> None:
-    """Claim, settle, replay, renewal of many, look: one packet each. A takeover is two."""
+    """Claim, settle, replay, renewal of many and lookup take one packet each. A takeover takes two."""
     ticket, other = make_ticket(), make_ticket(key="other")
     for verb, sent in [
         (lambda: store.claim(ticket), ["EVALSHA"]),
@@ -210,16 +210,16 @@ def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_a_record_is_small(store: RedisStore, server: Redis) -> None:
-    """At most 450 bytes over the body, as Redis counts them."""
+    """A record takes at most 450 bytes more than its body, as Redis counts them."""
     ticket, body = make_ticket(key=str(uuid4())), os.urandom(1000)
     store.claim(ticket)
     store.settle(ticket, replace(settled_by(ticket), outcome=Outcome(status=201, body=body)))
     (name,) = names(store, server)
-    assert (server.memory_usage(name) or 0) - len(body) <= 450 + len(store.prefix)  # a long prefix, in tests
+    assert (server.memory_usage(name) or 0) - len(body) <= 450 + len(store.prefix)  # test prefixes are long
 
 
 def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> None:
-    """Each value dies with its record: after its retention, or its lease where that is longer."""
+    """Each value expires with its record: after its retention, or its lease if that is longer."""
     brief, leased = make_ticket(key="brief", ttl=60, lease=30), make_ticket(key="leased", ttl=60, lease=300)
     left = {}
     for ticket in (brief, leased):
@@ -247,7 +247,7 @@ def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> Non
     ids=["empty", "other", "unsealed", "body", "version", "longer", "path", "secret"],
 )
 def test_a_forged_value_is_not_there(store: RedisStore, server: Redis, forge: Callable[[bytes], bytes]) -> None:
-    """Who can write to Redis can make a key forget, and cannot make it answer."""
+    """An attacker with write access to Redis can make a key forget, but cannot forge a response."""
     ticket = make_ticket()
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
@@ -260,7 +260,7 @@ def test_a_forged_value_is_not_there(store: RedisStore, server: Redis, forge: Ca
 
 
 def test_a_record_of_another_key_is_not_there(store: RedisStore, server: Redis) -> None:
-    """A genuine answer, moved to another key, is none."""
+    """A genuine response that is moved to another key is rejected."""
     one, other = make_ticket(key="one"), make_ticket(key="other")
     store.claim(one)
     store.settle(one, settled_by(one))
@@ -270,7 +270,7 @@ def test_a_record_of_another_key_is_not_there(store: RedisStore, server: Redis) 
 
 
 def test_a_birth_is_sealed_again(store: RedisStore, trips: list[str]) -> None:
-    """A later attempt keeps how the key began, under its own signature: one trip more, where it was sent otherwise."""
+    """A later attempt keeps the key's first values, under its own signature: one more trip if sent otherwise."""
     first, second = make_ticket(path="/first/", lease=0), make_ticket(secret_id="rotated")
     store.claim(first)
     assert (store.claim(second).path, store.claim(second).secret_id) == ("/first/", first.secret_id)
@@ -284,7 +284,7 @@ def test_a_birth_is_sealed_again(store: RedisStore, trips: list[str]) -> None:
 
 @pytest.mark.parametrize("damage", ["list", "nan", "inf"])
 def test_a_damaged_key_costs_no_other_its_lease(store: RedisStore, server: Redis, damage: str) -> None:
-    """All renewals of a process are sent together, and who can write to Redis can make one of them fail."""
+    """A process renews all its leases together, and a damaged key makes only its own renewal fail."""
     hurt, whole = make_ticket(key="hurt"), make_ticket(key="whole")
     for ticket in (hurt, whole):
         store.claim(ticket)
@@ -310,7 +310,7 @@ def test_a_forged_birth_is_not_sealed(store: RedisStore, server: Redis) -> None:
 
 @pytest.mark.parametrize("lapsed", [True, False])
 def test_a_takeover_whose_answer_was_lost(store: RedisStore, monkeypatch: pytest.MonkeyPatch, *, lapsed: bool) -> None:
-    """A closed connection is tried again, and finds the record its own. It still knows how that came about."""
+    """A closed connection is retried, and the claim finds its own record, still knowing whether it was a takeover."""
     ask = store._client.ask
 
     def twice(call: Call) -> Any:
@@ -328,7 +328,7 @@ def test_a_takeover_whose_answer_was_lost(store: RedisStore, monkeypatch: pytest
 
 
 def test_a_rotated_secret(store: RedisStore, settings: Settings) -> None:
-    """Records of the old secret hold while it is among the fallbacks."""
+    """Records of the old secret are valid while it is among the fallbacks."""
     ticket = make_ticket()
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
@@ -340,7 +340,7 @@ def test_a_rotated_secret(store: RedisStore, settings: Settings) -> None:
 
 @pytest.mark.parametrize("unset", ["", b"", None], ids=repr)
 def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, unset: Any) -> None:
-    """One of a variable that is not set: its key is known to everybody, so what it signs is forged."""
+    """An empty fallback, as from an unset variable, is publicly known, so what it signs counts as forged."""
     ticket = make_ticket()
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
@@ -359,7 +359,7 @@ def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, 
 def test_a_takeover_without_replicas_is_one_again(
     store: RedisStore, *, crashed: bool, again: bool, asynchronous: bool
 ) -> None:
-    """Its owner crashed before, and whoever comes next must be told. `again`: an earlier try's answer was lost."""
+    """Its owner crashed, and the next call must know that. `again`: an earlier try's response was lost."""
     safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     first, second = make_ticket(lease=0), make_ticket()
     store.claim(first)
@@ -377,7 +377,7 @@ def test_a_takeover_without_replicas_is_one_again(
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchronous: bool) -> None:
-    """A failover would let it sleep again, beside whoever has been told that it is awake: so nobody is."""
+    """A failover could suspend it again beside a resumed call, so a resume without replicas is refused."""
     safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     owner, waking = make_ticket(), make_ticket()
     record = store.claim(owner)
@@ -385,7 +385,7 @@ def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchr
     with pytest.raises(StoreUnavailable, match="replicas"):
         drive(safe, handing_over(asleep, rules.handover(record, asleep)))
     seen = store.claim(waking)
-    assert seen.owner == asleep.owner  # written all the same
+    assert seen.owner == asleep.owner  # still written
     with pytest.raises(StoreUnavailable, match="replicas"):
         (async_to_sync(adrive) if asynchronous else drive)(safe, resuming(waking, seen))
 
@@ -394,7 +394,7 @@ def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchr
 
 
 def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
-    """What is put is peeked at, dies in time, and is no claim."""
+    """A copy can be looked up, expires in time, and is not a claim."""
     ticket = make_ticket()
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
@@ -417,7 +417,7 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
 def test_a_front_answers_in_one_trip(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    """Before the ORM store a replay is one packet and no statement, sync and async; so is a busy key."""
+    """Before the ORM store a replay or a busy key takes one packet and no statement, sync and async."""
     layered = LayeredStore(front=store, authority=ORMStore())
     done, running = make_ticket(key="done"), make_ticket(key="running")
     for ticket in (done, running):
@@ -442,7 +442,7 @@ def test_a_front_answers_in_one_trip(
 
 @pytest.mark.parametrize("skew", [-3600, 0, 3600])
 def test_a_front_with_another_clock(store: RedisStore, skew: float) -> None:
-    """The copy's deadlines are as far away as the record's, however far apart the two servers' clocks are."""
+    """The copy's deadlines are as far away as the record's, however much the two servers' clocks differ."""
     ticket = make_ticket(lease=30, ttl=600)
     running = rules.born(ticket, ticket.now + timedelta(seconds=skew))
     done = replace(running, status=Status.COMPLETED, completed_at=running.created_at, outcome=Outcome(status=201))
@@ -456,7 +456,7 @@ def test_a_front_with_another_clock(store: RedisStore, skew: float) -> None:
 
 
 def test_a_front_that_refuses_a_key(store: RedisStore, server: Redis) -> None:
-    """What stands there that is no value of ours is an answer, and not an outage: the other keys are replayed on."""
+    """A foreign value under a key is a miss, not an outage: the other keys are still replayed."""
     layered = LayeredStore(front=store, authority=MemoryStore())
     one, other = make_ticket(key="one"), make_ticket(key="other")
     for ticket in (one, other):
@@ -475,13 +475,13 @@ def test_a_front_that_refuses_a_key(store: RedisStore, server: Redis) -> None:
 
 
 def test_another_cache_is_refused(settings: Settings) -> None:
-    """At the first use, with what to type."""
+    """It is refused at the first use, with what to type."""
     with pytest.raises(ImproperlyConfigured, match=r"django_redis\.cache\.RedisCache"):
         RedisStore(cache="default").claim(make_ticket())
 
 
 def test_the_caches_own_timeouts_stay() -> None:
-    """Ours are on connections of our own: the project's cache keeps its pool."""
+    """Our timeouts apply to our own connections: the project's cache keeps its pool."""
     store = RedisStore(cache="redis")
     theirs = get_redis_connection("redis").connection_pool
     ours = store._client._sync.connection_pool
@@ -492,7 +492,7 @@ def test_the_caches_own_timeouts_stay() -> None:
 
 @pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
 def test_pools(store: RedisStore, settings: Settings, pool: str) -> None:
-    """The project's kind of pool, its size and its further settings are kept."""
+    """The project's kind of pool, its size and its other settings are kept."""
     settings.CACHES = {
         "pooled": {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -516,7 +516,7 @@ def prefixed(key: str, key_prefix: str, version: int) -> str:
 
 
 def test_a_key_function(store: RedisStore, settings: Settings) -> None:
-    """The cache's own KEY_FUNCTION names the keys, whatever it does with them."""
+    """The cache's own KEY_FUNCTION names the keys, whatever it does."""
     settings.CACHES = {
         "named": {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -532,7 +532,7 @@ def test_a_key_function(store: RedisStore, settings: Settings) -> None:
 
 
 def test_a_pool_that_blocks(store: RedisStore, settings: Settings) -> None:
-    """More claims than connections wait for one, async as sync."""
+    """Claims beyond the number of connections wait for one, async and sync."""
     settings.CACHES = {
         "pooled": {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -559,7 +559,7 @@ def test_loops_that_ended_are_forgotten(store: RedisStore) -> None:
 
 
 def test_loops_that_begin_together(store: RedisStore) -> None:
-    """Each thread under WSGI has an event loop of its own; one that begins disturbs nobody who looks for ended ones."""
+    """Each thread under WSGI has its own event loop; a new loop does not disturb the search for ended ones."""
     other = Thread(target=lambda: async_to_sync(store.aclaim)(make_ticket(key="other")))
 
     class Loops(WeakKeyDictionary[Any, Any]):
@@ -578,7 +578,7 @@ def test_loops_that_begin_together(store: RedisStore) -> None:
 
 
 def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
-    """Whoever saw it lapse takes it only if it still has."""
+    """A claim that saw it lapse takes it only if it is still lapsed."""
     ticket = make_ticket(lease=0)
     record = store.claim(ticket)
     seen = record.owner.bytes, f"{record.status:d}", str(record.attempt)
@@ -597,7 +597,7 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
 
 
 def test_a_loop_closes_its_connections(store: RedisStore) -> None:
-    """Each event loop has a client of its own, which ends with it: nothing is left open, in an ASGI server or a test."""
+    """Each event loop has its own client, which closes with it: nothing stays open, in an ASGI server or a test."""
     clients = []
 
     async def claims() -> None:
@@ -612,7 +612,7 @@ def test_a_loop_closes_its_connections(store: RedisStore) -> None:
 
 
 def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a later version has signed is nobody's to overwrite; a front that has such a copy has none."""
+    """A record that a later version has signed is not overwritten; a copy in a front counts as missing."""
     ticket = make_ticket()
     record = store.claim(ticket)
     with monkeypatch.context() as later:
