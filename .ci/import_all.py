@@ -1,4 +1,4 @@
-"""Import every module of the installed wheel where no extra is installed. Run by .ci/run in an empty environment."""
+"""Import every module of the installed wheel without any extra. .ci/run starts it in an empty environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.conf import settings
 
 import django_idempotency
 
-#: What the extras bring. Only a module that is an entry point to one may ask for it.
+#: What the extras install. Only a module that is an entry point for an extra may need it.
 EXTRAS = {"boto3", "botocore", "graphql", "hypothesis", "ninja", "ninja_extra", "pytest", "redis", "rest_framework"}
 
 assert "django_idempotency.models" not in sys.modules

@@ -1,4 +1,4 @@
-"""Which tests run where, and fixtures for every folder: two people, and clients that speak for the first."""
+"""Which tests run where, and fixtures for every folder: two users, and clients logged in as the first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from django_idempotency.engine.deferring import Deferring
 from .support.factories import TokenFactory, UserFactory
 from .support.services import missing
 
-#: Fixtures of pytest-django: a test that asks for one, or has the mark `django_db`, needs a database.
+#: Fixtures of pytest-django: a test that requests one, or has the mark `django_db`, needs a database.
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_setup", "live_server"})
 
 
 def not_about_speed(record: logging.LogRecord) -> bool:
-    """asyncio's debug mode tells of every step over 0.1 s: of a busy machine, that is, and not of what a test does."""
+    """Silence asyncio's debug warnings about steps over 0.1 s: they report a busy machine, not what a test does."""
     return not (record.levelno == logging.WARNING and str(record.msg).startswith("Executing %s took"))
 
 
@@ -39,7 +39,7 @@ logging.getLogger("asyncio").addFilter(not_about_speed)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs no database `unit` and what asks moto `slow`; skip what needs a service that is not here."""
+    """Mark tests without a database `unit` and those that use moto `slow`; skip those whose service is not here."""
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
         if item.get_closest_marker("django_db") is None and DATABASE_FIXTURES.isdisjoint(fixtures):
@@ -53,11 +53,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Set the database up, then keep the flush short that ends each test with transaction=True.
+    """Set the database up, then speed up the flush that ends each test with transaction=True.
 
-    It does not create content types and permissions again, which took ten times as long as the rest of it: a test that
-    gives a permission makes its row (`factories.grant`). On PostgreSQL it deletes the rows: TRUNCATE writes new files
-    for all tables, which takes fifty times as long.
+    The flush does not recreate content types and permissions, which took ten times as long as the rest of it: a test
+    that grants a permission makes its row (`factories.grant`). On PostgreSQL the flush deletes the rows: TRUNCATE would
+    write new files for all tables, which takes fifty times as long.
     """
     permissions = "django.contrib.auth.management.create_permissions"
     post_migrate.disconnect(create_permissions, dispatch_uid=permissions)
@@ -73,7 +73,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 
 def do_not_wait_for_the_disk() -> None:
-    """Let PostgreSQL acknowledge a commit before it is on disk: a tenth of the time. Only a crash of the server loses it."""
+    """Let PostgreSQL acknowledge commits before they are on disk: a tenth of the time, and only a crash loses one."""
     with connection.cursor() as cursor:
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
         cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
@@ -82,7 +82,7 @@ def do_not_wait_for_the_disk() -> None:
 
 @receiver(connection_created)
 def do_not_sync(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """The same for SQLite: a commit takes a sixtieth of the time. Only a power cut loses it, not a killed process."""
+    """The same for SQLite: a commit takes a sixtieth of the time. A power cut can lose it, a killed process cannot."""
     if connection.vendor == "sqlite":
         connection.connection.execute("PRAGMA synchronous = OFF")
 

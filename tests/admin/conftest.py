@@ -1,4 +1,4 @@
-"""Whom every test of the admin may ask for."""
+"""The users that the tests of the admin log in with."""
 
 from __future__ import annotations
 

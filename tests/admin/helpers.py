@@ -1,4 +1,4 @@
-"""Records in each place where one can stand, and who looks at them."""
+"""Records in every state, and the users who look at them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def released(ended: WorkResult = WorkResult.FAILED, **fields: Any) -> Ticket:
 
 
 def running(**fields: Any) -> Ticket:
-    """Claim a key and leave it at that. Its lease lapses at once, unless `lease` says otherwise."""
+    """Claim a key and do nothing more. Its lease lapses at once, unless `lease` says otherwise."""
     ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
     ORMStore().claim(ticket)
     return ticket
@@ -49,7 +49,7 @@ def running(**fields: Any) -> Ticket:
 
 @contextmanager
 def held(ticket: Ticket) -> Iterator[None]:
-    """Hold a record, as a living worker does. Others must look through another connection."""
+    """Hold a record as a live worker does. Others must look through another connection."""
     with ORMStore().guard(ticket) as guard:
         assert guard.record is not None
         yield
@@ -82,7 +82,7 @@ def replaced(verb: Any, call: Any) -> Any:
 
 
 def admin_of(client: Client, monkeypatch: Any, **attributes: Any) -> None:
-    """Change the registered admin for a test."""
+    """Change the registered admin for one test."""
     from django.contrib.admin import site
 
     for name, value in attributes.items():

@@ -1,4 +1,4 @@
-"""The records of functions, among those of requests."""
+"""Records of functions, listed among those of requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def charge(order: str) -> dict[str, str]:
 
 
 def held() -> Call:
-    """Store what on_takeover has held."""
+    """Store the result that on_takeover has held."""
     key = charge.idempotency.key_for("held")
     scope = charge.idempotency.scope
     call = Call(atomic_ticket(id=record_id(scope, key), scope=scope, key=key, method="CALL", path="shop.charge"))
@@ -39,7 +39,7 @@ def held() -> Call:
 
 
 def test_the_list_says_how_they_ended() -> None:
-    """In a word, where a request has a status; and they can be asked for by their method."""
+    """A call's outcome is one word, where a request has a status. Calls can be filtered by method."""
     charge("o-1")
     with pytest.raises(Declined):
         charge("declined")
@@ -53,7 +53,7 @@ def test_the_list_says_how_they_ended() -> None:
 
 
 def test_the_page_shows_a_result() -> None:
-    """As JSON, its secrets masked."""
+    """A result is shown as JSON, with its secrets masked."""
     charge("o-1")
     handle: Handle = charge.idempotency
     ticket = atomic_ticket(id=record_id(handle.scope, handle.key_for("o-1")))
@@ -63,6 +63,6 @@ def test_the_page_shows_a_result() -> None:
 
 
 def test_the_page_of_a_held_call() -> None:
-    """Says what a person does."""
+    """The page of a held call says what an operator should do."""
     page = staff().get(page_of(held().ticket)).content.decode()
     assert "raises HeldForPerson" in page

@@ -1,4 +1,4 @@
-"""Release, expire and erase: never against a living owner, never without an entry in the log."""
+"""Release, expire and erase: never against a live owner, never without a log entry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nothing(record: Any) -> None:
 @pytest.mark.django_db
 class TestInterventions:
     def test_release(self, boss: Client) -> None:
-        """The next request runs the work again, and another body is still refused."""
+        """After a release, the next request runs the work again; another body is still refused."""
         ticket = completed(key="order-42")
         response = boss.post(page_of(ticket, "release"), follow=True)
         assert "1 record was released." in text_of(response)
@@ -52,7 +52,7 @@ class TestInterventions:
         assert again.operation.attempt == 2
 
     def test_expire(self, boss: Client) -> None:
-        """The next request begins anew, whatever its body."""
+        """After an expiry, the next request starts afresh, whatever its body."""
         ticket = completed(key="order-42")
         response = boss.post(page_of(ticket, "expire"), follow=True)
         assert "1 record has expired." in text_of(response)
@@ -62,7 +62,7 @@ class TestInterventions:
         assert other.operation.attempt == 1
 
     def test_confirmed_first(self, boss: Client) -> None:
-        """To look at the page, or to choose the action, changes nothing."""
+        """Opening the page or choosing the action changes nothing."""
         ticket = completed()
         page = text_of(boss.get(page_of(ticket, "release")))
         assert "csrfmiddlewaretoken" in page
@@ -73,7 +73,7 @@ class TestInterventions:
         assert LogEntry.objects.count() == 0
 
     def test_in_the_list(self, boss: Client) -> None:
-        """Each outcome is counted and said."""
+        """Each outcome is counted and reported."""
         tickets = [completed(), completed(), running(lease=60), released()]
         chosen = [str(ticket.id) for ticket in tickets]
         response = boss.post(
@@ -86,7 +86,7 @@ class TestInterventions:
         assert [row(ticket).status for ticket in tickets] == [Status.FREE, Status.FREE, Status.RUNNING, Status.FREE]
 
     def test_never_across_pages(self, boss: Client) -> None:
-        """A crafted "select all" does what was ticked, and no more."""
+        """A crafted "select all" acts on the ticked rows only."""
         ticked, other = completed(), completed()
         form = {
             "action": "expire_records",
@@ -99,7 +99,7 @@ class TestInterventions:
         assert "idempotency-label expired" in text_of(boss.get(page_of(ticked)))
 
     def test_erase(self, boss: Client) -> None:
-        """Response and digest are deleted, and the next request begins anew; the log says who did it."""
+        """Erase deletes response and digest; the next request starts afresh, and the log names the user."""
         ticket, expired = completed(key="order-42"), completed(key="order-43", ttl=-60)
         response = boss.post(page_of(ticket, "erase"), follow=True)
         assert "1 record was erased." in text_of(response)
@@ -127,7 +127,7 @@ class TestInterventions:
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_no_audit_no_change(self, verb: str) -> None:
-        """They share a transaction."""
+        """The log entry and the change share a transaction."""
         ticket = completed()
 
         def broken(record: Any) -> None:
@@ -142,7 +142,7 @@ class TestInterventions:
     def test_outcomes(self, verb: str) -> None:
         act = getattr(ORMStore(), verb)
         assert act(completed().id, audit=nothing) is Intervention.DONE
-        assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and nobody holds the row
+        assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and the row is not locked
         assert act(running(lease=60).id, audit=nothing) is Intervention.BUSY
         assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.BUSY  # its work still runs
         already = Intervention.DONE if verb == "erase" else Intervention.ALREADY
@@ -151,7 +151,7 @@ class TestInterventions:
 
     @pytest.mark.parametrize("verb", ["release", "expire"])
     def test_a_late_owner_changes_nothing(self, verb: str) -> None:
-        """Whoever lost the record to its lease finds another owner's token."""
+        """An owner that lost the record after its lease finds another owner's token."""
         ticket = running(guarantee=Guarantee.LEASE, lease=0.001)
         owner = row(ticket).owner
         while getattr(ORMStore(), verb)(ticket.id, audit=nothing) is Intervention.BUSY:
@@ -164,7 +164,7 @@ class TestInterventions:
         assert bytes(row(ticket).digest) == b""
 
     def test_the_store_is_gone(self, boss: Client, monkeypatch: Any) -> None:
-        """Said in a sentence, and no error page."""
+        """An unreachable store is reported in a sentence, not as an error page."""
         from django_idempotency.admin import interventions
         from django_idempotency.errors import StoreUnavailable
 
@@ -184,7 +184,7 @@ class TestInterventions:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
 def test_a_held_record_is_refused_at_once(verb: str) -> None:
-    """A living worker's row lock says so, whatever its lease; nothing waits for it."""
+    """A live worker's row lock is reported whatever its lease, and nothing waits for it."""
     ticket = running()
     with held(ticket):
         assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.BUSY
@@ -193,7 +193,7 @@ def test_a_held_record_is_refused_at_once(verb: str) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_page_says_that_somebody_holds_it() -> None:
-    """And writes no entry into the log."""
+    """The page says that the record is held, and writes no log entry."""
     ticket, client = running(), Client()
     client.force_login(AdminFactory())
     with held(ticket):
@@ -208,7 +208,7 @@ def test_the_page_says_that_somebody_holds_it() -> None:
 @pytest.mark.parametrize("forged", ["x", "1", "'; --", f"{2**70}"])
 @pytest.mark.parametrize("action", ["release_records", "expire_records", "erase_records"])
 def test_a_forged_primary_key(boss: Client, action: str, forged: str) -> None:
-    """No page of ours has it: 404, also after the confirmation, and nothing was changed beside it."""
+    """A forged primary key is a 404, also after the confirmation, and nothing else changes."""
     ticket = completed(key="order-42")
     for confirmed in ({}, {"confirmed": "yes"}):
         ticked = {"action": action, "_selected_action": [str(ticket.id), forged], **confirmed}

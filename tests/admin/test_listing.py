@@ -1,4 +1,4 @@
-"""The list: fast whatever the table's size, and how it is searched."""
+"""The list: its speed at any table size, and its search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keys(response: Any) -> list[str]:
 @pytest.mark.django_db
 class TestList:
     def test_nothing_is_counted(self, boss: Client) -> None:
-        """One statement on our table, by expiry, with a limit, and without the response."""
+        """The list is one statement on our table, by expiry, with a limit, and without the response."""
         completed()
         with CaptureQueriesContext(
             connection,
@@ -46,7 +46,7 @@ class TestList:
         "query", ["?status__exact=2", "?method=POST", "?response=2", "?guarantee__exact=atomic", "?q=k"]
     )
     def test_a_filter_costs_one_statement_more(self, boss: Client, query: str) -> None:
-        """It asks the index where the first 20,000 rows of the window end."""
+        """A filter adds one statement, which asks the index where the first 20,000 rows of the window end."""
         completed()
         with CaptureQueriesContext(connection) as queries:
             assert boss.get(f"{LIST}{query}").status_code == 200
@@ -55,7 +55,7 @@ class TestList:
         assert not [sql for sql in ours if "COUNT(" in sql.upper()]
 
     def test_a_filter_looks_at_part_of_the_window_and_says_so(self, boss: Client, monkeypatch: Any) -> None:
-        """Rows behind the first SCANNED are not looked at."""
+        """Rows after the first SCANNED are not examined."""
         first, *_ = [completed(ttl=ttl) for ttl in (1000, 2000, 3000)]
         monkeypatch.setattr(listing, "SCANNED", 2)
         response = boss.get(f"{LIST}?method=POST")
@@ -65,7 +65,7 @@ class TestList:
         assert "Choose a narrower one" not in text_of(boss.get(LIST))
 
     def test_pages_know_only_their_neighbours(self, boss: Client, monkeypatch: Any) -> None:
-        """Each page knows whether there is another; the last one does not offer it."""
+        """Each page knows whether another follows; the last page does not offer one."""
         tickets = [completed(ttl=ttl) for ttl in (3000, 2000, 1000)]
         admin_of(boss, monkeypatch, list_per_page=2)
         first, second = boss.get(LIST), boss.get(f"{LIST}?p=2")
@@ -81,7 +81,7 @@ class TestList:
         assert boss.get(f"{LIST}?p={page}", follow=True).status_code == 200
 
     def test_the_window(self, boss: Client) -> None:
-        """What is still kept, unless another window is chosen."""
+        """The list shows unexpired records, unless another window is chosen."""
         soon, later, past = completed(ttl=600), completed(ttl=86400 * 3), completed(ttl=-60)
         windows = {"": {soon, later}, "hour": {soon}, "week": {soon, later}, "past": {past}, "all": {soon, later, past}}
         for window, tickets in windows.items():
@@ -89,7 +89,7 @@ class TestList:
 
     @pytest.mark.parametrize("order", ["1", "-3", "2.1", "x"])
     def test_no_other_order(self, boss: Client, order: str) -> None:
-        """Any order but that of the index would sort the table."""
+        """The list has no other order: it would have to sort the table."""
         tickets = [completed(ttl=ttl, key=key) for ttl, key in [(3000, "b"), (2000, "a"), (1000, "c")]]
         assert keys(boss.get(f"{LIST}?o={order}")) == [ticket.key for ticket in tickets]
 
@@ -97,7 +97,7 @@ class TestList:
         "lookup", ["response_body__contains=a", "key__startswith=a", "response_headers__contains=a"]
     )
     def test_no_other_lookup(self, boss: Client, lookup: str) -> None:
-        """Else the number of hits would tell what may not be seen."""
+        """No other lookup is allowed: the number of hits would reveal hidden data."""
         assert boss.get(f"{LIST}?{lookup}").status_code == 400
 
     @pytest.mark.parametrize("query", ["kept=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"])
@@ -105,7 +105,7 @@ class TestList:
         assert boss.get(f"{LIST}?{query}", follow=True).status_code == 200
 
     def test_labels(self, boss: Client) -> None:
-        """The status, seen together with its deadlines."""
+        """Each status is derived from the stored one together with its deadlines."""
         completed()
         released()
         running()
@@ -118,7 +118,7 @@ class TestList:
 @pytest.mark.django_db
 class TestSearch:
     def test_scope_and_key_go_to_the_primary_key(self, boss: Client) -> None:
-        """Wherever the record is: here, outside of the window and of the filters."""
+        """A search by scope and key finds the record inside or outside of the window and of the filters."""
         ticket = completed(scope="user:auth.user:7", key="order-42", ttl=-60)
         completed()
         with CaptureQueriesContext(connection) as queries:
@@ -137,7 +137,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("key", ["", "+order-42"])
     def test_a_scope_that_is_stored_as_its_hash_is_found_by_its_name(self, boss: Client, key: str) -> None:
-        """With a key and without, in its realm and in none; the name stands nowhere."""
+        """A hashed scope is found by its name, with or without a key, in a realm or in none; no table has the name."""
         for realm in (None, "acme"):
             stored = completed(key="order-42", scope=qualified(hashed("scope:guest 7"), realm=realm)).scope
             typed = qualified("scope:guest 7", realm=realm).replace(" ", "+")
@@ -169,7 +169,7 @@ class TestScale:
         "query", ["", "?kept=all", "?kept=hour", "?p=40", "?method=POST", "?q=key-19999", "?status__exact=0"]
     )
     def test_the_list_walks_the_index(self, crowd: None, boss: Client, monkeypatch: Any, query: str) -> None:
-        """Neither a scan of the table nor a sort of it."""
+        """The list neither scans nor sorts the table."""
         monkeypatch.setattr(listing, "SCANNED", 1000)  # the table is twenty times that
         with CaptureQueriesContext(connection) as queries:
             boss.get(f"{LIST}{query}")
@@ -180,5 +180,5 @@ class TestScale:
             assert "purge_at" in plan, plan
             assert re.search(r"Index (Only )?Scan", plan), plan
             assert "Seq Scan" not in plan, plan
-            if not re.search("method|q=|status", query):  # a filter leaves so few that they may be sorted
+            if not re.search("method|q=|status", query):  # a filter leaves so few rows that they may be sorted
                 assert "->  Sort" not in plan, plan

@@ -1,4 +1,4 @@
-"""The page of a record: what it says, what it never becomes, and who may see it."""
+"""The page of a record: what it shows, what it never renders, and who may see it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestRecordPage:
         assert "&quot;amount&quot;: 2499.10" in text
 
     def test_what_a_request_would_get(self, boss: Client) -> None:
-        """In words, for each place that a record can stand."""
+        """The page says in words what a request would get, for each state of a record."""
         table = [
             (completed(), "gets the response below again"),
             (completed(MISSING), "gets 409 response-not-stored"),
@@ -63,7 +63,7 @@ class TestRecordPage:
 
     @pytest.mark.parametrize("evil", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
     def test_nothing_stored_becomes_markup(self, boss: Client, evil: str) -> None:
-        """Keys, scopes, paths, headers and bodies are text, on every page."""
+        """Keys, scopes, paths, headers and bodies are shown as text on every page."""
         html = (("Content-Type", "text/html"), (evil, evil), ("X-A", evil))
         ticket = completed(evil.encode(), html, key=evil, scope=evil, path=f"/{evil}", method="POST")
         weird = completed(evil.encode(), (("Content-Type", evil),), key="2")
@@ -77,7 +77,7 @@ class TestRecordPage:
         assert evil not in text_of(boss.post(page_of(ticket, "release"), follow=True))
 
     def test_half_a_character(self, boss: Client) -> None:
-        """A client may send one as JSON, and be answered with it; no page can be encoded with it."""
+        """Half a surrogate pair, which JSON can carry in and out but no page can encode, breaks no page."""
         assert r"\ud83d" in text_of(boss.get(page_of(completed(rb'{"name": "\ud83d"}'))))
 
     @pytest.mark.parametrize("verb", ["change", "release", "expire", "erase"])
@@ -140,7 +140,7 @@ class TestPermissions:
 
 @pytest.mark.django_db
 def test_another_database(settings: Any) -> None:
-    """The admin reads where the store writes."""
+    """The admin reads from the database that the store writes to."""
     from django.contrib.admin import site
 
     from django_idempotency.admin import IdempotencyRecordAdmin

@@ -1,4 +1,4 @@
-"""The benchmark runs and fills its table. What it measures is for people to judge, never for a test."""
+"""The benchmark runs and fills its table. People judge what it measures; no test does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS = (
     "statements of a batch",
     "replay from the local cache",
 )
-#: Of a store that no database keeps: its heading, and its rows where its server is there.
+#: A store without a database: its heading, and its rows if its server is there.
 STORES = {
     "MemoryStore": ("claim of a new key", "claim of a known key (replay)", "settle"),
     "Functions": (
@@ -70,7 +70,7 @@ STORES = {
 
 
 def bench(*arguments: str, **environment: str) -> str:
-    """Run it, as short as it can be, and return what it prints."""
+    """Run the benchmark at its shortest, and return what it prints."""
     command = [sys.executable, "-m", "benchmarks", "--rounds", "1", "--samples", "2", "--rows", "100", *arguments]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, encoding="utf-8", check=False
@@ -85,7 +85,7 @@ def missing(rows: Iterable[str], table: str) -> list[str]:
 
 
 def test_the_table_has_its_rows() -> None:
-    """`make bench` measures each case, in a database of its own."""
+    """`make bench` measures each case in a database of its own."""
     table = bench("--databases", "sqlite", "--stores", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
     assert "=== SQLite" in table
     assert missing(ROWS, table) == []
@@ -93,7 +93,7 @@ def test_the_table_has_its_rows() -> None:
 
 
 def test_every_other_store_has_a_table() -> None:
-    """One whose server is missing says so, and the others are measured all the same."""
+    """A store whose server is missing says so, and the others are still measured."""
     tables = bench("--databases").split("\n=== ")[1:]
     assert [table.split()[0].strip(",:") for table in tables] == list(STORES)
     for table, rows in zip(tables, STORES.values(), strict=True):
@@ -101,7 +101,7 @@ def test_every_other_store_has_a_table() -> None:
 
 
 def test_a_missing_server_is_said() -> None:
-    """And is no failure."""
+    """A missing server is reported and is not a failure."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     table = bench("--databases", "--stores", "redis", REDIS_URL=f"redis://127.0.0.1:{port}/0")

@@ -1,4 +1,4 @@
-"""Stores as somebody else might write them."""
+"""Stores as other projects might write them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django_idempotency.selectors import Selector
 from django_idempotency.stores.wrapper import WrappedStore
 from tests.support.fakes import FakeStore
 
-#: Of a request it asks what that does not have.
+#: Asks the request for an attribute that it does not have.
 STRANGER = Selector("shop.id")
 
 
 class OutsideStore(FakeStore):
-    """Joins no transaction."""
+    """A store that joins no transaction."""
 
     supports_atomic = False
 
@@ -39,14 +39,14 @@ class WrappingStore(WrappedStore):
 
 
 class FailingStore(FakeStore):
-    """Cannot be built."""
+    """A store that cannot be built."""
 
     def __init__(self) -> None:
         raise RuntimeError("no licence")
 
 
 class NoStore:
-    """Is no BaseStore."""
+    """A class that is not a BaseStore."""
 
 
 def not_a_store() -> NoStore:

@@ -16,14 +16,14 @@ Configure = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Know the project's guarded functions, and none that another test has left behind."""
+    """Register the project's guarded functions, and none left behind by another test."""
     ours = {known for known in terms.declared() if known.function.__module__.startswith("testproject.")}
     monkeypatch.setattr(terms, "_DECLARED", ours)
 
 
 @pytest.fixture
 def configure(settings: Settings) -> Configure:
-    """Return a function that sets IDEMPOTENCY to its keywords."""
+    """Return a function that sets IDEMPOTENCY to its keyword arguments."""
 
     def configure(**declared: Any) -> None:
         settings.IDEMPOTENCY = declared
@@ -32,7 +32,7 @@ def configure(settings: Settings) -> Configure:
 
 
 def hints(messages: Iterable[CheckMessage]) -> dict[str, str]:
-    """Return the short ids and what each tells the reader to type. Every message has both."""
+    """Return each short id with what its hint says to type. Every message has both."""
     found = {}
     for message in messages:
         assert isinstance(message.id, str)

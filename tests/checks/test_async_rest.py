@@ -1,4 +1,4 @@
-"""Async views of REST framework, as adrf has them: what cannot be guarded is an error, by name."""
+"""Async views of REST framework, as adrf has them: one that cannot be guarded is an error that names it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def found(settings: Settings, callback: Any) -> dict[str, str]:
     ids=["mixin", "viewset", "sync", "exempt", "above", "below"],
 )
 def test_what_is_in_order(settings: Settings, callback: Any) -> None:
-    """A lease, a sync handler, an exempt one, the decorator above and below @api_view."""
+    """A lease, a sync handler, an exempt view, and the decorator above and below @api_view raise no finding."""
     assert found(settings, callback) == {}
 
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_guarded(settings: Settings, callback: Any) -> None:
 def test_a_lease_for_the_project_does_not_make_the_middleware_guard_it(
     settings: Settings, configure: Configure
 ) -> None:
-    """Its authentication stands behind the middleware; nobody asks without it."""
+    """A replay would skip the view's own authentication, so the middleware refuses it; without ours it is silent."""
     configure(GUARANTEE="lease")
     assert list(found(settings, Bare.as_view())) == ["E071"]
     assert found(settings, Atomic.as_view()) == {}

@@ -1,4 +1,4 @@
-"""The table of checks is the page of checks."""
+"""The table of checks equals the docs' page of checks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ PACKAGE = Path(catalogue.__file__).parent
 
 
 def row(code: str) -> str:
-    """Return a check's line in the docs. What changes from project to project stands in angle brackets."""
+    """Return a check's line in the docs. Parts that differ between projects are in angle brackets."""
     message, hint = (re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<code>", code) for text in CATALOGUE[code])
     return f"| `{code}` | `{message}` | `{hint}` |"
 
 
 def test_the_docs_have_every_check() -> None:
-    """Line by line, in the order of the table. To write them: print(*map(row, CATALOGUE), sep="\\n")."""
+    """The docs match line by line, in the order of the table. To write them: print(*map(row, CATALOGUE), sep="\\n")."""
     lines = [line for line in PAGE.read_text().splitlines() if re.match(r"\| `[EW]\d", line)]
     assert lines == [row(code) for code in CATALOGUE]
 
 
 def test_every_check_can_happen_and_is_tested() -> None:
-    """No code without a place that finds it, and a test that names it."""
+    """Every code has a place that finds it and a test that names it."""
     texts = ("catalogue.py", "check_messages.py")
     finding = "".join(path.read_text() for path in PACKAGE.parent.rglob("*.py") if path.name not in texts)
     testing = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
@@ -35,7 +35,7 @@ def test_every_check_can_happen_and_is_tested() -> None:
 
 
 def test_every_hint_says_what_to_type() -> None:
-    """An imperative, and no Markdown that the docs would swallow."""
+    """Every hint is an imperative, without Markdown that the docs would swallow."""
     verb = re.compile(r"\b(Type|type|Put|Move|Keep|Take|Add|Swap|Did you mean)\b")
     assert [code for code, (_, hint) in CATALOGUE.items() if not verb.search(hint)] == []
     assert [code for code, texts in CATALOGUE.items() if re.search("[`|]", "".join(texts))] == []

@@ -1,4 +1,4 @@
-"""What DATABASES says, and what the servers answer."""
+"""What DATABASES says, and what the servers respond."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddDatabase]:
 
 
 class KeptOut:
-    """A router that lets nothing of ours be made."""
+    """A router that allows none of our tables."""
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         return False if app_label == "django_idempotency" else None
@@ -62,7 +62,7 @@ def test_autocommit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
-    """W001 names it, and how to say that it is a replica."""
+    """W001 names the database, and says how to declare it a replica."""
     add_database("warehouse")
     hint = hints(check_databases())["W001"]
     assert 'DATABASES["warehouse"]["TEST"] = {"MIRROR": "default"}' in hint
@@ -73,7 +73,7 @@ def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
 def test_a_replica_is_no_second_database(
     add_database: AddDatabase, configure: Configure, guarantee: str, settings: Settings
 ) -> None:
-    """Nor is the same database by another alias, or one that holds records itself, or an empty entry."""
+    """A replica is silent; so are an alias of the same database, a database with its own records and an empty entry."""
     add_database("replica", TEST={"MIRROR": "default"})
     add_database("pooled", NAME=connections.settings["default"]["NAME"], CONN_MAX_AGE=5)
     add_database("records")
@@ -84,7 +84,7 @@ def test_a_replica_is_no_second_database(
 
 
 def test_a_second_database_is_free_of_a_lease(add_database: AddDatabase, configure: Configure) -> None:
-    """No transaction is promised, so none is missing."""
+    """A lease promises no transaction, so none is missing."""
     add_database("warehouse")
     configure(GUARANTEE="lease")
     assert check_databases() == []
@@ -93,7 +93,7 @@ def test_a_second_database_is_free_of_a_lease(add_database: AddDatabase, configu
 
 
 def test_a_router_that_keeps_the_table_out(settings: Settings) -> None:
-    """W002: migrate would say nothing."""
+    """W002: migrate would not report it."""
     settings.DATABASE_ROUTERS = [f"{__name__}.KeptOut"]
     assert 'allow_migrate("default", "django_idempotency")' in hints(check_databases())["W002"]
 
@@ -102,7 +102,7 @@ def test_a_router_that_keeps_the_table_out(settings: Settings) -> None:
     "declared", [{"ENGINE": "dj_db_conn_pool.backends.postgresql"}, {"POOL_OPTIONS": {"POOL_SIZE": 8}}], ids=str
 )
 def test_a_pool_that_a_heartbeat_cannot_leave(declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """W079: somebody else's backend pools by itself."""
+    """W079: a third-party backend has a pool of its own."""
     for name, value in declared.items():
         monkeypatch.setitem(connections.settings["default"], name, value)
     assert '"OPTIONS": {"pool": True}' in hints(check_databases())["W079"]
@@ -157,7 +157,7 @@ SOCKET = {f"tcp_keepalives_{name}": "0" for name in ("idle", "interval", "count"
     ],
 )
 def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
-    """What keeps the key of a dead worker locked, one by one."""
+    """Each setting that keeps a dead worker's key locked is found, one by one."""
     found = server("postgresql", answers={**POSTGRESQL, **answers}, options=options)
     assert list(found) == [code]
     assert typed in found[code]
@@ -168,12 +168,12 @@ def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str,
     [
         (POSTGRESQL, LIBPQ),
         ({**POSTGRESQL, **SOCKET}, {}),  # the other end of a Unix socket cannot vanish
-        (POSTGRESQL, {"service": "shop"}),  # pg_service.conf may say it
+        (POSTGRESQL, {"service": "shop"}),  # pg_service.conf may set it
         ({k: v for k, v in POSTGRESQL.items() if k != "client_connection_check_interval"}, LIBPQ),  # PostgreSQL 13
     ],
 )
 def test_postgresql_is_silent(answers: dict[str, str], options: dict[str, Any]) -> None:
-    """Set as the hints say, or where it means nothing."""
+    """Settings that follow the hints are silent, and so are those without effect."""
     assert server("postgresql", answers=answers, options=options) == {}
 
 
@@ -192,14 +192,14 @@ GRANTED = {
         ({"max_size": 98}, {}, "97"),
         ({"min_size": 98}, {}, "97"),
         ({"max_size": 9}, {"role": "10"}, "10"),
-        (True, {"database": "5"}, "5"),  # four, unless it is said otherwise
+        (True, {"database": "5"}, "5"),  # four, unless set otherwise
         ({"max_size": 95}, {}, None),
         (True, {"database": "6"}, None),
-        (None, {"role": "1"}, None),  # as many as there are threads, which nobody knows here
+        (None, {"role": "1"}, None),  # as many as there are threads, which the check cannot know
     ],
 )
 def test_a_pool_and_what_stands_beside_it(pool: Any, granted: dict[str, str], limit: str | None) -> None:
-    """W078: a pool that may take all that is granted leaves none for the heartbeat."""
+    """W078: a pool that may take every connection granted leaves none for the heartbeat."""
     found = server("postgresql", answers={**POSTGRESQL, **GRANTED, **granted}, options={**LIBPQ, "pool": pool})
     assert list(found) == ([] if limit is None else ["W078"])
     if limit is not None:
@@ -207,7 +207,7 @@ def test_a_pool_and_what_stands_beside_it(pool: Any, granted: dict[str, str], li
 
 
 def plain(request: Any) -> None:
-    """Neither REST framework's nor ninja's: its claim comes before its transaction."""
+    """Neither REST framework's view nor ninja's: its claim comes before its transaction."""
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_claims_beside_a_pool(
     size: int, granted: dict[str, str], view: Any, limit: str | None, settings: Settings
 ) -> None:
-    """W078: under ATOMIC_REQUESTS each request to a DRF view may hold two connections, and only one of them is the pool's."""
+    """W078: under ATOMIC_REQUESTS a DRF view may hold two connections per request, and only one is from the pool."""
     settings.ROOT_URLCONF = type("URLs", (), {"urlpatterns": [path("there/", view)]})
     options = {**LIBPQ, "pool": {"max_size": size}}
     found = server("postgresql", answers={**POSTGRESQL, **GRANTED, **granted}, options=options)
@@ -255,14 +255,14 @@ TIMEOUTS = {"connect_timeout": 5, "read_timeout": 60}
     ],
 )
 def test_mysql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
-    """MariaDB has a limit of its own for idle transactions; MySQL has that of the session."""
+    """MariaDB has a limit of its own for idle transactions; MySQL uses that of the session."""
     found = server("mysql", answers=answers, options=options)
     assert list(found) == [code]
     assert typed in found[code]
 
 
 def test_mysql_is_silent() -> None:
-    """Set as the hints say; a socket needs no timeouts."""
+    """Settings that follow the hints are silent; a socket needs no timeouts."""
     assert server("mysql", answers=MARIADB, options=TIMEOUTS) == {}
     assert server("mysql", answers=MYSQL, options=TIMEOUTS) == {}
     assert server("mysql", answers=MYSQL, options={}, host="/run/mysqld.sock") == {}
@@ -275,14 +275,14 @@ def test_mysql_is_silent() -> None:
 def test_a_compatible_server_that_lacks_a_variable(
     vendor: str, answers: dict[str, str], options: dict[str, Any]
 ) -> None:
-    """Nothing is said of what it does not know: CockroachDB, Aurora, TiDB, each has its own list."""
+    """A variable that the server lacks raises no finding: CockroachDB, Aurora and TiDB each have their own list."""
     for missing in answers:
         known = {name: value for name, value in answers.items() if name != missing}
         assert server(vendor, answers=known, options=options).keys() <= ({"W055"} if missing[:4] == "idle" else set())
     assert server(vendor, answers={}, options=options) == {}
 
 
-#: What the testproject's databases, set up for tests, are told.
+#: The settings of the testproject's databases, set up for tests.
 EXPECTED = {
     "sqlite": {"W058"},
     "postgresql": {"W051", "W052", "W053", "W054"},
@@ -292,7 +292,7 @@ EXPECTED = {
 
 @pytest.mark.django_db
 def test_the_real_server_is_asked() -> None:
-    """Each statement works here, and nothing but what is expected is found."""
+    """Each statement works on the real server, and the check finds only what is expected."""
     found = hints(check_deployment())
     assert found.keys() <= EXPECTED[connection.vendor]
     assert found.keys() & {"W058", "W054", "W057"}
@@ -328,19 +328,19 @@ FOLLOWED = {
 @pytest.mark.django_db
 @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="it has no settings to follow")
 def test_what_the_hints_say_works() -> None:
-    """Typed in, the server takes it, and the checks fall silent."""
+    """The server accepts what the hints say to type, and then the checks are silent."""
     followed = connections["default"].copy()
     followed.settings_dict["OPTIONS"].update(FOLLOWED[followed.vendor])
     try:
         with followed.cursor() as cursor:
-            assert hints(on_server(followed, cursor)).keys() <= {"W056"}  # which is the server's alone
+            assert hints(on_server(followed, cursor)).keys() <= {"W056"}  # which is about the server alone
     finally:
         followed.close()
 
 
 @pytest.mark.django_db
 def test_other_databases_are_not_asked() -> None:
-    """`check --deploy --database other` leaves ours alone."""
+    """`check --deploy --database other` does not query ours."""
     assert check_deployment(databases=["other"]) == []
     assert check_deployment(databases=["default"]) != []
 
@@ -369,13 +369,13 @@ def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.django_db  # SQLite is asked once whether it knows JSON
 def test_the_testproject_is_clean() -> None:
-    """`manage.py check` finds nothing, in all of Django."""
+    """`manage.py check` finds nothing in all of Django."""
     assert checks.run_checks() == []
 
 
 @pytest.mark.django_db
 def test_the_testproject_deployed(capsys: pytest.CaptureFixture[str]) -> None:
-    """`manage.py check --deploy` says what a demo's settings are not, and no error of ours."""
+    """`manage.py check --deploy` lists what a demo's settings lack, and no error of ours."""
     with suppress(SystemCheckError):
         call_command("check", deploy=True)
     found = {message.id for message in checks.run_checks(include_deployment_checks=True)}
@@ -385,6 +385,6 @@ def test_the_testproject_deployed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_check_never_connects(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only those of --deploy do: `manage.py check` runs where no database is, and so does a build."""
+    """Only --deploy checks connect: `manage.py check` also runs where there is no database, such as in a build."""
     monkeypatch.setattr(connections["default"], "cursor", lambda: pytest.fail("connected"))
     assert checks.run_checks(tags=["idempotency"]) == []

@@ -1,4 +1,4 @@
-"""Middlewares that answer exceptions outside of a view's own guard."""
+"""Middlewares that turn exceptions into responses outside of a view's own guard."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def found(settings: Settings, middleware: list[str], *views: Any) -> list[CheckM
 @pytest.mark.parametrize("view", GUARDED)
 @pytest.mark.parametrize("middleware", [[ANSWERING], [OBSERVING, ANSWERING, OURS]])
 def test_a_middleware_that_may_answer(settings: Settings, middleware: list[str], view: Any) -> None:
-    """It is named, with a view and how many there are; and the hint says where to answer instead."""
+    """Such a middleware is named, with a view and the number of views; the hint says where to respond instead."""
     messages = found(settings, middleware, *UNGUARDED, view, view, plain)
     assert "below @idempotent()" in hints(messages)["W085"]
     (message,) = messages
@@ -66,30 +66,30 @@ def test_a_middleware_that_may_answer(settings: Settings, middleware: list[str],
 
 
 def test_each_middleware_is_named(settings: Settings) -> None:
-    """One message for each."""
+    """Each middleware gets a message of its own."""
     assert len(found(settings, [ANSWERING, f"{__name__}.Another"], *GUARDED)) == 2
 
 
 class Another(Apologetic):
-    """A second one."""
+    """A second middleware."""
 
 
 @pytest.mark.parametrize(
     ("middleware", "views"),
     [
-        ([ANSWERING], UNGUARDED),  # nothing is guarded where it cannot be seen
-        ([ANSWERING, OURS], UNGUARDED),  # and ours sees what the other has answered
+        ([ANSWERING], UNGUARDED),  # without ours nothing is guarded
+        ([ANSWERING, OURS], UNGUARDED),  # and ours sees the other's responses
         ([OBSERVING, OURS], GUARDED),
         ([OURS, "no.such.Middleware"], GUARDED),
         ([], GUARDED),
     ],
 )
 def test_what_needs_nothing_is_silent(settings: Settings, middleware: list[str], views: list[Any]) -> None:
-    """A middleware that only observes, or views that leave the guard to IdempotencyMiddleware."""
+    """A middleware that only observes is silent, and so are views that leave the guard to IdempotencyMiddleware."""
     assert found(settings, middleware, *views) == []
 
 
 def test_settings_come_first(settings: Settings, configure: Configure) -> None:
-    """Where they are wrong, they are what to mend."""
+    """Broken settings are reported alone, to be fixed first."""
     configure(TTL="a day")
     assert found(settings, [ANSWERING], *GUARDED) == []

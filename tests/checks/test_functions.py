@@ -1,4 +1,4 @@
-"""Guarded functions: what cannot have what it asks for is an error before it is called."""
+"""Guarded functions: terms that a function cannot have are an error before it is called."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ STORES = {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"}, "out
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Know the functions of this test only."""
+    """Register the functions of this test only."""
     monkeypatch.setattr(terms, "_DECLARED", set())
 
 
 def test_what_is_in_order(configure: Configure) -> None:
-    """Sync and atomic, async and lease."""
+    """Sync and atomic, and async and lease, are silent."""
     configure(STORES=STORES)
 
     @idempotent_function(store="default", key_prefix="one")
@@ -65,7 +65,7 @@ class Row(Model):
 
 
 def test_a_row_that_is_no_part_of_the_key(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """W066: two rows' calls with equal arguments would be one call."""
+    """W066: calls with equal arguments on two rows would be one call."""
     known: list[Any] = [Row.capture, Row.pay, Row.settle, Row.Till.close]
     monkeypatch.setattr(terms, "_DECLARED", {function.idempotency._terms for function in known})
     configure()
@@ -76,7 +76,7 @@ def test_a_row_that_is_no_part_of_the_key(configure: Configure, monkeypatch: pyt
 
 
 def test_async_by_default(configure: Configure) -> None:
-    """The settings say "atomic", and it does not say otherwise."""
+    """The settings say "atomic", and the async function does not override it."""
 
     @idempotent_function(key_prefix="one")
     async def one() -> None: ...
@@ -88,7 +88,7 @@ def test_async_by_default(configure: Configure) -> None:
 
 
 def test_a_store_that_is_not_there(configure: Configure) -> None:
-    """And which is meant."""
+    """A missing store is an error that suggests the alias that was meant."""
 
     @idempotent_function(store="outsid", key_prefix="one")
     def one() -> None: ...
@@ -98,7 +98,7 @@ def test_a_store_that_is_not_there(configure: Configure) -> None:
 
 
 def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
-    """It joins no transaction."""
+    """A store that joins no transaction cannot be atomic."""
 
     @idempotent_function(store="outside", key_prefix="one")
     def one() -> None: ...
@@ -108,7 +108,7 @@ def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
 
 
 def test_what_contradicts_the_settings(configure: Configure) -> None:
-    """A lease that is longer than the retention."""
+    """A lease longer than the retention contradicts the settings."""
 
     @idempotent_function(guarantee="lease", expires_after=60, key_prefix="one")
     def one() -> None: ...
@@ -118,7 +118,7 @@ def test_what_contradicts_the_settings(configure: Configure) -> None:
 
 
 def test_settings_come_first(configure: Configure) -> None:
-    """Where they are wrong, only that is said."""
+    """Broken settings are the only thing reported."""
 
     @idempotent_function(store="nowhere", key_prefix="one")
     def one() -> None: ...
@@ -128,7 +128,7 @@ def test_settings_come_first(configure: Configure) -> None:
 
 
 def test_a_name_that_two_have(configure: Configure) -> None:
-    """One would be answered with the other's result. An own prefix tells them apart."""
+    """Two functions with one name would return each other's results. A prefix of its own keeps each apart."""
     configure()
 
     def of(prefix: str) -> object:

@@ -53,7 +53,7 @@ def found(settings: Settings, callback: Any) -> dict[str, str]:
     ids=["graphene", "strawberry", "async"],
 )
 def test_a_view_without_a_guard(settings: Settings, configure: Configure, callback: Any) -> None:
-    """A warning under the middleware, an error where that raises, and nothing without it."""
+    """An unguarded view is a warning under the middleware, an error where that raises, and silent without it."""
     assert list(found(settings, callback)) == ["W084"]
     configure(REQUIRED=True)
     assert list(found(settings, callback)) == ["E082"]
@@ -71,11 +71,11 @@ def test_a_view_without_a_guard(settings: Settings, configure: Configure, callba
     ids=["guarded", "async", "exempt"],
 )
 def test_what_is_in_order(settings: Settings, callback: Any) -> None:
-    """Guarded, or left out on purpose."""
+    """A view that is guarded, or left out on purpose, is silent."""
     assert found(settings, callback) == {}
 
 
 def test_a_policy_that_cannot_be(settings: Settings) -> None:
-    """Its store does not exist."""
+    """A policy whose store does not exist is an error."""
     callback = idempotent(store="elsewhere", **TERMS)(GrapheneView).as_view(schema=SCHEMA)
     assert list(found(settings, callback)) == ["E036"]

@@ -26,15 +26,15 @@ HERE = __name__
 
 
 class Subclass(IdempotencyMiddleware):
-    """A project's own."""
+    """A middleware of the project's."""
 
 
 class OwnUser(AuthenticationMiddleware):
-    """A project's own."""
+    """A middleware of the project's."""
 
 
 class Apologetic:
-    """Answers for a view that raised."""
+    """Responds for a view that raised."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse:
         raise AssertionError
@@ -53,7 +53,7 @@ class Counting:
 
 
 class Raising:
-    """Refuses by an exception."""
+    """Refuses with an exception."""
 
     def process_view(self, request: HttpRequest, *args: Any) -> None:
         if args:
@@ -61,7 +61,7 @@ class Raising:
 
 
 class Unread:
-    """Its source cannot be read."""
+    """A middleware whose source cannot be read."""
 
     process_view = functools.partialmethod(Raising.process_view)
 
@@ -71,7 +71,7 @@ def by_function(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpReq
 
 
 class Explosive:
-    """Must not be built by a check."""
+    """A middleware that a check must not build."""
 
     def __init__(self, get_response: Any) -> None:
         raise AssertionError
@@ -95,7 +95,7 @@ class Explosive:
     ],
 )
 def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, str]) -> None:
-    """The hint names the line to move, and below which."""
+    """The hint names the line to move, and the line to put it below."""
     settings.MIDDLEWARE = order
     told = hints(check_middleware())
     assert told.keys() == found.keys()
@@ -108,16 +108,16 @@ def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, 
     "order",
     [
         [],
-        [SESSION, CSRF, USER],  # without ours, no order is wrong
+        [SESSION, CSRF, USER],  # without ours, every order is right
         [SESSION, CSRF, USER, LOGIN, OURS],
         [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
         [f"{HERE}.Apologetic", OURS],
         [CSRF, USER, OURS, f"{HERE}.Counting"],
         [CSRF, USER, OURS, f"{HERE}.Explosive"],
-        [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django's to report
+        [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django reports it
     ],
 )
 def test_the_right_order_is_silent(settings: Settings, order: list[str]) -> None:
-    """Nothing is built, and what cannot be imported is Django's to report."""
+    """The right order is silent. Nothing is built, and Django reports what cannot be imported."""
     settings.MIDDLEWARE = order
     assert check_middleware() == []

@@ -1,4 +1,4 @@
-"""Operations of django-ninja: which of them the middleware leaves unguarded, and whether the others can have their policy."""
+"""Operations of django-ninja: which the middleware leaves unguarded, and whether the others can keep their policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .conftest import Configure, hints
 
 
 def operation() -> Any:
-    """Make a function of its own for each test: ninja leaves its operation on it."""
+    """Make a separate function for each test: ninja stores its operation on it."""
 
     def charge(request: HttpRequest) -> None: ...
 
@@ -48,7 +48,7 @@ def found() -> dict[str, str]:
 
 
 def test_what_is_in_order(api: NinjaAPI) -> None:
-    """Guarded, exempt, safe: nothing to say, sync or async, and nothing else is said of ninja's views."""
+    """Guarded, exempt and safe operations are silent, sync or async, and no other check reports ninja's views."""
     api.post("/charges")(idempotent()(operation()))
     api.put("/charges")(idempotency_exempt(idempotent(guarantee="lease")(awaited())))
     api.delete("/charges")(idempotency_exempt(lambda request: None))
@@ -56,7 +56,7 @@ def test_what_is_in_order(api: NinjaAPI) -> None:
 
 
 def test_what_the_middleware_leaves_unguarded(api: NinjaAPI, settings: Settings) -> None:
-    """One warning for all of them; without the middleware nobody has asked."""
+    """One warning covers all of them; without the middleware there is none."""
     api.post("/charges")(operation())
     api.api_operation(["PATCH", "DELETE"], "/charges")(awaited())
     assert list(found()) == ["W074"]
@@ -67,7 +67,7 @@ def test_what_the_middleware_leaves_unguarded(api: NinjaAPI, settings: Settings)
 
 
 def test_what_required_would_refuse(api: NinjaAPI, configure: Configure) -> None:
-    """An error: each request to it would raise."""
+    """An error: each request to the operation would raise."""
     api.post("/charges")(operation())
     configure(REQUIRED=True)
     assert list(found()) == ["E070"]
@@ -77,14 +77,14 @@ def test_what_required_would_refuse(api: NinjaAPI, configure: Configure) -> None
     ("policy", "code"), [({"store": "elsewhere"}, "E036"), ({"guarantee": "lease", "ttl": 10}, "E035")]
 )
 def test_a_policy_that_cannot_be(api: NinjaAPI, policy: dict[str, Any], code: str) -> None:
-    """Said of the function by its name."""
+    """The error names the function."""
     api.post("/charges")(idempotent(**policy)(operation()))
     assert list(found()) == [code]
     assert "tests.checks.test_operations.operation.<locals>.charge" in check_operations()[0].msg
 
 
 def test_settings_that_make_an_async_operation_atomic(api: NinjaAPI, configure: Configure) -> None:
-    """The guarantee came from the settings when it was decorated, and has changed."""
+    """The settings gave the guarantee when the operation was decorated, and have changed since."""
     configure(GUARANTEE="lease")
     api.post("/charges")(idempotent()(awaited()))
     configure()

@@ -1,4 +1,4 @@
-"""The publisher of the outbox, as people get it wrong."""
+"""Common mistakes with the publisher of the outbox."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_can_publish(configure: Configure, name: str) -> None:
 
 
 def test_none(configure: Configure) -> None:
-    """The command takes it as an option."""
+    """No publisher is silent: the command takes one as an option."""
     configure()
     assert check_outbox() == []
 
@@ -64,7 +64,7 @@ def test_what_cannot(configure: Configure, path: Any, words: str) -> None:
 
 
 def test_not_installed(configure: Configure, settings: Settings) -> None:
-    """Whoever chooses a publisher wants the app."""
+    """A publisher without the app in INSTALLED_APPS is an error."""
     configure(OUTBOX_PUBLISHER=f"{HERE}.Publisher")
     with override_settings(INSTALLED_APPS=[app for app in settings.INSTALLED_APPS if not app.endswith(".outbox")]):
         assert "python manage.py migrate" in hints(check_outbox())["E046"]
@@ -76,7 +76,7 @@ COMMITTED = {"mysql": "READ COMMITTED", "postgresql": 2}
 
 @pytest.fixture
 def isolate(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what declares the isolation of the outbox's database."""
+    """Return the settings that declare the isolation of the outbox's database."""
     configure()
 
     def isolate(**said: Any) -> None:
@@ -88,7 +88,7 @@ def isolate(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 
 def test_the_isolation_of_its_database(isolate: Callable[..., None]) -> None:
-    """W065: the order of a key is kept at READ COMMITTED."""
+    """W065: the order within a key is kept at READ COMMITTED."""
     isolate()
     assert check_outbox() == []
     vendor = connection.vendor
@@ -103,14 +103,14 @@ def test_the_isolation_of_its_database(isolate: Callable[..., None]) -> None:
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Django knows the levels of PostgreSQL by number")
 def test_an_isolation_that_is_none(isolate: Callable[..., None]) -> None:
-    """Django refuses it when it connects, and says why."""
+    """An invalid isolation level is silent: Django refuses it when it connects, and says why."""
     isolate(isolation_level=99)
     assert check_outbox() == []
 
 
 @pytest.mark.skipif("connection.vendor != 'mysql'", reason="Django leaves it to the server there alone")
 def test_an_isolation_that_is_left_to_the_server(isolate: Callable[..., None]) -> None:
-    """W065: theirs is REPEATABLE READ unless somebody changed it."""
+    """W065: the server's default is REPEATABLE READ unless it was changed."""
     isolate(isolation_level=None)
     assert "as the server says" in check_outbox()[0].msg
 

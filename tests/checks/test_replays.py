@@ -1,4 +1,4 @@
-"""Whose replays the middleware cannot give: said before the first client asks for one."""
+"""Views whose replays the middleware cannot give: reported before a client needs one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.urls("tests.entry_points.test_asked_again")
 
 
 def test_each_thing_that_cannot_be_followed() -> None:
-    """W077 for each, with a route; none for a view before which everything can be asked, or that guards itself."""
+    """W077 for each, with a route; none for a view whose checks can all be repeated, or that guards itself."""
     found = check_replays()
     assert "below it, directly on the view" in hints(found)["W077"]
     said = " ".join(message.msg for message in found)
@@ -24,12 +24,12 @@ def test_each_thing_that_cannot_be_followed() -> None:
 
 
 def test_a_project_that_answers_for_its_replays_is_silent(configure: Configure) -> None:
-    """With AUTHORIZE_REPLAY it is asked about each."""
+    """With AUTHORIZE_REPLAY the project decides about each replay, so there is no warning."""
     configure(AUTHORIZE_REPLAY="tests.entry_points.test_replay_rights.denied")
     assert check_replays() == []
 
 
 def test_without_the_middleware_nothing_is_said(settings: Settings) -> None:
-    """Each view is then guarded below what asks, or not at all."""
+    """Without the middleware each view is guarded below its checks, or not at all."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     assert check_replays() == []

@@ -1,4 +1,4 @@
-"""The views of a URLconf: what cannot have what it asks for is an error, what cannot be proven is not."""
+"""The views of a URLconf: terms that a view cannot have are an error, terms that cannot be proven are not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class MixinLast(Create, IdempotentViewMixin):
 
 
 class MixinBetween(ViewSetMixin, IdempotentViewMixin, APIView):
-    """ViewSetMixin.as_view() calls no super()."""
+    """ViewSetMixin.as_view() does not call super()."""
 
     def create(self, request: Any) -> Response:
         return Response()
@@ -92,11 +92,11 @@ class MixinFirstSet(IdempotentViewMixin, ModelViewSet):
 
 
 class MixinBehindOwn(IdempotentViewMixin, View):
-    """No view of DRF."""
+    """Not a view of DRF."""
 
 
 class OwnDispatch:
-    """A project's own mixin may stand before ours: it calls super()."""
+    """A project's own mixin may come before ours: it calls super()."""
 
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:
         return super().dispatch(*args, **kwargs)  # type: ignore[misc]
@@ -164,7 +164,7 @@ def each(*views: Any) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def check(settings: Settings) -> Callable[..., dict[str, str]]:
-    """Return a function that checks a URLconf of some views, under the middleware or without it."""
+    """Return a function that checks a URLconf of some views, with or without the middleware."""
 
     def check(*views: Any, middleware: bool = True) -> dict[str, str]:
         settings.MIDDLEWARE = [OURS] if middleware else []
@@ -207,12 +207,12 @@ def test_atomic_asked_of_an_async_class(check: Check) -> None:
     Awaited.as_view(),
 )
 def test_an_async_view_that_asks_for_less_is_silent(check: Check, view: Any) -> None:
-    """An entry point of its own, exempt, or nothing to guard."""
+    """An async view with an entry point of its own, an exempt one, or one with nothing to guard is silent."""
     assert check(view) == {}
 
 
 def test_async_views_are_free_without_the_middleware(check: Check, configure: Configure) -> None:
-    """And with a project's guarantee that they can keep."""
+    """Async views are silent without the middleware, and with a project guarantee that they can keep."""
     assert check(awaiting, Awaiting.as_view(), middleware=False) == {}
     configure(GUARANTEE="lease")
     assert check(awaiting, Awaiting.as_view()) == {}
@@ -220,12 +220,12 @@ def test_async_views_are_free_without_the_middleware(check: Check, configure: Co
 
 @pytest.mark.parametrize("decorator", [staff_only, login_required, cache_page(60), csrf_exempt])
 def test_a_decorated_route_of_drf(check: Check, decorator: Any) -> None:
-    """E033: rebuilding it from `.cls` would skip the decorator."""
+    """E033: rebuilding the view from `.cls` would skip the decorator."""
     assert "IdempotentViewMixin first in the bases of Create" in check(decorator(Create.as_view()))["E033"]
 
 
 def test_a_decorated_viewset(check: Check) -> None:
-    """Each of its callbacks is one; the class is told once."""
+    """Each callback of a viewset is a decorated route; the class is reported once."""
     decorated = [
         staff_only(ModelViewSet.as_view({method: action}))
         for method, action in (("post", "create"), ("delete", "destroy"))
@@ -247,12 +247,12 @@ def test_a_decorated_viewset(check: Check) -> None:
     cache_page(60)(reads),
 )
 def test_a_route_of_drf_that_works_is_silent(check: Check, view: Any) -> None:
-    """Bare, with an entry point of its own, exempt, or with nothing to guard."""
+    """A route that is bare, exempt, has its own entry point or has nothing to guard is silent."""
     assert check(view) == {}
 
 
 def test_a_decorated_route_is_free_without_the_middleware(check: Check) -> None:
-    """Nobody would lend it the mixin."""
+    """Without the middleware nothing would lend the view the mixin."""
     assert check(staff_only(Create.as_view()), middleware=False) == {}
 
 
@@ -260,7 +260,7 @@ LEASE = Policy(guarantee="lease")
 
 
 class AsyncCreate(APIView):
-    """DRF does not await it: adrf would."""
+    """DRF does not await it; adrf would."""
 
     async def post(self, request: Any) -> Response:
         return Response()
@@ -274,7 +274,7 @@ class AsyncCreate(APIView):
 )
 @pytest.mark.parametrize("middleware", [True, False])
 def test_async_handlers_of_drf_itself(check: Check, view: Any, middleware: bool) -> None:
-    """E067: a guard would close before they have run."""
+    """E067: a guard would close before the handlers have run."""
     assert list(check(view, middleware=middleware)) == ["E067"]
 
 
@@ -311,7 +311,7 @@ class Slotted:
 
 @each(Hidden.as_view(), HiddenAction.as_view({"post": "charge"}), Static.pay)
 def test_a_decorator_that_guards_nothing(check: Check, view: Any) -> None:
-    """E069: found at a handler, at an action and at a function, with the route's path."""
+    """E069: found on a handler, on an action and on a function, with the route's path."""
     assert "Put @idempotent()" in check(view)["E069"]
     assert "(/0/)" in routes.check_routes()[0].msg
 
@@ -335,7 +335,7 @@ def test_a_view_that_takes_no_attributes(check: Check, monkeypatch: pytest.Monke
 )
 @pytest.mark.parametrize("middleware", [True, False])
 def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None:
-    """E031: DRF's own dispatch() or as_view() comes first, and calls no super()."""
+    """E031: DRF's own dispatch() or as_view() comes first, and does not call super()."""
     found = check(view, middleware=middleware)
     assert f"class {view.cls.__name__}(IdempotentViewMixin, …)" in found["E031"]
     assert list(found) == ["E031"]
@@ -350,17 +350,17 @@ def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None
     idempotent()(made("Adapted", Create)).as_view(),
 )
 def test_the_mixin_first_is_silent(check: Check, view: Any) -> None:
-    """Before APIView, and behind a project's own mixin that calls super()."""
+    """The mixin before APIView, behind a project's own mixin that calls super(), is silent."""
     assert check(view) == {}
 
 
 def test_the_mixin_on_a_view_of_django(check: Check) -> None:
-    """E032: it needs DRF's request."""
+    """E032: the mixin needs DRF's request."""
     assert "@idempotent() on the class" in check(MixinBehindOwn.as_view())["E032"]
 
 
 def test_a_policy_that_is_none(check: Check) -> None:
-    """E038: a dict is no Policy."""
+    """E038: a dict is not a Policy."""
     assert "idempotency = Policy(" in check(NoPolicy.as_view())["E038"]
 
 
@@ -371,7 +371,7 @@ def test_a_policy_that_is_none(check: Check) -> None:
         (never_cache(with_policy(guarantee="lease")), "E072"),
         (login_required(idempotent()(api_view(["POST"])(plain))), "W076"),
         (transaction.non_atomic_requests(never_cache(with_policy())), None),
-        (with_policy(guarantee="lease"), None),  # nothing is around it
+        (with_policy(guarantee="lease"), None),  # no transaction is open around it
     ],
     ids=["cached", "cached and leased", "function", "out of it", "bare"],
 )
@@ -379,7 +379,7 @@ def test_a_policy_that_is_none(check: Check) -> None:
 def test_a_decorator_around_a_guarded_view(
     check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool, view: Any, code: str | None
 ) -> None:
-    """Django opens the transaction around the decorator, so the claim would stand inside of it."""
+    """Django opens the transaction around the decorator, so the claim would be inside it."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
     found = check(view, middleware=False)
     assert list(found) == ([code] if atomic_requests and code else [])
@@ -389,7 +389,7 @@ def test_a_decorator_around_a_guarded_view(
 
 @pytest.mark.parametrize("atomic_requests", [True, False])
 def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool) -> None:
-    """E034 with ATOMIC_REQUESTS: it would stand inside its transaction."""
+    """E034 with ATOMIC_REQUESTS: the claim would be inside its transaction."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
     found = check(below, above)
     assert list(found) == (["E034"] if atomic_requests else [])
@@ -446,7 +446,7 @@ def test_atomic_is_the_innermost_stores_to_give(
 def test_a_policy_that_cannot_be_kept(
     check: Check, configure: Configure, *, fields: dict[str, Any], code: str, typed: str, middleware: bool
 ) -> None:
-    """Found at the mixin, at the decorator, below others, on classes and below @api_view."""
+    """Found on the mixin, on the decorator, below other decorators, on classes and below @api_view."""
     configure(STORES=STORES)
     for view in (
         with_policy(**fields),
@@ -465,13 +465,13 @@ def test_a_policy_that_cannot_be_kept(
     [{}, {"ttl": 10, "lease": 5}, {"store": "outside", "guarantee": "lease"}, {"guarantee": "lease", "ttl": 31}],
 )
 def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure, fields: dict[str, Any]) -> None:
-    """Together with the settings."""
+    """A policy that works together with the settings is silent."""
     configure(STORES=STORES)
     assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
 
 
 def test_settings_come_first(check: Check, configure: Configure) -> None:
-    """What is wrong in IDEMPOTENCY is told once there, not for every route again."""
+    """A mistake in IDEMPOTENCY is reported once there, not again for every route."""
     configure(TTL=-1)
     assert check(with_policy(lease=5), MixinLast.as_view()) == {}
 
@@ -483,7 +483,7 @@ def test_settings_come_first(check: Check, configure: Configure) -> None:
     "entry", ["namespace:legacy", "namespace:legacy:inner", f"module:{__name__}", "path:/legacy/inner/a/", "regex:/a/$"]
 )
 def test_an_exempt_include_has_no_errors(check: Check, configure: Configure, entry: str) -> None:
-    """Its async views and decorated views of DRF cannot be edited: the entry is what the hints cannot be."""
+    """A third-party include may hold async views and decorated DRF views that cannot be edited: EXEMPT covers them."""
     inner = include(([path("a/", awaiting)], "inner"))
     views = (path("legacy/", include(([path("inner/", inner)], "legacy"))),)
     assert list(check(*views)) == ["E030"]
@@ -492,7 +492,7 @@ def test_an_exempt_include_has_no_errors(check: Check, configure: Configure, ent
 
 
 def test_an_entry_for_one_of_two_routes(check: Check, configure: Configure) -> None:
-    """The view is not exempt where the other leads to it, nor where a function decides."""
+    """The view is not exempt where the other route leads to it, nor where a function decides."""
     views = (path("a/", awaiting), path("b/<int:pk>/", awaiting))
     for entry in ("path:/a/", r"regex:^/b/\d+/$", plain):
         configure(EXEMPT=[entry])
@@ -513,7 +513,7 @@ def test_an_entry_that_no_route_is_like(check: Check, configure: Configure, entr
 
 
 def test_an_entry_that_may_be_like_a_route(check: Check, configure: Configure) -> None:
-    """What a parameter, an expression or a function decides nobody knows before."""
+    """An entry that a parameter, an expression or a function may match is silent: each request decides."""
     configure(EXEMPT=["path:/webhooks/stripe/", "regex:^/webhooks/s", plain, "path:/old/2020/"])
     assert check(path("webhooks/<kind>/", plain), re_path(r"^old/\d+/$", plain)) == {}
 
@@ -522,7 +522,7 @@ def test_an_entry_that_may_be_like_a_route(check: Check, configure: Configure) -
 
 
 def test_every_view_is_told_once(check: Check) -> None:
-    """Under two addresses, in nested and namespaced includes, and from a router."""
+    """A view is reported once, with two addresses, in nested and namespaced includes, and from a router."""
     router = SimpleRouter()
     router.register("things", MixinLastSet, basename="thing")
     nested = path("a/", include(([path("b/", include([path("c/", awaiting)])), path("d/", awaiting)], "app")))
@@ -532,7 +532,7 @@ def test_every_view_is_told_once(check: Check) -> None:
 
 
 def test_a_urlconf_that_includes_itself(settings: Settings) -> None:
-    """Ends."""
+    """The check of a URLconf that includes itself ends."""
     settings.MIDDLEWARE = [OURS]
     urlconf = ModuleType("urlconf")
     urlconf.urlpatterns = []  # type: ignore[attr-defined]
@@ -543,7 +543,7 @@ def test_a_urlconf_that_includes_itself(settings: Settings) -> None:
 
 @pytest.mark.parametrize("urlconf", ["no.such.module", "tests.checks.broken_urls", "math", None, ""])
 def test_a_broken_urlconf_is_djangos_to_report(settings: Settings, urlconf: str | None) -> None:
-    """Missing, raising when imported, without urlpatterns: no crash of ours."""
+    """A URLconf that is missing, raises on import or lacks urlpatterns does not crash our checks."""
     settings.ROOT_URLCONF = urlconf
     assert routes.check_routes() == []
 
@@ -556,12 +556,12 @@ def test_what_can_be_read_of_a_broken_urlconf_is_checked(check: Check) -> None:
 
 @each(functools.partial(plain), type("Callable", (), {"__call__": plain})())
 def test_callables_of_any_kind(check: Check, view: Any) -> None:
-    """A partial or an instance has no name, and is no class."""
+    """A partial or an instance has no name and is not a class."""
     assert check(view) == {}
 
 
 class Remote:
-    """A proxy of remote procedures: it has every attribute that it is asked for."""
+    """A remote procedure proxy: it has every attribute that is asked for."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=201)
@@ -573,7 +573,7 @@ class Remote:
 
 
 def dispatcher(name: str) -> Any:
-    """Return a view with an attribute of its own that is called as Django's or DRF's."""
+    """Return a view with an attribute of its own that is named as Django's or DRF's."""
 
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=201)
@@ -584,7 +584,7 @@ def dispatcher(name: str) -> Any:
 
 @each(dispatcher("cls"), dispatcher("view_class"), Remote())
 def test_a_class_that_is_no_view(check: Check, view: Any) -> None:
-    """A dispatcher's own `cls` or `view_class` is not Django's: a callable like any other."""
+    """A dispatcher's own `cls` or `view_class` is not Django's: it is checked like any other callable."""
     assert check(view) == {}
     assert view_class(view) is None
     assert not is_exempt(view, "post")

@@ -1,4 +1,4 @@
-"""IDEMPOTENCY as people get it wrong: each becomes one check error, and none a crash."""
+"""Common mistakes in IDEMPOTENCY: each becomes one check error, and none becomes a crash."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .conftest import Configure, hints
 ORM = "django_idempotency.stores.orm.ORMStore"
 OUTSIDE = "tests.checks.backends.OutsideStore"
 
-#: Setting, value, the error's code, and what its hint tells the reader to type.
+#: Setting, value, the error's code, and what its hint says to type.
 MALFORMED = [
     # ---- unknown names
     ("TLL", 5, "E002", 'Did you mean "TTL"'),
-    ("ttl", 5, "E002", 'Did you mean "TTL"'),  # a field of Policy is written in capitals here
+    ("ttl", 5, "E002", 'Did you mean "TTL"'),  # a field of Policy is in capitals here
     ("GUARANTY", "atomic", "E002", 'Did you mean "GUARANTEE"'),
     ("STORAGE", {}, "E002", 'Did you mean "STORE'),
     (7, 7, "E002", "The settings are STORES, HEADER"),
@@ -72,7 +72,7 @@ MALFORMED = [
     ("SCOPE", "no.such.module", "E004", '"SCOPE": "shop.idempotency.scope"'),
     ("SCOPE", "tests.checks.backends.absent", "E004", '"SCOPE": "shop.idempotency.scope"'),
     ("SCOPE", ".", "E004", '"SCOPE": "shop.idempotency.scope"'),
-    ("SCOPE", "testproject.settings.SECRET_KEY", "E003", '"SCOPE": None'),  # imported, and no function
+    ("SCOPE", "testproject.settings.SECRET_KEY", "E003", '"SCOPE": None'),  # imported, but not a function
     ("FINGERPRINT", "body.[", "E043", '"FINGERPRINT": "body.order_id"'),
     ("FINGERPRINT", "body.a || shop.b", "E043", '"FINGERPRINT": "body.order_id"'),
     ("KEY", "order_id", "E003", '"KEY": None'),
@@ -116,9 +116,9 @@ MALFORMED = [
     ("PROBLEM_DOCS", "", "E003", "PROBLEM_DOCS is None, or the URL of a page"),
     ("PROBLEM_DOCS", 5, "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "problems/", "E003", '"PROBLEM_DOCS": None'),  # relative to each route of the API
-    ("PROBLEM_DOCS", "urn:shop:problem:", "E003", '"PROBLEM_DOCS": None'),  # no page
+    ("PROBLEM_DOCS", "urn:shop:problem:", "E003", '"PROBLEM_DOCS": None'),  # not a page
     ("PROBLEM_DOCS", "https://", "E003", '"PROBLEM_DOCS": None'),
-    ("PROBLEM_DOCS", "//elsewhere.example/", "E003", '"PROBLEM_DOCS": None'),  # a path from the root is not one
+    ("PROBLEM_DOCS", "//elsewhere.example/", "E003", '"PROBLEM_DOCS": None'),  # not a path from the root
     ("PROBLEM_DOCS", "https://a.example/#top", "E003", "without a fragment"),
     ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": None'),
@@ -177,7 +177,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("name", "value", "code", "typed"), MALFORMED)
 def test_a_malformed_setting_is_an_error(settings: Settings, name: Any, value: Any, code: str, typed: str) -> None:
-    """One error, and its hint says what to type. No check crashes on what another one reports, also with --deploy."""
+    """One error, whose hint says what to type. No check crashes on what another reports, --deploy included."""
     settings.IDEMPOTENCY = {name: value}
     found = hints(check_settings())
     assert list(found) == [code]
@@ -188,7 +188,7 @@ def test_a_malformed_setting_is_an_error(settings: Settings, name: Any, value: A
 
 @pytest.mark.parametrize("value", [[], "", 0, "TTL", 5, {"TTL"}, [("TTL", 5)], dict])
 def test_idempotency_is_a_dict(settings: Settings, value: Any) -> None:
-    """E001 alone; and whoever reads a setting all the same is told the same."""
+    """E001 alone; code that still reads a setting gets the same message."""
     settings.IDEMPOTENCY = value
     found = hints(checks.run_checks(tags=["idempotency"], include_deployment_checks=True))
     assert list(found) == ["E001"]
@@ -198,13 +198,13 @@ def test_idempotency_is_a_dict(settings: Settings, value: Any) -> None:
 
 
 def test_several_mistakes_are_told_at_once(configure: Configure) -> None:
-    """A reader mends them in one go."""
+    """All mistakes are reported at once, so that they can be fixed in one go."""
     configure(TTL="1d", HEADER="", LEASES=5)
     assert hints(check_settings()).keys() == {"E002", "E003", "E006"}
 
 
 def test_a_secret_is_never_shown(configure: Configure) -> None:
-    """Nor is any part of one."""
+    """Neither a secret nor any part of it is shown."""
     configure(DERIVE_SECRET=["swordfish"], DERIVE_SECRET_FALLBACKS="swordfish")
     assert "swordfish" not in "".join(map(str, check_settings()))
 
@@ -216,13 +216,13 @@ def test_a_long_value_is_shortened(configure: Configure) -> None:
 
 
 def test_a_database_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E015 names those that we know; nothing is connected to."""
+    """E015 names the supported databases, and connects to none."""
     monkeypatch.setattr(connections["default"], "vendor", "oracle")
     assert "PostgreSQL, MariaDB, MySQL or SQLite" in hints(check_settings())["E015"]
 
 
 def test_the_environment_says_yes_or_no(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
-    """E044 tells it at the start, whatever else is wrong; a test that overrides the switch does not hide it."""
+    """E044 reports it at the start, whatever else is wrong; a test that overrides the switch does not hide it."""
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", "maybe")
     with switch.overridden(enabled=True):
         assert "Type IDEMPOTENCY_DISABLED=1" in hints(check_settings())["E044"]
@@ -234,19 +234,19 @@ def test_the_environment_says_yes_or_no(monkeypatch: pytest.MonkeyPatch, setting
 
 @pytest.mark.parametrize(("raw", "ids"), [("yes", ["W059"]), ("no", []), ("", []), ("maybe", [])])
 def test_a_deployment_is_switched_on(monkeypatch: pytest.MonkeyPatch, raw: str, ids: list[str]) -> None:
-    """W059 for whoever took the environment of the tests to production."""
+    """W059 for a deployment with the environment of the tests."""
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", raw)
     assert list(hints(check_environment())) == ids
 
 
 @pytest.mark.parametrize("key", ["body.order_id", str])
 def test_a_selected_key_and_everybody(configure: Configure, key: Any) -> None:
-    """E043: the answer would go to whoever guesses the payload."""
+    """E043: anyone who guesses the payload would get the response."""
     configure(KEY=key, ANONYMOUS="shared")
     assert '"SCOPE": the dotted path' in hints(check_settings())["E043"]
 
 
-#: What is right, one line for each thing that may be typed.
+#: Valid settings, one line for each thing that may be typed.
 WELL_FORMED: list[dict[str, Any]] = [
     {},
     {"STORES": {"default": {"BACKEND": ORM, "OPTIONS": {"using": "default"}}}},
@@ -270,7 +270,7 @@ WELL_FORMED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("declared", WELL_FORMED)
 def test_what_is_right_is_silent(settings: Settings, declared: dict[str, Any]) -> None:
-    """No error, no problem."""
+    """Valid settings raise no finding and no error."""
     settings.IDEMPOTENCY = declared
     assert check_settings() == []
 

@@ -1,4 +1,4 @@
-"""What stores are made of: drivers, caches and each other. Nothing is connected to."""
+"""What stores are made of: drivers, caches and each other. The checks connect to nothing."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def found(settings: Settings) -> Any:
     "options", [{}, {"timeout": 1}, {"prefix": "shop:keys", "min_replicas": 2}, {"local_cache": 9}]
 )
 def test_redis_is_silent(found: Any, options: dict[str, Any]) -> None:
-    """No error, no problem."""
+    """A usable Redis raises no finding and no error."""
     assert found(redis=redis(**options)) == []
 
 
 @pytest.mark.parametrize(("cache", "close"), [("rediss", "redis"), ("session", "sessions"), ("defaults", "redis")])
 def test_a_cache_that_is_not_there(found: Any, cache: str, close: str) -> None:
-    """E018 proposes one that would do."""
+    """E018 suggests a cache that would do."""
     assert f'{{"cache": "{close}"}}' in hints(found(redis=redis(cache=cache)))["E018"]
 
 
@@ -89,7 +89,7 @@ def test_a_cache_that_is_not_there(found: Any, cache: str, close: str) -> None:
 )
 @pytest.mark.parametrize("more", [{}, {"local_cache": True}])
 def test_a_cache_of_another_kind(found: Any, cache: str, problem: str, more: dict[str, Any]) -> None:
-    """E019 says which."""
+    """E019 names the kind of cache."""
     (message,) = found(redis=redis(cache=cache, **more))
     assert f'CACHES["{cache}"] = {{"BACKEND": "django_redis.cache.RedisCache"' in hints([message])["E019"]
     assert problem in message.msg
@@ -106,7 +106,7 @@ def test_a_cache_of_another_kind(found: Any, cache: str, problem: str, more: dic
     ],
 )
 def test_malformed_options(found: Any, option: str, values: list[Any], typed: str) -> None:
-    """E012, of what could not be built either."""
+    """E012, also for options that a store cannot be built from."""
     for value in values:
         (message,) = found(redis=redis(**{option: value}))
         assert "RedisStore takes: cache, prefix, timeout, min_replicas" in hints([message])["E012"]
@@ -123,7 +123,7 @@ def test_malformed_options(found: Any, option: str, values: list[Any], typed: st
 def test_a_driver_that_is_not_installed(
     found: Any, monkeypatch: pytest.MonkeyPatch, backend: str, extra: str, driver: str
 ) -> None:
-    """E040 says what to install, and nothing else is said of that store."""
+    """E040 says what to install, and nothing else is reported about that store."""
     for module in (store_options, client):
         monkeypatch.setattr(module, "find_spec", lambda name: None if name == driver else find_spec(name))
     (message,) = found(other={"BACKEND": f"{STORE}.{backend}"})
@@ -132,7 +132,7 @@ def test_a_driver_that_is_not_installed(
 
 
 def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one."""
+    """The client replaces the driver."""
     monkeypatch.setattr(store_options, "find_spec", lambda _: None)
     assert found(other={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"client": object()}}) == []
 
@@ -147,13 +147,13 @@ def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.Mo
         ("redis", "defualt", ['Type "authority": "default".']),
         ("rediss", "defualt", ['Type "front": "redis".', 'Type "authority": "default".']),
         ("default", "default", ['Type "front": "redis".']),  # a table keeps no copies
-        ("cached", "default", ['Type "front": "redis".']),  # nor does what has layers itself
+        ("cached", "default", ['Type "front": "redis".']),  # nor does a store with layers of its own
         ("fast", "default", ['Type "front": "redis".']),
         ("redis", "fast", ['Type "authority": "default".']),
     ],
 )
 def test_a_wrong_alias(found: Any, front: str, authority: str, typed: list[str]) -> None:
-    """E041, for each, with one that would do."""
+    """E041 for each, with an alias that would do."""
     messages = found(
         fast=layered(front, authority),
         redis=redis(),
@@ -164,7 +164,7 @@ def test_a_wrong_alias(found: Any, front: str, authority: str, typed: list[str])
 
 
 def test_a_front_of_no_use_is_not_proposed(found: Any) -> None:
-    """Its cache is not Redis."""
+    """The suggested front is not one whose cache is not Redis."""
     messages = found(fast=layered("fron", "default"), front=redis(cache="default"), back=redis())
     assert hints(messages)["E041"] == 'Type "front": "back".'
 
@@ -183,7 +183,7 @@ def test_an_authority_where_there_is_none(settings: Settings, found: Any) -> Non
 
 
 def test_a_broken_store_is_told_once(found: Any) -> None:
-    """Under its own alias."""
+    """The broken store is reported once, under its own alias."""
     (message,) = found(fast=layered("redis", "records"), redis=redis(), records={**ORM, "OPTIONS": {"usign": "x"}})
     assert message.id == "django_idempotency.E012"
     assert '["records"]' in message.msg
@@ -198,7 +198,7 @@ def test_a_broken_store_is_told_once(found: Any) -> None:
     ],
 )
 def test_two_stores_behind_one_front(found: Any, other: dict[str, Any]) -> None:
-    """E042: a copy does not say whose it is."""
+    """E042: a copy does not say which store it belongs to."""
     hint = hints(
         found(
             fast=layered("front", "default"),
@@ -223,7 +223,7 @@ def test_two_stores_behind_one_front(found: Any, other: dict[str, Any]) -> None:
     ],
 )
 def test_fronts_that_do_not_mix(found: Any, other: dict[str, Any]) -> None:
-    """Copies of the same records, or other keys, or another server."""
+    """Copies of the same records are silent, and so are other keys and another server."""
     assert (
         found(
             fast=layered("front", "default"),
@@ -268,7 +268,7 @@ def test_a_timeout_of_dynamodb(found: Any, timeout: Any) -> None:
 
 
 def test_records_in_memory(found: Any, settings: Settings) -> None:
-    """W003 outside DEBUG, once for each; and the other checks still run."""
+    """W003 outside DEBUG, once for each; the other checks still run."""
     found(
         memory=MEMORY,
         cached={**MEMORY, "OPTIONS": {"local_cache": True}},
@@ -284,7 +284,7 @@ def test_records_in_memory(found: Any, settings: Settings) -> None:
 
 
 def test_no_check_connects(found: Any) -> None:
-    """The servers of these are not there, and would be waited for."""
+    """The checks would wait for the servers of these stores, which do not exist."""
     found(fast=layered("redis", "default"), redis=redis(), other=redis(prefix="b"))
     assert checks.run_checks(tags=["idempotency"]) == []
 
@@ -300,7 +300,7 @@ class OwnStore(MemoryStore):
 
 
 def test_a_store_checks_itself(found: Any) -> None:
-    """What it returns is shown: about its options always, about its server with --deploy."""
+    """A store's own findings are shown: those about its options always, those about its server with --deploy."""
     own = {"BACKEND": f"{__name__}.OwnStore"}
     assert [message.msg for message in found(options=own)] == ["the options of options"]
     assert found(server=own) == []

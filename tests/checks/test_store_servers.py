@@ -1,4 +1,4 @@
-"""What the servers under the stores answer, with --deploy."""
+"""What the servers under the stores respond, with --deploy."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @contextmanager
 def told(server: RedisServer, **values: str) -> Iterator[None]:
-    """Set a server as a hint says, or against it."""
+    """Set a server up as a hint says, or against it."""
     with Redis(port=server.port) as client:
         before = {name: client.config_get(name)[name] for name in (key.replace("_", "-") for key in values)}
         for name, value in values.items():
@@ -73,17 +73,17 @@ def told(server: RedisServer, **values: str) -> Iterator[None]:
 @needs_redis
 class TestRedis:
     def test_as_it_should_be(self, found: Any, server: RedisServer) -> None:
-        """As the hints say: silence."""
+        """A server that follows the hints is silent."""
         with told(server, appendonly="yes", maxmemory="100mb", maxmemory_policy="noeviction"):
             assert found(server.url, redis=redis()) == []
 
     def test_as_it_is_installed(self, found: Any, server: RedisServer) -> None:
-        """W062: Redis begins without a file to append to."""
+        """W062: a fresh Redis has no append-only file."""
         assert "CONFIG SET appendonly yes" in hints(found(server.url, redis=redis()))["W062"]
 
     @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "volatile-lru"])
     def test_eviction(self, found: Any, server: RedisServer, policy: str) -> None:
-        """W061, where there is a limit: every record has an expiry, so "volatile" means all of them."""
+        """W061 if memory is limited: every record has an expiry, so "volatile" means all of them."""
         with told(server, appendonly="yes", maxmemory="100mb", maxmemory_policy=policy):
             (message,) = found(server.url, redis=redis())
             assert "CONFIG SET maxmemory-policy noeviction" in hints([message])["W061"]
@@ -93,7 +93,7 @@ class TestRedis:
             assert found(server.url, redis=redis()) == []
 
     def test_a_front_may_forget(self, found: Any, server: RedisServer) -> None:
-        """It keeps copies only, unless it is something else besides."""
+        """A front only keeps copies, unless it also has another role."""
         with told(server, maxmemory="100mb", maxmemory_policy="allkeys-lru"):
             assert found(server.url, redis=redis(), fast=fronted()) == []
             keeps = found(
@@ -103,7 +103,7 @@ class TestRedis:
             assert all('["redis"]' in message.msg for message in keeps)
 
     def test_a_front_that_a_route_names(self, found: Any, server: RedisServer, settings: Settings) -> None:
-        """A policy may choose it as a store."""
+        """A policy may name the front as its store."""
 
         @idempotent(guarantee="lease", store="redis")
         def view(request: Any) -> Any: ...
@@ -115,11 +115,11 @@ class TestRedis:
         assert list(hints(found(server.url, redis=redis(), fast=fronted()))) == ["W062"]
 
     def test_one_server_is_asked_once(self, found: Any, server: RedisServer) -> None:
-        """Whatever the number of its aliases."""
+        """A server is queried once, whatever the number of its aliases."""
         assert len(found(server.url, redis=redis(), again=redis(), cached=redis(local_cache=5))) == 1
 
     def test_an_old_server(self, found: Any, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        """E051."""
+        """E051 for an old server."""
         monkeypatch.setattr(RedisStore, "about", lambda _: {"redis_version": "4.0.14", "aof_enabled": 1})
         (message,) = found(server.url, redis=redis())
         assert "Redis 5 or later" in hints([message])["E051"]
@@ -129,12 +129,12 @@ class TestRedis:
     def test_a_server_that_says_little(
         self, found: Any, server: RedisServer, monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]
     ) -> None:
-        """Another that speaks its protocol. What cannot be proven is no finding."""
+        """Another server that speaks the protocol raises no finding about what cannot be proven."""
         monkeypatch.setattr(RedisStore, "about", lambda _: about)
         assert found(server.url, redis=redis()) == []
 
     def test_no_right_to_ask(self, found: Any, server: RedisServer) -> None:
-        """W060."""
+        """W060 if the check has no right to ask."""
         with Redis(port=server.port) as client:
             client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", "-info")
         url = server.url.replace("redis://", "redis://app:pw@")
@@ -143,7 +143,7 @@ class TestRedis:
         assert "info" in message.msg
 
     def test_frozen(self, found: Any, server: RedisServer) -> None:
-        """W060, after its timeout."""
+        """W060 for a frozen server, after its timeout."""
         server.freeze()
         try:
             assert list(hints(found(server.url, redis=redis()))) == ["W060"]
@@ -178,13 +178,13 @@ class TestDynamoDB:
         return store
 
     def test_a_missing_table(self, found: Any, entry: dict[str, Any]) -> None:
-        """E052, and what the hint says works."""
+        """E052, and the hint works."""
         assert "create_idempotency_table --store=dynamo" in hints(found(dynamo=entry))["E052"]
         self.make()
         assert found(dynamo=entry) == []
 
     def test_nothing_is_deleted(self, found: Any, entry: dict[str, Any]) -> None:
-        """W063, and what the hint says works."""
+        """W063, and the hint works."""
         found(dynamo=entry)
         store = self.make()
         off = {"Enabled": False, "AttributeName": "ttl"}
@@ -203,14 +203,14 @@ class TestDynamoDB:
             assert entry["OPTIONS"]["table"] in message.msg
 
     def test_away(self, found: Any, entry: dict[str, Any]) -> None:
-        """W060."""
+        """W060 for an unreachable DynamoDB."""
         options = {**entry["OPTIONS"], "endpoint_url": "http://127.0.0.1:1", "timeout": 0.2}
         (message,) = found(dynamo={**entry, "OPTIONS": options}, cached={**entry, "OPTIONS": options})[:1]
         assert "Could not connect" in message.msg
         assert "W060" in hints([message])
 
     def test_no_region(self, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whatever boto3 raises of a bad configuration."""
+        """Any error that boto3 raises for a bad configuration is reported."""
         (message,) = found(
             dynamo={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"endpoint_url": "nowhere"}}
         )
@@ -218,6 +218,6 @@ class TestDynamoDB:
 
 
 def test_stores_of_others_are_left_alone(found: Any) -> None:
-    """And so are broken settings."""
+    """Third-party stores and broken settings are left alone."""
     assert found() == []
     assert found(other={"BACKEND": "no.such"}) == []

@@ -1,4 +1,4 @@
-"""Tenants without a realm, and realms and scopes that are ready to use where they cannot work."""
+"""Tenants without a realm, and ready-made realms and scopes where they cannot work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION = "django_idempotency.scopes.session"
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The apps that are said to be installed beside those that are."""
+    """Return the apps pretended to be installed, beside the real ones."""
     more: set[str] = set()
     known = registered.is_installed
     monkeypatch.setattr(registered, "is_installed", lambda name: name in more or known(name))
@@ -28,14 +28,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_a_project_without_tenants(configure: Configure, settings: Settings) -> None:
-    """Nothing to say; every host at all says nothing of tenants."""
+    """A project without tenants is silent; ALLOWED_HOSTS of "*" does not imply tenants."""
     settings.ALLOWED_HOSTS = ["*", "example.com"]
     assert [*check_tenants(), *check_hosts()] == []
 
 
 @pytest.mark.parametrize("app", ["django_tenants", "tenant_schemas"])
 def test_a_schema_per_tenant_without_a_realm(configure: Configure, installed: set[str], app: str) -> None:
-    """W068, and what to type: it names the schema."""
+    """W068 names the schema, and says what to type."""
     installed.add(app)
     assert f'"REALM": "{SCHEMA}"' in hints(check_tenants())["W068"]
     configure(REALM=HOST)
@@ -43,7 +43,7 @@ def test_a_schema_per_tenant_without_a_realm(configure: Configure, installed: se
 
 
 def test_a_wildcard_domain_without_a_realm(configure: Configure, settings: Settings, installed: set[str]) -> None:
-    """W068 at --deploy: it names the host. Once, though there are many; and not beside the schemas' own."""
+    """W068 at --deploy names the host: once for many of them, and not beside the warning for schemas."""
     settings.ALLOWED_HOSTS = ["example.com", ".example.org", ".example.net"]
     assert check_tenants() == []
     (found,) = check_hosts()
@@ -72,7 +72,7 @@ def test_a_schema_that_no_connection_has(configure: Configure, monkeypatch: pyte
     ],
 )
 def test_guests_without_sessions(configure: Configure, settings: Settings, given: dict[str, Any], fix: str) -> None:
-    """E064: every guest would be nobody, or another at each request."""
+    """E064: every guest would have no name, or another one at each request."""
     configure(SCOPE=SESSION)
     assert check_tenants() == []
     for name, value in given.items():
@@ -100,7 +100,7 @@ def test_where_the_table_is(
     named: tuple[list[str], list[str]],
     codes: set[str],
 ) -> None:
-    """W069 where the public schema has none, in place of W002, whose router could do nothing about it."""
+    """W069 if the public schema has no table, in place of W002, whose router could not help."""
     installed.add("django_tenants")
     configure(REALM=HOST)
     settings.SHARED_APPS, settings.TENANT_APPS = named
@@ -109,7 +109,7 @@ def test_where_the_table_is(
 
 
 def test_settings_come_first(configure: Configure, settings: Settings, installed: set[str]) -> None:
-    """Where they are wrong, only that is said."""
+    """Broken settings are the only thing reported."""
     installed.add("django_tenants")
     settings.ALLOWED_HOSTS = [".example.org"]
     configure(TTL=-1)

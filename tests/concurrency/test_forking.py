@@ -1,4 +1,4 @@
-"""A forked child begins anew, whatever the threads of its parent were doing."""
+"""A forked child starts afresh, whatever its parent's threads were doing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from django_idempotency.stores.layered.caches import LocalCache
 
-#: In a process of its own: a fork of this one would take pytest along. `alarm` ends a child that waits for ever.
+#: In a process of its own: a fork of this one would take pytest along. `alarm` ends a child that hangs.
 SCRIPT = """
 import os, signal, threading, warnings
 from uuid import UUID
@@ -58,21 +58,21 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
         ("layered._lock", "layered._lock.__enter__()"),
         ("wait_slots._lock", "wait_slots.acquire().__enter__()"),
         ("switch._changing", "switch.warn_once()"),
-        ("new_lock()", "assert wait_slots.count == 0"),  # who waits in the parent takes no place here
+        ("new_lock()", "assert wait_slots.count == 0"),  # a waiter in the parent takes no place here
     ],
 )
 def test_a_lock_that_another_thread_holds(lock: str, act: str) -> None:
-    """It is open in the child, where nobody would ever release it."""
+    """A lock held by another thread of the parent is open in the child, where no thread would ever release it."""
     script = SCRIPT.format(lock=lock, act=act)
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 class SoftTimeLimitExceeded(Exception):
-    """As Celery raises it: in the main thread, between any two lines."""
+    """Raises as Celery does: in the main thread, between any two lines."""
 
 
 def test_an_interrupt_leaves_no_lock_behind() -> None:
-    """Every later call of the process would wait for ever."""
+    """An interrupt releases the lock; otherwise every later call of the process would hang."""
 
     def interrupt(*_: object) -> None:
         raise SoftTimeLimitExceeded

@@ -1,4 +1,4 @@
-"""Async work that outlives the main thread is settled all the same: a real process that ends."""
+"""Async work that outlives the main thread is still settled, in a real process that ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_idempotency.models import IdempotencyRecord
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-#: A thread that has its own event loop, whose call ends after the main thread. It is called once more, too.
+#: A thread with its own event loop, whose call ends after the main thread. It is called once more, too.
 SCRIPT = """
 import asyncio, threading
 import django
@@ -48,7 +48,7 @@ at_work.wait()
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("receiver", [False, True])
 def test_the_main_thread_has_ended(receiver: bool) -> None:
-    """The result is there, and so is its record, at once; a sync receiver that cannot be called changes nothing."""
+    """The result and its record are there at once; a sync receiver that cannot be called changes nothing."""
     environment = {**os.environ, "DATABASE_NAME": str(connection.settings_dict["NAME"])}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(receiver=receiver)],
@@ -66,7 +66,7 @@ def test_the_main_thread_has_ended(receiver: bool) -> None:
 
 
 def test_an_error_of_the_call_is_its_own() -> None:
-    """A RuntimeError of what was called is no reason to call it again."""
+    """A RuntimeError raised by the called function does not make us call it again."""
     called = []
 
     def fail() -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.docs.drawing
 
-A picture takes its colours from the page that it is put into (docs/hooks.py), or else from the reader's light or dark
-mode. It names the digest of its source, so that a test sees a picture that is older than its source.
+A picture takes its colours from the page that it is embedded in (docs/hooks.py), or else from the reader's light or
+dark mode. It contains the digest of its source, so that a test finds a picture that is older than its source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..test_architecture import PACKAGE, RINGS, ROOT, Row
 from .pages import DOCS
 
 PICTURES = DOCS / "pictures"
-#: So many boxes of a ring stand side by side.
+#: The number of boxes that a ring shows side by side.
 ACROSS = 5
 
 STYLE = """
@@ -57,7 +57,7 @@ def rings() -> str:
             lines += [f'    "{label}" [class={kind}]' for label, kind in line]
             names = [f'"{label}"' for label, _ in line]
             lines.append(f"    {{ rank=same {' -> '.join(names)} }}")
-            # Unseen edges put one line below the other.
+            # Invisible edges put one line below the other.
             lines += [f"    {upper} -> {names[len(names) // 2]}" for upper in above]
             above = names
     lines.append("  " + "} " * len(RINGS))
@@ -65,7 +65,7 @@ def rings() -> str:
 
 
 def box(name: str, row: Row) -> tuple[str, str]:
-    """Return a box's label and class: does the folder, or module, know Django?"""
+    """Return a box's label and class: does the folder or module know Django?"""
     path = ROOT / name.replace(".", "/")
     label = "__init__.py" if name == PACKAGE else f"{name.replace('.', '/')}{'/' if path.is_dir() else '.py'}"
     return label, "plain" if "django" in row.others else "ours"
@@ -77,7 +77,7 @@ def sources() -> dict[str, str]:
 
 
 def stamp(source: str) -> str:
-    """Return what a picture says about its source, and about how it is drawn."""
+    """Return the digest that a picture contains: of its source, and of the way it is drawn."""
     return f"source: {hashlib.sha256((source + STYLE).encode()).hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""Reading our own documentation: tables, headings, links and code."""
+"""Read our own documentation: tables, headings, links and code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODE = re.compile(r"(`+)(.+?)\1")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced piece of code, and the line of the page at which it begins."""
+    """A fenced block of code, and the line of the page where it begins."""
 
     language: str
     code: str
@@ -63,7 +63,7 @@ def links(page: Path) -> list[str]:
 
 
 def table(page: str, after: str) -> list[list[str]]:
-    """Return the cells of the first table from a piece of text on, without its head."""
+    """Return the cells of the first table after a given text, without its header."""
     start = text(page).find(after)
     assert start >= 0, f"{page} has no {after!r}"
     rows = re.search(r"(?:^\|.*\|$\n?)+", text(page)[start:], re.MULTILINE)
@@ -78,7 +78,7 @@ def checked(page: str, name: str) -> list[list[str]]:
 
 
 def code(cell: str) -> str:
-    """Return the first `code` of a table's cell."""
+    """Return the first `code` in a table's cell."""
     found = _CODE.search(cell)
     assert found, f"no code in {cell!r}"
     return found[2]

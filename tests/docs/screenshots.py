@@ -1,8 +1,8 @@
-"""The docs' screenshots of the admin: `make screenshots` takes them in a real Chromium, of the demo on SQLite.
+"""The docs' screenshots of the admin: `make screenshots` takes them of the demo on SQLite, in a real Chromium.
 
     python -m tests.docs.screenshots
 
-Take them again when the admin's pages have changed; keys, times and addresses differ each time.
+Take them again after a change to the admin's pages; keys, times and addresses differ each time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testproject.demo.stage import Cast, prepare
 
 from .pages import DOCS
 
-WIDTH, HEIGHT = 1100, 1600  # CSS pixels: narrower, and Django's admin is laid out for phones
+WIDTH, HEIGHT = 1100, 1600  # CSS pixels: below this width, Django's admin uses its layout for phones
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -46,10 +46,10 @@ def main() -> None:
 
 @contextmanager
 def browsing() -> Iterator[Page]:
-    """Open a window of the Chromium that is installed, or of the one that Playwright has brought."""
+    """Open a window of the installed Chromium, or of the one that Playwright has downloaded."""
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
-        sandbox = [] if os.geteuid() else ["--no-sandbox"]  # as root Chromium has none
+        sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has no sandbox as root
         browser = playwright.chromium.launch(executable_path=found, args=sandbox)
         try:
             size = {"width": WIDTH, "height": HEIGHT}
@@ -61,7 +61,7 @@ def browsing() -> Iterator[Page]:
 
 
 def send_requests(server: Server, cast: Cast) -> None:
-    """Leave a record of each kind: completed and replayed, refused, and of a worker that was killed."""
+    """Leave a record of each kind: completed and replayed, refused, and that of a killed worker."""
     admin, alice, bob = (
         Client(host=HOST, port=server.port, token=token) for token in (cast.admin, cast.alice, cast.bob)
     )
@@ -74,7 +74,7 @@ def send_requests(server: Server, cast: Cast) -> None:
 
 
 def take(page: Page, name: str, height: int = HEIGHT) -> None:
-    """Write what the window shows, without the empty rest below it, in few colours."""
+    """Write what the window shows, without the empty part at the bottom, in few colours."""
     page.wait_for_load_state("networkidle")
     box = page.locator("#content").bounding_box() or {"y": 0, "height": HEIGHT}
     height = min(height, box["y"] + box["height"])

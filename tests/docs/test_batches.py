@@ -24,7 +24,7 @@ def options(function: Any) -> dict[str, Any]:
 
 
 def test_every_option() -> None:
-    """With its default; the async entry point has one more."""
+    """The page has every option with its default; the async entry point has one more."""
     rows = {code(option): default for option, default, _ in checked(PAGE, "batch options")}
     assert rows.keys() == options(process_batch).keys()
     assert {name: repr(default) for name, default in options(process_batch).items() if name != "item_id"} == {
@@ -35,18 +35,18 @@ def test_every_option() -> None:
 
 
 def test_the_ids_that_are_known() -> None:
-    """In the order in which they are looked for."""
+    """The ids are listed in the order in which they are looked for."""
     (said,) = (meaning for option, _, meaning in checked(PAGE, "batch options") if code(option) == "item_id")
     assert [found for _, found in _CODE.findall(said)] == ITEM_ID.split(" || ")
 
 
 def test_every_outcome() -> None:
-    """In the order of a report."""
+    """The outcomes are listed in the order of a report."""
     assert [code(row[0]) for row in checked(PAGE, "batch outcomes")] == list(OUTCOMES)
 
 
 def test_every_member() -> None:
-    """Of the report and of an item."""
+    """The page has every member of the report and of an item."""
     shown = {name for row in checked(PAGE, "batch report") for _, name in _CODE.findall(row[0])}
     assert {name.partition("(")[0] for name in shown} | set(OUTCOMES) == {
         name for name in dir(BatchReport) if not name.startswith("_")

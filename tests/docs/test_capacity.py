@@ -1,4 +1,4 @@
-"""The page about capacity: the throttle that bounds one client's keys is carried out."""
+"""The page about capacity: its throttle for one client's keys is run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def keyed(number: int) -> dict[str, str]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.urls(__name__)
 def test_one_client_with_many_keys(user: User, other_user: User) -> None:
-    """It makes as many records as its rate allows, and its replays still come; without a key nobody is counted."""
+    """The client makes as many records as the rate allows, and gets its replays; without a key nothing is counted."""
     cache.clear()
     client, other = APIClient(), APIClient()
     client.force_authenticate(user)

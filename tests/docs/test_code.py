@@ -14,7 +14,7 @@ from django_idempotency.core.policy import FIELD_NAMES
 from .pages import ROOT, Block, blocks, pages
 
 OURS = ("django_idempotency", "testproject")
-#: What is called on the pages, and the keywords that it takes.
+#: The callables on the pages, and the keywords that they take.
 KEYWORDS = {
     "Policy": set(FIELD_NAMES),
     "idempotent": set(FIELD_NAMES),
@@ -23,7 +23,7 @@ KEYWORDS = {
         for function in (execution, idempotent_function, process_batch, aprocess_batch)
     },
 }
-#: Place → a block of Python, and the same of drawings.
+#: Place → a block of Python, and the same for drawings.
 EXAMPLES = {
     f"{page.relative_to(ROOT).as_posix()}:{block.line}": block
     for page in (*pages(), ROOT / "README.md")
@@ -43,12 +43,12 @@ def tree(block: Block) -> ast.Module:
 
 
 def faults(find: Callable[[Block], object]) -> dict[str, object]:
-    """Return what is wrong with examples, by their places."""
+    """Return what is wrong with the examples, by place."""
     return {place: wrong for place, block in EXAMPLES.items() if (wrong := find(block))}
 
 
 def test_they_compile() -> None:
-    """Also what stands in the middle of a class."""
+    """Examples compile, those from the middle of a class included."""
 
     def find(block: Block) -> object:
         try:
@@ -61,7 +61,7 @@ def test_they_compile() -> None:
 
 
 def test_their_imports_exist() -> None:
-    """Those from this package and from the testproject."""
+    """Imports from this package and from the testproject exist."""
 
     def find(block: Block) -> object:
         return [
@@ -85,7 +85,7 @@ def exists(module: str, name: str) -> bool:
 
 
 def test_their_fields_exist() -> None:
-    """Whatever is called with a keyword takes it: a policy, a decorator, a batch."""
+    """A policy, a decorator or a batch takes each keyword that a page calls it with."""
 
     def find(block: Block) -> object:
         return [
@@ -100,7 +100,7 @@ def test_their_fields_exist() -> None:
 
 
 def test_their_settings_exist() -> None:
-    """`IDEMPOTENCY = {...}` has settings of ours."""
+    """`IDEMPOTENCY = {...}` has only our settings."""
 
     def find(block: Block) -> object:
         return {
@@ -115,15 +115,15 @@ def test_their_settings_exist() -> None:
 
 
 def test_drawings_fit() -> None:
-    """Into the column of a page, without a bar to scroll."""
+    """Drawings fit into the column of a page, without a scroll bar."""
     assert {place for place, block in DRAWINGS.items() if max(map(len, block.code.splitlines())) > 80} == set()
 
 
 def test_there_are_examples() -> None:
-    """The pages were found."""
+    """The test finds the pages."""
     assert len(EXAMPLES) > 30
 
 
 def test_fences_are_closed() -> None:
-    """An open one would swallow the rest of the page."""
+    """Every fence is closed: an open one would swallow the rest of the page."""
     assert [page.name for page in pages() if page.read_text(encoding="utf-8").count("\n```") % 2] == []

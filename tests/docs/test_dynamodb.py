@@ -1,4 +1,4 @@
-"""The table of the page on DynamoDB, in CloudFormation and Terraform, is the one that our command makes."""
+"""The page on DynamoDB describes the table that our command makes, in CloudFormation and in Terraform."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = DOCS / "how-to/store-in-dynamodb.md"
 
 
 class Recorder:
-    """A client of DynamoDB that has no table yet, and keeps what it is asked."""
+    """A DynamoDB client that has no table yet and records what it is asked."""
 
     def __init__(self) -> None:
         self.asked: dict[str, dict[str, Any]] = {}
@@ -41,7 +41,7 @@ class Recorder:
         return self
 
     def wait(self, **_: Any) -> None:
-        """It is there."""
+        """Responds that the table exists."""
 
     def describe_time_to_live(self, **given: Any) -> dict[str, Any]:
         self.asked["describe_time_to_live"] = given
@@ -53,7 +53,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, dict[str, Any]]:
-    """What `create_idempotency_table` asks for, with the default names, by the name of the operation."""
+    """Return what `create_idempotency_table` asks for with the default names, by operation."""
     store, recorder = DynamoDBStore(region_name="eu-central-1"), Recorder()
     store.client = recorder  # type: ignore[assignment]
     list(store.create_table())
@@ -70,7 +70,7 @@ def found(pattern: str, code: str) -> list[Any]:
 
 
 def test_cloudformation(asked: dict[str, dict[str, Any]]) -> None:
-    """Table, billing, key and deletion, name by name."""
+    """Table, billing, key and deletion match, name by name."""
     code, made, deletion = only("yaml"), asked["create_table"], asked["update_time_to_live"]["TimeToLiveSpecification"]
     keys, *_ = made["KeySchema"]
     (attribute,) = made["AttributeDefinitions"]
@@ -82,7 +82,7 @@ def test_cloudformation(asked: dict[str, dict[str, Any]]) -> None:
 
 
 def test_terraform(asked: dict[str, dict[str, Any]]) -> None:
-    """The same table."""
+    """Terraform describes the same table."""
     code, made, deletion = only("hcl"), asked["create_table"], asked["update_time_to_live"]["TimeToLiveSpecification"]
     (attribute,) = made["AttributeDefinitions"]
     assert found(r'^  name += "(.+)"$', code) == [made["TableName"]]
@@ -105,12 +105,12 @@ def needed(what: str) -> set[str]:
 
 
 def test_the_rights_of_the_command(asked: dict[str, dict[str, Any]]) -> None:
-    """One for each operation that it asks for, and no other."""
+    """The command needs one right for each operation that it asks for, and no other."""
     assert needed("`create_idempotency_table`") == rights(asked)
 
 
 def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:
-    """It looks at what the command looks at, and makes nothing. The page of the checks says the same."""
+    """The check reads what the command reads, and makes nothing. The page of the checks says the same."""
     looks = rights(operation for operation in asked if operation.startswith("describe_"))
     assert needed("[`check --deploy`](../reference/checks.md#with-deploy)") == looks
     (line,) = re.findall("^For DynamoDB the host needs (.+)$", text("reference/checks.md"), re.MULTILINE)
@@ -118,7 +118,7 @@ def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:
 
 
 def test_the_rights_of_the_application() -> None:
-    """One for each operation in the store's code. A transaction of updates needs that of an update."""
+    """The application needs one right per operation in the store's code. A transaction of updates needs an update's."""
     operations = re.findall(r'"(\w+_item)s?"', getsource(dynamodb) + getsource(client))
     (statement,) = json.loads(only("json"))["Statement"]
     assert set(statement["Action"]) == rights({*operations} - {"transact_write_item"})

@@ -1,4 +1,4 @@
-"""The page of functions names what the decorator takes, and what it leaves."""
+"""The page of functions names what the decorator takes, and what it leaves out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def members(cls: type) -> set[str]:
 
 
 def test_every_field() -> None:
-    """In the order of the code, and with its default, where that does not follow the settings."""
+    """The fields are in the order of the code, with the defaults that do not follow the settings."""
     parameters = list(inspect.signature(idempotent_function).parameters.values())[1:]
     rows = table(PAGE, "## Fields")
     assert [code(row[0]) for row in rows] == [parameter.name for parameter in parameters]
@@ -30,7 +30,7 @@ def test_every_field() -> None:
 
 
 def test_every_member() -> None:
-    """Of the function, of its handle, and of what runs."""
+    """The page has every member of the function, of its handle, and of a run."""
     for heading, cls in (
         ("## On the function", Guarded),
         ("## The handle", Handle),

@@ -1,4 +1,4 @@
-"""Every link leads somewhere, every page is in the navigation."""
+"""Every link leads somewhere, and every page is in the navigation."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def leads_somewhere(page: Path, link: str) -> bool:
 
 
 def test_headings_are_distinct() -> None:
-    """Two of a name would get anchors that change when a third comes."""
+    """Headings are distinct: two of one name would get anchors that change when a third is added."""
     twice = {name(page): [anchor for anchor, count in Counter(anchors(page)).items() if count > 1] for page in SOURCES}
     assert {page: found for page, found in twice.items() if found} == {}
 
 
 def test_the_navigation_has_every_page() -> None:
-    """Once."""
+    """The navigation has every page once."""
     assert sorted(NAVIGATION) == [page.relative_to(DOCS).as_posix() for page in pages()]

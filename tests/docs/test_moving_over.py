@@ -1,4 +1,4 @@
-"""The page for those who come from elsewhere: what it says to type here can be typed."""
+"""The page for users of other packages: what it says to type works here."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ CACHE = {"LOCATION", "REDIS_CLIENT_CLASS"}
 
 
 def shown(table_: str) -> list[str]:
-    """Return the code of a table's right column, with dots as Python has them."""
+    """Return the code of a table's right column, with dots as in Python."""
     cells = [found for _, here in table(PAGE, table_) for _, found in _CODE.findall(here)]
     return [cell.replace('"…"', '""').replace("…", "...") for cell in cells]
 
 
 def parsed(code: str) -> ast.expr | None:
-    """Return code as an expression; `None`: it is none."""
+    """Return code as an expression, or `None` if it is not one."""
     try:
         return ast.parse(code, mode="eval").body
     except SyntaxError:
@@ -49,7 +49,7 @@ def parsed(code: str) -> ast.expr | None:
 
 
 def keywords(table_: str) -> Iterator[tuple[str, str]]:
-    """Return what is called, and each keyword. One that stands alone is `idempotent_function`'s."""
+    """Yield each call with each of its keywords. A keyword without a call belongs to `idempotent_function`."""
     for code in shown(table_):
         alone = re.match(r"[a-z_]+=", code)
         call = parsed(f"idempotent_function({code})" if alone else code.removeprefix("@"))
@@ -58,7 +58,7 @@ def keywords(table_: str) -> Iterator[tuple[str, str]]:
 
 
 def entries(table_: str) -> Iterator[tuple[str, ast.expr]]:
-    """Return each `"name": value`."""
+    """Yield each `"name": value`."""
     for code in shown(table_):
         pairs = parsed(f"{{{code}}}")
         for key, value in zip(pairs.keys, pairs.values, strict=True) if isinstance(pairs, ast.Dict) else ():
@@ -68,7 +68,7 @@ def entries(table_: str) -> Iterator[tuple[str, ast.expr]]:
 
 @pytest.mark.parametrize("table_", [POWERTOOLS, DJANGO])
 def test_keywords(table_: str) -> None:
-    """They are in the signature of what is called."""
+    """The keywords are in the signature of what is called."""
     found = list(keywords(table_))
     assert len(found) >= 2
     assert [(called, keyword) for called, keyword in found if keyword not in CALLED[called]] == []
@@ -85,14 +85,14 @@ def test_keywords(table_: str) -> None:
     ids=["powertools", "dynamodb", "redis", "django"],
 )
 def test_options(table_: str, known: set[str]) -> None:
-    """The store, its cache or the settings have them."""
+    """The store, its cache or the settings have the options."""
     found = {name for name, _ in entries(table_)}
     assert found
     assert found <= known
 
 
 def test_attributes() -> None:
-    """Those of an item that may have another name."""
+    """The attributes are those of an item that may be renamed."""
     renamed: dict[str, str] = {}
     for name, value in entries(DYNAMODB):
         if name == "attributes":
@@ -109,7 +109,7 @@ def test_attributes() -> None:
 
 
 def test_what_is_the_same() -> None:
-    """The three options that need no change."""
+    """The three options that need no change are listed."""
     same = [_CODE.findall(there) for there, here in table(PAGE, DYNAMODB) if here.startswith("the same")]
     carried = {name for found in same for _, name in found}
     assert len(carried) == 3

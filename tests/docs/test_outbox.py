@@ -1,4 +1,4 @@
-"""The pages of the outbox say what its command and its publisher are."""
+"""The pages of the outbox describe its command and its publisher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_reference import DJANGOS
 
 
 def test_every_option() -> None:
-    """With its default."""
+    """The page has every option with its default."""
     parser = load_command_class("django_idempotency.outbox", "relay_outbox").create_parser("manage.py", "relay_outbox")
     ours = {
         action.option_strings[0]: action.default
@@ -41,7 +41,7 @@ def test_every_argument_of_send() -> None:
 
 
 def test_names() -> None:
-    """What the package exports, and what a publisher may read of a message."""
+    """The page has what the package exports, and what a publisher may read of a message."""
     rows = table("reference/python.md", "## django_idempotency.outbox")
     listed = " ".join(name for name, _ in rows)
     assert all(f"`{name}" in listed for name in outbox.__all__)
@@ -60,7 +60,7 @@ def test_names() -> None:
     ids=["done", "not yet", "failed", "never"],
 )
 def test_the_consumer(error: Exception | None, does: list[str]) -> None:
-    """It runs as it stands there: what is not done comes back after a pause, its copy first; nothing comes back at once."""
+    """The consumer runs as printed: what is not done comes back after a pause, its copy first; nothing at once."""
     page = text("how-to/outbox.md")
     found = re.search(r"<!-- runs: the consumer -->\n\n```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert found

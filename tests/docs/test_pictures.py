@@ -1,4 +1,4 @@
-"""The pictures are those of their sources, and are shown."""
+"""The pictures match their sources, and are shown."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .pages import DOCS, ROOT, pages
 
 
 def test_no_picture_is_older_than_its_source() -> None:
-    """Nor than the table of the rings, nor than their colours."""
+    """No picture is older than its source, the table of the rings or their colours."""
     assert list(stale()) == [], "Draw them again: make pictures"
 
 
 def test_each_picture_can_be_seen_in_light_and_dark() -> None:
-    """It is well-formed, and has no colour of Graphviz's own but what the style overrides."""
+    """Each picture is well-formed, and has only those colours of Graphviz's that the style overrides."""
     for name in sources():
         svg = ElementTree.fromstring((PICTURES / f"{name}.svg").read_text(encoding="utf-8"))
         assert svg.attrib["class"] == "picture"
@@ -23,7 +23,7 @@ def test_each_picture_can_be_seen_in_light_and_dark() -> None:
 
 
 def test_each_picture_is_on_a_page() -> None:
-    """With a text for those who cannot see it."""
+    """Each picture is on a page, with a text alternative."""
     shown = "\n".join(page.read_text(encoding="utf-8") for page in [*pages(), ROOT / "CONTRIBUTING.md"])
     unseen = [
         path.relative_to(DOCS).as_posix()

@@ -1,4 +1,4 @@
-"""The page of Policy has every field, its default and its words."""
+"""The page of Policy has every field, its default and its accepted words."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ ROWS = table(PAGE, "| field | default")
 
 
 def test_every_field_and_its_default() -> None:
-    """In the order of the code; the default is that of the setting."""
+    """The fields are in the order of the code; each default is that of the setting."""
     shown = [(code(field), literal_eval(code(default))) for field, default, _ in ROWS]
     assert shown == [(name, conf.DEFAULTS[name.upper()]) for name in FIELD_NAMES]
 
 
 def test_every_field_has_its_section() -> None:
-    """In the order of the table."""
+    """The sections are in the order of the table."""
     assert anchors(DOCS / PAGE)[1:] == list(FIELD_NAMES)
 
 
 def test_every_word_is_accepted() -> None:
-    """A word in quotes in the column "takes" is one that the field takes."""
+    """The field takes every word that its column "takes" has in quotes."""
     for field, _, takes in ROWS:
         accepts, _ = _FIELDS[code(field)]
         for word in takes.split("`"):
@@ -34,7 +34,7 @@ def test_every_word_is_accepted() -> None:
 
 
 def test_every_accepted_word_is_there() -> None:
-    """Words that the error message offers are on the page."""
+    """Words that the error message suggests are on the page."""
     for field, _, takes in ROWS:
         _, expected = _FIELDS[code(field)]
         if '"' in expected and "such as" not in expected:

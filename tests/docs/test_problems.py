@@ -35,7 +35,7 @@ def problems() -> dict[str, type[Problem]]:
 
 
 def test_the_anchors_are_the_codes() -> None:
-    """In the order of the code, for those who set PROBLEM_DOCS to a page like this one."""
+    """The anchors are in the order of the code, for projects that set PROBLEM_DOCS to a page like this one."""
     assert anchors(DOCS / PAGE)[1:] == list(problems())
 
 
@@ -46,7 +46,7 @@ def test_status_and_title() -> None:
 
 
 def test_the_overview() -> None:
-    """What the client does, code by code."""
+    """The overview says what the client does, code by code."""
     assert [code(row[0]) for row in table(PAGE, "| code |")] == list(problems())
 
 
@@ -61,20 +61,20 @@ def test_the_example() -> None:
 
 
 def test_what_the_tutorial_prints() -> None:
-    """Each problem document is the one that a reader will see."""
+    """The tutorial prints the problem documents that a reader will see."""
     shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
     assert shown == [document(error()) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)]
 
 
 @override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})
 def test_the_example_of_a_page() -> None:
-    """With the setting that the page shows, the type is the one that it says."""
+    """With the setting that the page shows, the type is the one that the page shows."""
     assert '{"PROBLEM_DOCS": "https://api.example.com/docs/problems/"}' in text(PAGE)
     assert f"`{document(errors.RequestMismatch())['type']}`" in text(PAGE)
 
 
 def test_every_error_is_listed() -> None:
-    """By its name, in the order of the code; with the code of its answer."""
+    """Errors are listed by name, in the order of the code, with the code of their response."""
     rows = checked("reference/python.md", "errors")
     assert [code(row[0]) for row in rows] == [error.__name__ for error in declared(IdempotencyError)]
     for name, _, meaning in rows:
@@ -84,7 +84,7 @@ def test_every_error_is_listed() -> None:
 
 
 def test_every_problem_is_an_answer() -> None:
-    """The table of answers has them all, but for the one whose route the page of problems explains."""
+    """The table of responses has every problem but the one whose route the page of problems explains."""
     answers = " ".join(answer for _, answer in table("reference/http.md", "## Responses"))
     scope = " ".join(text("reference/http.md").split("## The scope")[1].split("##")[0].split())
     for name in problems():

@@ -1,4 +1,4 @@
-"""What a page quotes from the testproject stands there, word by word."""
+"""What a page quotes from the testproject is there, word for word."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ QUOTES = [
 
 @pytest.mark.parametrize(("source", "quoted"), QUOTES)
 def test_a_quote(source: str, quoted: str) -> None:
-    """Lines that follow each other, as deep as they stand there."""
+    """A quote is a run of consecutive lines, with their indentation."""
     assert quoted in (ROOT / source).read_text(encoding="utf-8")
 
 
 def test_every_quote_is_found() -> None:
-    """The comment stands right before the code."""
+    """The comment comes right before the code."""
     marked = sum(text(page).count("<!-- from: ") for page in pages())
     assert marked == len(QUOTES) > 5

@@ -1,4 +1,4 @@
-"""What else the reference lists: events, permissions, options, request.idempotency."""
+"""The rest of the reference: events, permissions, options, request.idempotency."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DJANGOS = {
 
 
 def test_every_event() -> None:
-    """Signal and level, event by event; what the log says is quoted in the runbook as it is said."""
+    """Every event has its signal and level; the runbook quotes the log's message as it is."""
     shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
     assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observer._REPORTS.items()}
     assert set(shown) == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
@@ -37,7 +37,7 @@ def test_every_event() -> None:
 
 
 def test_every_permission() -> None:
-    """Those of the model, and no other."""
+    """The permissions are those of the model, and no other."""
     options = IdempotencyRecord._meta
     declared = [f"{verb}_{options.model_name}" for verb in options.default_permissions]
     declared += [codename for codename, _ in options.permissions]
@@ -46,7 +46,7 @@ def test_every_permission() -> None:
 
 
 def test_every_option_of_the_purge() -> None:
-    """With its default."""
+    """Every option has its default."""
     command = load_command_class("django_idempotency", "purge_idempotency")
     parser = command.create_parser("manage.py", "purge_idempotency")
     ours = {
@@ -62,14 +62,14 @@ def test_every_option_of_the_purge() -> None:
 
 
 def test_request_idempotency() -> None:
-    """Every member of the handle."""
+    """The page has every member of the handle."""
     shown = {code(row[0]).partition("(")[0] for row in table("reference/python.md", "## request.idempotency")}
     members = {name for cls in RequestIdempotency.__mro__[:-1] for name in vars(cls)}
     assert shown == {name for name in members if not name.startswith("_")}
 
 
 def test_assert_idempotent() -> None:
-    """Every argument with its default, in the how-to's table and in the reference's line."""
+    """Every argument has its default, in the how-to's table and in the reference's line."""
     parameters = list(inspect.signature(assert_idempotent).parameters.values())
     shown = {
         code(name): code(default)
@@ -81,11 +81,11 @@ def test_assert_idempotent() -> None:
 
 
 def test_every_status() -> None:
-    """Each value of the header, in the order of the code."""
+    """Each value of the header is listed, in the order of the code."""
     assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
 
 
 def test_every_reason_of_an_unguarded_request() -> None:
-    """With the level of its log record."""
+    """Every reason has the level of its log record."""
     shown = [(code(reason), code(level)) for reason, level, *_ in checked("reference/signals-and-logs.md", "Reason")]
     assert shown == [(reason.code, logging.getLevelName(reason.level)) for reason in REASONS]

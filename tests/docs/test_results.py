@@ -17,7 +17,7 @@ PAGE = "how-to/results-and-exceptions.md"
 
 
 def test_every_type() -> None:
-    """Paths by what they have in common."""
+    """Types are listed by path, grouped by what they have in common."""
     rows = " ".join(f"{type_} {kept}" for type_, kept in table(PAGE, "| type |"))
     missing = [cls for cls in BUILTINS if f"`{cls.__name__}`" not in rows and not issubclass(cls, PurePath)]
     assert missing == []
@@ -25,7 +25,7 @@ def test_every_type() -> None:
 
 
 def test_the_message() -> None:
-    """As the function's warning has it."""
+    """The message is the one in the function's warning."""
 
     @dataclass
     class Line: ...

@@ -1,4 +1,4 @@
-"""The tables and the drawing of the rules are those of core/rules.py."""
+"""The tables and the drawing of the rules match core/rules.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIFE = "explanation/leases-and-owners.md"
 
 
 def test_how_a_call_ends() -> None:
-    """CONCLUSIONS, row by row."""
+    """The table equals CONCLUSIONS, row by row."""
     marked = {"no": False, "yes": True}
     shown = {
         (WorkResult(code(ended)), marked[needs_rollback]): Conclusion(
@@ -31,7 +31,7 @@ def test_how_a_call_ends() -> None:
 
 
 def test_how_a_call_ends_that_raised() -> None:
-    """RAISED, row by row."""
+    """The table equals RAISED, row by row."""
     said = {"no": False, "yes": True}
     shown = {
         (said[below], said[atomic]): ResponseEnding(answers=ends == "its response", commit=writes == "committed")
@@ -41,12 +41,12 @@ def test_how_a_call_ends_that_raised() -> None:
 
 
 def test_what_becomes_of_the_record() -> None:
-    """Every way to leave it is explained."""
+    """Every way to leave the record is explained."""
     assert [SettledState(code(row[0])) for row in checked("reference/http.md", "SettledState")] == list(SettledState)
 
 
 def test_dropped_statuses() -> None:
-    """The refusals that are not remembered, here and where money is spoken of."""
+    """The refusals that are not remembered are the same here and on the page about money."""
     shown = [int(code(row[0])) for row in checked("reference/http.md", "DROPPED_STATUSES")]
     assert shown == sorted(rules.DROPPED_STATUSES)
     assert f"**{', '.join(map(str, shown))}** are dropped" in text("how-to/money.md")
@@ -91,13 +91,13 @@ def ticket(digest: bytes) -> Ticket:
 
 @pytest.mark.parametrize(("said", "same", "other"), checked(LIFE, "read"))
 def test_what_a_request_meets(said: str, same: str, other: str) -> None:
-    """`rules.read`, for the same request and another."""
+    """The table matches `rules.read`, for the same request and another."""
     verdicts = [type(rules.read(record(said), ticket(digest))).__name__ for digest in (b"same", b"other")]
     assert verdicts == [code(same), code(other)]
 
 
 def test_the_table_is_complete() -> None:
-    """Every state, with a live and a lapsed lease, expired or not."""
+    """The table has every state, with a live and a lapsed lease, expired or not."""
     seen = {
         (found.status, rules.leased(found), found.expires_at <= NOW)
         for found in map(record, (r[0] for r in checked(LIFE, "read")))
@@ -111,6 +111,6 @@ def test_the_table_is_complete() -> None:
 
 
 def test_the_drawing_has_every_state() -> None:
-    """And none that does not exist."""
+    """The drawing has no other state."""
     drawing = text(LIFE).split("```text", 1)[1].split("```", 1)[0]
     assert {word for word in drawing.split() if word.isupper()} == {status.name for status in Status}

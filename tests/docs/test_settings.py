@@ -1,4 +1,4 @@
-"""The page of settings says what conf.py does."""
+"""The page of settings matches conf.py."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OF_POLICY = table(PAGE, "## Defaults of Policy")
 
 
 def test_every_setting_and_its_default() -> None:
-    """Name by name, in the order of the code, and the defaults equal."""
+    """Every setting is listed with its default, in the order of the code."""
     shown = [(code(name), literal_eval(code(default))) for name, default, _ in FOR_THE_PROJECT + OF_POLICY]
     assert shown == list(conf.DEFAULTS.items())
 
 
 def test_the_fields_of_policy_stand_together() -> None:
-    """What is a field of Policy is in the table that says so."""
+    """The fields of Policy are in the table that says so."""
     from django_idempotency.core.policy import FIELD_NAMES
 
     assert {code(name).lower() for name, *_ in OF_POLICY} == set(FIELD_NAMES)

@@ -1,4 +1,4 @@
-"""The site's navigation, and the long description that an index would show."""
+"""The site's navigation, and the long description that a package index would show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
 def test_groups_are_small() -> None:
-    """At most eight entries, at every level."""
+    """Groups have at most eight entries, at every level."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     sizes: Counter[tuple[str, ...]] = Counter()
     path: list[str] = []
@@ -47,12 +47,12 @@ def pyproject() -> str:
 
 
 def test_no_link_of_the_description_is_dead(pyproject: str) -> None:
-    """On an index a relative link leads nowhere."""
+    """The description has no relative link: on an index it would lead nowhere."""
     assert [link for link in LINK.findall(described(tomllib.loads(pyproject))) if "://" not in link] == []
 
 
 def test_with_a_home_its_links_lead_to_the_site(pyproject: str) -> None:
-    """Filled in as the comments say, every link to a page is that page's address, and no other is left."""
+    """Filled in as the comments say, every link to a page becomes that page's address, and no other link remains."""
     filled = re.sub(r"^# (?=\w+ = |\[\[tool)", "", pyproject, flags=re.MULTILINE)
     filled = filled.replace("https://…", "https://docs.example")
     project = tomllib.loads(filled)

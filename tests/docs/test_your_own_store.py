@@ -1,4 +1,4 @@
-"""The how-to about a store of one's own is carried out: its files are written, and its tests are run."""
+"""The how-to about a store of your own is carried out: its files are written and its tests are run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = DOCS / "how-to" / "your-own-store.md"
 
 @pytest.mark.slow
 def test_the_page(tmp_path: Path) -> None:
-    """Every file of the page, where it says; then pytest, in a project that has nothing else."""
+    """Every file of the page is written where the page says; then pytest passes in a project that has nothing else."""
     for block in blocks(PAGE):
         first, _, code = block.code.partition("\n")
         if first.startswith("# ") and first.endswith(".py"):

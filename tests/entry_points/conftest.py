@@ -49,7 +49,7 @@ Connect = Callable[[str, User], Sender]
 
 @pytest.fixture
 def connect() -> Connect:
-    """Return a function that gives a user a sender to a URL."""
+    """Return a function that makes a sender for a user and a URL."""
 
     def connect(url: str, user: User) -> Sender:
         client = Client(raise_request_exception=False)

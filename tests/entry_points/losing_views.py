@@ -1,4 +1,4 @@
-"""Views whose transaction is ended or replaced below the guard, in each way that we know of, and that answer as if it were not."""
+"""Views that end or replace the transaction below the guard, in every known way, and then respond as usual."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_driver(*statements: str) -> Callable[[], None]:
     def lose() -> None:
         cursor = driver().cursor()
         for statement in statements:
-            with suppress(Exception):  # whatever the driver calls it
+            with suppress(Exception):  # each driver has its own error
                 cursor.execute(statement)
         cursor.close()
 
@@ -59,22 +59,22 @@ def in_a_block(lose: Callable[[], None]) -> Callable[[], None]:
     def in_a_block() -> None:
         with suppress(Error), transaction.atomic():
             lose()
-            write()  # which fails where there is no transaction, and then marks ours
+            write()  # this fails where there is no transaction, and then marks ours
 
     return in_a_block
 
 
 def raw_block() -> None:
-    """Swallow the error around an atomic() block, as is done for an error that is expected."""
+    """Swallow the error around an atomic() block, as code does that expects the error."""
     with suppress(Error), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(CONFLICT)
 
 
 def reconnect() -> None:
-    """Let the driver connect anew without telling Django."""
+    """Let the driver reconnect without notifying Django."""
     kill(connection_id())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PyMySQL wishes that nobody did
+        warnings.simplefilter("ignore", DeprecationWarning)  # PyMySQL deprecates it
         driver().ping(True)
 
 
@@ -88,10 +88,10 @@ def commit_and_autocommit() -> None:
 
 
 def composed(text: str) -> Callable[[], None]:
-    """Send what Django's cursor takes, and is no string."""
+    """Send something that Django's cursor takes and that is not a string."""
 
     def lose() -> None:
-        from psycopg import sql  # there on PostgreSQL
+        from psycopg import sql  # installed on PostgreSQL
 
         by_cursor(sql.SQL(text))()
 
@@ -108,7 +108,7 @@ EVERYWHERE: Ways = {
     "ROLLBACK and BEGIN by the driver": by_driver("ROLLBACK", "BEGIN"),
     "ROLLBACK by the driver, in a block": in_a_block(by_driver("ROLLBACK")),
 }
-#: What takes away what the view has written.
+#: Ways that lose what the view has written.
 ROLLED_BACK: dict[str, Ways] = {
     "sqlite": {
         **EVERYWHERE,
@@ -142,7 +142,7 @@ ENDED_EVERYWHERE: Ways = {
     "COMMIT by the driver": by_driver("COMMIT"),
     "COMMIT and BEGIN by the driver": by_driver("COMMIT", "BEGIN"),
 }
-#: What commits it before its time.
+#: Ways that commit it too early.
 COMMITTED: dict[str, Ways] = {
     "sqlite": {
         **ENDED_EVERYWHERE,
@@ -165,7 +165,7 @@ COMMITTED: dict[str, Ways] = {
 
 
 def end(request: HttpRequest) -> dict[str, Any]:
-    """Write, lose it at the first attempt, go on if asked to, and answer."""
+    """Write, lose the write at the first attempt, continue if asked to, and respond."""
     asked, handle = json.loads(request.body), request.idempotency  # type: ignore[attr-defined]
     write()
     if handle.attempt == 1:
@@ -174,7 +174,7 @@ def end(request: HttpRequest) -> dict[str, Any]:
         else:
             {**ROLLED_BACK[connection.vendor], **COMMITTED[connection.vendor]}[asked["how"]]()
     if asked["goes_on"]:
-        with suppress(TransactionManagementError):  # what Django raises where it knows
+        with suppress(TransactionManagementError):  # Django raises this where it notices
             write()
     return {"attempt": handle.attempt}
 

@@ -37,15 +37,15 @@ def swallow_integrity_error() -> None:
 
 
 def swallow_raw_error() -> None:
-    """Break the transaction behind Django's back, where the database minds (PostgreSQL)."""
+    """Break the transaction behind Django's back, where the database notices (PostgreSQL)."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT * FROM there_is_no_such_table")
-    except Exception:  # noqa: BLE001 - whatever the driver calls it
+    except Exception:  # noqa: BLE001 - each driver has its own error
         pass
 
 
-#: Further exceptions that Django answers below 500.
+#: Further exceptions that Django turns into a status below 500.
 RAISING = {
     "suspicious": SuspiciousOperation("a forged session"),
     "bad": BadRequest("no"),
@@ -53,7 +53,7 @@ RAISING = {
 }
 
 
-def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911 - one line an ending
+def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911 - one line per ending
     """Write, then end as `how` says."""
     write()
     handle = getattr(request, "idempotency", None)

@@ -1,4 +1,4 @@
-"""Adding the header changes no refusal."""
+"""Adding the header does not change any refusal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def completed() -> int:
 
 @pytest.mark.parametrize("route", RESTRICTED)
 def test_who_is_refused_without_a_key_is_refused_with_one(route: str, user: User) -> None:
-    """The same status, the same address, the same words; nothing runs and no answer is stored."""
+    """The refusal has the same status, address and body; nothing runs, and no response is stored."""
     refused = []
     for who in (None, user):
         client = speaking_for(who)
@@ -69,7 +69,7 @@ def test_who_is_refused_without_a_key_is_refused_with_one(route: str, user: User
 
 @pytest.mark.parametrize("route", RESTRICTED)
 def test_who_may_gets_the_work_done_once(route: str) -> None:
-    """So the refusals above are the rules' own."""
+    """An allowed user passes, so the refusals above are those of the rules."""
     client = speaking_for(AdminFactory())
     first, retry = (client.post(f"/{route}", headers=WITH_KEY) for _ in range(2))
     assert (first.status_code, retry.status_code) == (201, 201)
@@ -79,7 +79,7 @@ def test_who_may_gets_the_work_done_once(route: str) -> None:
 
 @pytest.mark.parametrize("route", RESTRICTED)
 def test_who_was_refused_may_come_again_with_the_key(route: str, user: User) -> None:
-    """A refusal is not remembered: once they may, the same key runs the work."""
+    """A refusal is not remembered: once the user is allowed, the same key runs the work."""
     assert speaking_for(user).post(f"/{route}", headers=WITH_KEY).status_code in (201, 302, 403, 429)
     User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
     answer = speaking_for(user).post(f"/{route}", headers=WITH_KEY)
@@ -118,7 +118,7 @@ def test_login_required_middleware_comes_first(route: str) -> None:
 
 @pytest.mark.parametrize("rule", FUNCTION_RULES.values(), ids=FUNCTION_RULES)
 def test_an_access_decorator_below_ours_raises_where_it_is_written(rule: Any) -> None:
-    """A replay would be given before it is asked; on a handler of a decorated class, too."""
+    """An access decorator below ours raises: a replay would skip it. So does one on a handler of a decorated class."""
     decorated = type("Decorated", (View,), {"post": method_decorator(rule)(PayView.post)})
     for write_it in (
         lambda: idempotent()(rule(pay)),
@@ -157,7 +157,7 @@ def _filled(pattern: str) -> str:
 def test_no_route_of_the_testproject_changes_its_status(
     method: str, person: str, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a key or without, for everybody; except that keys are required of charges, which is asked elsewhere."""
+    """Everyone gets the same status with and without a key, except where charges require one (tested elsewhere)."""
     monkeypatch.setattr(ChargeViewSet, "idempotency", Policy())
     addresses = sorted(set(routes(get_resolver())))
     assert {"/api/charges/", "/api/charges/1/refund/", "/plain/charges/", "/admin/payments/charge/add/"} <= {*addresses}
@@ -166,7 +166,7 @@ def test_no_route_of_the_testproject_changes_its_status(
     for number, address in enumerate(addresses):
         statuses = []
         for headers in ({}, {"Idempotency-Key": f"{KEY}-{number}"}):
-            client = speaking_for(who)  # anew each time: some routes log out
+            client = speaking_for(who)  # a new one each time: some routes log out
             answer = client.generic(
                 method, address, json.dumps(CHARGE), content_type="application/json", headers=headers
             )

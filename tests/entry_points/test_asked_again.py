@@ -1,4 +1,4 @@
-"""Under the middleware a replay asks again whatever stood before the view, or is not given."""
+"""Under the middleware a replay repeats every check in front of the view, or is not given."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refuse_others(request: Any) -> None:
 
 
 def staff_only(view: Any) -> Any:
-    """A project's own decorator, which says what it wraps."""
+    """A project's own decorator, which exposes what it wraps."""
 
     @functools.wraps(view)
     def check(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def staff_only(view: Any) -> Any:
 
 
 def silently(view: Any) -> Any:
-    """One that does not."""
+    """A decorator that does not."""
 
     def check(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         refuse_others(request)
@@ -79,7 +79,7 @@ def checked(view: Any, request: HttpRequest) -> Any:
 
 
 class Checked:
-    """A view made an object."""
+    """A view as an object."""
 
     def __init__(self, view: Any) -> None:
         self.view = view
@@ -89,7 +89,7 @@ class Checked:
 
 
 class CheckedInSlots:
-    """The same, with its view in a slot, and another slot that is never set."""
+    """The same with the view in a slot, and another slot that is never set."""
 
     __slots__ = ("unset", "view")
 
@@ -101,7 +101,7 @@ class CheckedInSlots:
 
 
 class CheckedInList:
-    """The same, with its view in a list."""
+    """The same with the view in a list."""
 
     def __init__(self, *views: Any) -> None:
         self.views = [*views]
@@ -111,7 +111,7 @@ class CheckedInList:
 
 
 class Site:
-    """An object whose method is the view, and asks before it calls another."""
+    """An object whose method is the view, and checks before it calls another."""
 
     def __init__(self, view: Any) -> None:
         self.views = {"pay": view}
@@ -121,7 +121,7 @@ class Site:
 
 
 class Proxy:
-    """An object that answers with the code, the closure and the class of what it wraps, as wrapt's do."""
+    """An object with the code, the closure and the class of what it wraps, as wrapt's proxies have."""
 
     __slots__ = ("_view",)
 
@@ -225,7 +225,7 @@ class ByOwnHandler(Pay):
 
 
 class Teller:
-    """An object whose method is the view, and that holds what is not one."""
+    """An object whose method is the view, and that also holds things that are not views."""
 
     def __init__(self) -> None:
         self.model, self.kinds = User, {"one": int}
@@ -248,7 +248,7 @@ class OwnAsView(Pay):
 
 
 class ByTestWithGuardedPut(ByTest):
-    """The middleware guards its post() only: our own dispatch stands before that."""
+    """The middleware guards its post() only: our own dispatch comes before that."""
 
     @idempotent
     def put(self, request: HttpRequest) -> HttpResponse:
@@ -271,7 +271,7 @@ def lying(view: Any) -> Any:
     return vary_on_cookie(check)
 
 
-#: What can be looked through, and asked.
+#: Wrappers that can be looked through, so their checks can be repeated.
 ASKED: dict[str, Any] = {
     "partial": functools.partial(staff_member_required(pay)),
     "partial-of-a-class": functools.partial(staff_member_required(Pay.as_view())),
@@ -289,7 +289,7 @@ ASKED: dict[str, Any] = {
     ),
     "condition": staff_member_required(condition(lambda request: None)(pay)),
 }
-#: What cannot.
+#: Wrappers that cannot.
 UNFOLLOWED: dict[str, Any] = {
     "own": staff_only(pay),
     "own-inside-djangos": login_required(staff_only(pay)),
@@ -315,7 +315,7 @@ UNFOLLOWED: dict[str, Any] = {
     "proxy-of-a-class": Proxy(Pay.as_view()),
     "cached": functools.lru_cache(maxsize=None)(staff_only(pay)),
 }
-#: Nothing stands before them, or what does asks for nothing.
+#: Views behind nothing, or behind code that checks nothing.
 OPEN: dict[str, Any] = {
     "plain": pay,
     "class": Pay.as_view(),
@@ -323,7 +323,7 @@ OPEN: dict[str, Any] = {
     "partial": functools.partial(pay),
     "bound-method": Teller().pay,
 }
-#: The guard stands below what asks.
+#: The guard is below the checks.
 BELOW: dict[str, Any] = {
     "own": staff_only(idempotent()(pay)),
     "dispatch": GuardedByDispatch.as_view(),
@@ -358,7 +358,7 @@ def withdraw(user: User) -> None:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_what_can_be_looked_through_is_asked(send: Send, staff: User, name: str) -> None:
-    """Who may gets the replay; who has lost the right since does not."""
+    """An allowed caller gets the replay; one who has lost the right since does not."""
     assert [send(f"asked/{name}").status_code, send(f"asked/{name}")["Idempotency-Replayed"]] == [201, "true"]
     withdraw(staff)
     refused = send(f"asked/{name}")
@@ -367,7 +367,7 @@ def test_what_can_be_looked_through_is_asked(send: Send, staff: User, name: str)
 
 @pytest.mark.parametrize("name", UNFOLLOWED)
 def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: str) -> None:
-    """Nobody gets the response a second time, and nothing runs a second time."""
+    """No caller gets the response a second time, and nothing runs a second time."""
     assert send(f"unfollowed/{name}").status_code == 201
     for _ in range(2):
         refused = send(f"unfollowed/{name}")
@@ -377,7 +377,7 @@ def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: 
 
 @pytest.mark.parametrize("name", UNFOLLOWED)
 def test_a_project_may_answer_for_its_replays(send: Send, settings: Settings, name: str) -> None:
-    """With AUTHORIZE_REPLAY it asks itself, so it is told of each."""
+    """With AUTHORIZE_REPLAY the project decides about each replay itself."""
     settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: request.user.is_staff}
     assert [send(f"unfollowed/{name}").status_code, send(f"unfollowed/{name}")["Idempotency-Replayed"]] == [201, "true"]
 
@@ -391,7 +391,7 @@ def test_where_nothing_is_asked(send: Send, staff: User, name: str) -> None:
 
 
 def test_no_route_of_the_admin_is_lost() -> None:
-    """Its views are bound methods of the site, which keeps functions for its actions, and of the model admins."""
+    """The admin's views are bound methods of the model admins and of the site, which also stores functions."""
     views = list(routes_of(admin.site.urls[0]))
     assert len(views) > 10
     assert [(view, layer) for view in views if (layer := unfollowed(view, "POST")) is not None] == []
@@ -407,7 +407,7 @@ def routes_of(patterns: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", BELOW)
 def test_the_decorator_below_is_the_way_out(send: Send, staff: User, name: str) -> None:
-    """What stands above it is asked each time, whatever it is."""
+    """The checks above the decorator are repeated each time, whatever they are."""
     assert [send(f"below/{name}").status_code, send(f"below/{name}")["Idempotency-Replayed"]] == [201, "true"]
     withdraw(staff)
     assert (send(f"below/{name}").status_code, effects()) == (403, 1)

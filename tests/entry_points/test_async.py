@@ -80,7 +80,7 @@ async def asked(request: HttpRequest) -> HttpResponse:
 
 
 class Tokens:
-    """Knows users by a header, as a project's middleware for tokens does, at once or when somebody asks."""
+    """Identifies users by a header, as a project's middleware for tokens does, at once or lazily."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -123,7 +123,7 @@ def lease_for_the_project(settings: Any) -> None:
 @pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
 @pytest.mark.usefixtures("lease_for_the_project")
 def test_a_retry_gets_the_first_answer(send: Any, url: str) -> None:
-    """Async function, async class, async under the middleware."""
+    """A retry gets the first response: from an async function, an async class, and async under the middleware."""
     first, retry = send(url), send(url)
     assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
     assert send(url, body={"amount": 1}).status_code == 422
@@ -134,7 +134,7 @@ def test_a_retry_gets_the_first_answer(send: Any, url: str) -> None:
 @pytest.mark.parametrize("how", ["raise", "500"])
 @pytest.mark.usefixtures("lease_for_the_project")
 def test_a_failure_frees_the_key(send: Any, url: str, how: str) -> None:
-    """The downstream key is stable, so the next attempt may run at once."""
+    """A failure frees the key and keeps the downstream key, so the next attempt may run at once."""
     assert [send(url, how).status_code, send(url, how).status_code] == [500, 500]
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.attempt) == (Status.FREE, 2)
@@ -143,14 +143,14 @@ def test_a_failure_frees_the_key(send: Any, url: str, how: str) -> None:
 @pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
 @pytest.mark.usefixtures("lease_for_the_project")
 def test_a_raised_refusal_is_the_response_that_it_becomes(send: Any, url: str) -> None:
-    """As in a sync view: Django answers it below 500, so it is remembered."""
+    """A raised refusal is remembered as the response below 500 that Django makes of it, as in a sync view."""
     first, retry = send(url, "404"), send(url, "404")
     assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (404, first.content, "true")
     assert effects() == 1
 
 
 def test_a_failure_may_hold_the_key(send: Any) -> None:
-    """on_failure="hold": busy until the lease ends."""
+    """With on_failure="hold" the key is busy until the lease ends."""
     assert send("/holding/", "raise").status_code == 500
     busy = send("/holding/", "201")
     assert (busy.status_code, busy.json()["code"]) == (409, "in-progress")
@@ -158,7 +158,7 @@ def test_a_failure_may_hold_the_key(send: Any) -> None:
 
 
 def test_a_cancelled_view_never_frees_its_key(user: User) -> None:
-    """The work may still run somewhere: only the lease ends that."""
+    """The work may still be running elsewhere, so only the lease frees the key."""
     request = RequestFactory().post("/leased/", headers={"How": "cancel", "Idempotency-Key": KEY})
 
     async def auser() -> User:
@@ -175,13 +175,13 @@ def test_a_cancelled_view_never_frees_its_key(user: User) -> None:
 
 
 def test_a_template_response_is_stored_as_rendered(send: Any) -> None:
-    """Rendering may need the database: it happens in a thread."""
+    """Rendering may need the database, so it runs in a thread."""
     first, retry = send("/leased/", "template"), send("/leased/", "template")
     assert first.content == retry.content == b"Charged 3"
 
 
 def test_an_async_view_under_an_atomic_middleware_is_an_error(user: User) -> None:
-    """Never a silent downgrade: the project asked for atomic."""
+    """The project asked for atomic, so an async view is an error and never a silent downgrade."""
     client = AsyncClient()
     client.force_login(user)
     with pytest.raises(Exception, match='guarantee="lease"'):
@@ -190,7 +190,7 @@ def test_an_async_view_under_an_atomic_middleware_is_an_error(user: User) -> Non
 
 
 def test_a_sync_view_on_asgi(user: User, settings: Any) -> None:
-    """Claim, view, settle and COMMIT in one thread call, atomic as ever."""
+    """Claim, view, settle and COMMIT run in one thread call, and are atomic as usual."""
     settings.ROOT_URLCONF = "testproject.urls"
     client = AsyncClient()
     client.force_login(user)
@@ -205,7 +205,7 @@ def test_a_sync_view_on_asgi(user: User, settings: Any) -> None:
 
 
 def test_atomic_is_refused_where_it_is_written() -> None:
-    """An async view cannot be atomic."""
+    """The decorator refuses atomic on an async view."""
     with pytest.raises(ImproperlyConfigured, match="async"):
         idempotent()(end)
 
@@ -215,7 +215,7 @@ def test_atomic_is_refused_where_it_is_written() -> None:
 @pytest.mark.parametrize("url", ["/leased/", "/middleware/"])
 @pytest.mark.usefixtures("lease_for_the_project")
 def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: Any, known: str, url: str) -> None:
-    """`request.user` is whom the view sees, although `request.auser()` knows sessions only."""
+    """`request.user` is the user that the view sees, although `request.auser()` knows sessions only."""
     *others, ours = settings.MIDDLEWARE
     settings.MIDDLEWARE = [*others, f"{__name__}.Tokens", ours]
     sender = client()
@@ -228,7 +228,7 @@ def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: A
 
 @pytest.mark.parametrize("url", ["/streamed/", "/asked/"])
 def test_what_an_answer_asks_of_a_database(send: Any, url: str) -> None:
-    """A sync stream, and the project's `keep`: both run where they may."""
+    """A sync stream and the project's `keep` both run where they may use the database."""
     first, retry = send(url), send(url)
     assert (first.status_code, "Idempotency-Replayed" in retry) == (200 if url == "/streamed/" else 201, True)
     assert effects() == 1

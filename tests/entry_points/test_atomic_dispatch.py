@@ -1,4 +1,4 @@
-"""A transaction of the project's around `dispatch()`: the guard joins it, and its record and the work end together."""
+"""A transaction of the project's around `dispatch()`: the guard joins it, and record and work end together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 class Paying(APIView):
-    """Writes before its handler and in it, and ends as the client says."""
+    """Writes before its handler and in it, and ends as the client asks."""
 
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -79,7 +79,7 @@ every_way = pytest.mark.parametrize("way", CLASSES)
 
 @every_way
 def test_the_first_is_stored_and_the_second_replayed(way: str, user: User, connect: Connect) -> None:
-    """One effect, and the response of the first request."""
+    """There is one effect, and the retry gets the first response."""
     send = connect(f"/{way}/", user)
     first, retry = send({"how": "201"}), send({"how": "201"})
     assert (first.status_code, first["Idempotency-Status"]) == (201, "created")
@@ -91,7 +91,7 @@ def test_the_first_is_stored_and_the_second_replayed(way: str, user: User, conne
 
 @every_way
 def test_a_handler_that_fails_leaves_nothing(way: str, user: User, connect: Connect) -> None:
-    """Its exception, or an `AssertionError` of DRF's, rolls back the work and frees the key: the retry runs."""
+    """An exception, or an `AssertionError` of DRF's, rolls back the work and frees the key, so the retry runs."""
     send = connect(f"/{way}/", user)
     for how in ("raise", "raise", "nothing", "exit"):
         key = how * 8
@@ -109,7 +109,7 @@ def test_a_handler_that_fails_leaves_nothing(way: str, user: User, connect: Conn
 def test_a_refusal_is_rolled_back_as_without_a_key(
     way: str, user: User, connect: Connect, atomic_requests: bool
 ) -> None:
-    """DRF marks the transactions of ATOMIC_REQUESTS, the one around dispatch() with them; and the key is free."""
+    """DRF marks the transactions of ATOMIC_REQUESTS for rollback, this one included; the key is free."""
     send = connect(f"/{way}/", user)
     bare = send({"how": "validation"}, key=None)
     written = labels()
@@ -134,7 +134,7 @@ def test_what_fails_after_the_response_takes_the_record_along(way: str, user: Us
 def test_a_transaction_that_the_handler_has_ended(
     way: str, user: User, connect: Connect, atomic_requests: bool
 ) -> None:
-    """It is a problem, or an error of the project's own transaction; never a response without its writes."""
+    """The client gets a problem, or an error of the project's own transaction; never a response without its writes."""
     response = connect(f"/{way}/", user)({"how": "rollback"})
     assert response.status_code in (500, 503)
     assert "handler" not in labels()

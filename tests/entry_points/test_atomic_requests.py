@@ -1,4 +1,4 @@
-"""ATOMIC_REQUESTS=True: the claim is committed before the view's transaction, and what the project rolls back stays so."""
+"""ATOMIC_REQUESTS=True: the claim is committed before the view's transaction, and the project's rollbacks hold."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
 
 
-#: DRF marks the transaction for rollback when it answers an exception: the answer is as before, the writes are gone.
+#: DRF marks the transaction for rollback when it handles an exception: the response is the same, the writes are gone.
 RAISED = ("404", "denied", "suspicious", "bad", "malformed")
 ROLLED_BACK = {how: (DRF[how][0], DRF[how][1], 0) for how in (*RAISED, "validation", "payment")}
-#: Django's own rolls back at any exception.
+#: Django's own transaction rolls back at any exception.
 RAISED_PLAIN = {how: (PLAIN[how][0], PLAIN[how][1], 0) for how in RAISED}
 CASES = [
     *(
@@ -47,7 +47,7 @@ CASES = [
 @outcomes
 @pytest.mark.parametrize(("entry_point", "how", "expected"), CASES)
 def test_the_table(user: User, connect: Connect, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
-    """As without it, except that DRF's answered exceptions roll back, as the project has asked for."""
+    """Outcomes are as without ATOMIC_REQUESTS, but exceptions that DRF handles roll back, as the project asked."""
     status, left, written = expected
     send = connect(f"/{entry_point}/", user)
     assert send({"how": how}).status_code == status
@@ -61,7 +61,7 @@ def test_the_table(user: User, connect: Connect, entry_point: str, how: str, exp
 @outcomes
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])
 def test_an_aborted_transaction_that_nobody_mentions(user: User, connect: Connect, entry_point: str) -> None:
-    """The guarded request leaves ATOMIC_REQUESTS: no savepoint of Django's stumbles over the aborted transaction."""
+    """The guarded request leaves ATOMIC_REQUESTS: no savepoint of Django's fails in the aborted transaction."""
     send = connect(f"/{entry_point}/", user)
     assert [send({"how": "raw"}).status_code, send({"how": "raw"}).status_code] == [201, 201]
     assert effects() == (0 if connection.vendor == "postgresql" else 1)
@@ -73,7 +73,7 @@ def test_an_aborted_transaction_that_nobody_mentions(user: User, connect: Connec
 def test_an_exception_rolls_back_with_and_without_a_key(
     user: User, connect: Connect, entry_point: str, key: str | None
 ) -> None:
-    """What a view wrote before it raised is gone, whoever guards it: the project has asked for that."""
+    """What a view wrote before it raised is gone under every guard: the project has asked for that."""
     assert connect(f"/{entry_point}/", user)({"how": "raise"}, key=key).status_code == 500
     assert effects() == 0
 
@@ -90,7 +90,7 @@ def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
 @outcomes
 @pytest.mark.parametrize("entry_point", ["leased", "leased-mixed"])
 def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Connect, entry_point: str) -> None:
-    """The writes are committed: the client gets the error that it would have got, and no retry writes them again."""
+    """The writes are committed: the client gets the usual error, and no retry writes them again."""
     send = connect(f"/{entry_point}/", user)
     assert send({"how": "hook"}).status_code == 500
     again = send({"how": "hook"})
@@ -98,7 +98,7 @@ def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Conne
 
 
 def test_each_entry_point_claims_first(entry_point: Sender) -> None:
-    """When the view runs, others see the claim: it is not in the transaction of the work."""
+    """While the view runs, others see the claim: it is not in the transaction of the work."""
     if connection.vendor == "sqlite" and entry_point.headers:
         pytest.skip("SQLite has one writer, so a claim behind DRF's permissions joins their transaction")
     seen: list[bool] = []
@@ -114,7 +114,7 @@ def test_each_entry_point_claims_first(entry_point: Sender) -> None:
 
 
 def test_a_transaction_is_open_without_a_key(entry_point: Sender) -> None:
-    """What is not guarded is as atomic as the project asked."""
+    """An unguarded request is as atomic as the project asked."""
     open_in: list[bool] = []
 
     def look(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Every kind of answer, through every entry point: what the first caller gets, and what a retry gets."""
+"""Every kind of response, through every entry point: what the first caller gets, and what a retry gets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT = {
     "small-file": 200,
     "headers": 201,
 }
-#: Kind → status and length of the answer that is not stored.
+#: Kind → status and length of the response that is not stored.
 WITHOUT_BODY = {
     "stream": (201, 1006),
     "large-stream": (201, 100_006),
@@ -46,7 +46,7 @@ MOMENTARY = {"Server-Timing", "Content-Length"}
 
 
 class Caller:
-    """Asks one entry point for answers, with a session."""
+    """Asks one entry point for responses, with a session."""
 
     def __init__(self, entry_point: str, user: User) -> None:
         self.entry_point = entry_point
@@ -75,7 +75,7 @@ def headers(response: HttpResponse) -> dict[str, str]:
 
 @pytest.mark.parametrize(("kind", "status"), KEPT.items())
 def test_a_kept_answer_comes_back_byte_for_byte(ask: Caller, kind: str, status: int) -> None:
-    """Status, bytes and safe headers; the work ran once."""
+    """The replay has the same status, bytes and safe headers; the work ran once."""
     first = ask(kind)
     sent = content(first)
     retry = ask(kind)
@@ -85,11 +85,11 @@ def test_a_kept_answer_comes_back_byte_for_byte(ask: Caller, kind: str, status: 
     assert effects() == 1
     if kind == "small-file":
         assert len(sent) >= SMALL
-        assert first.streaming  # it is a file as ever to the first caller
+        assert first.streaming  # to the first caller it is still a file
 
 
 def test_cookies_and_moments_belong_to_the_first_answer(ask: Caller) -> None:
-    """They reach the first caller and nobody else."""
+    """Only the first caller gets them."""
     first = ask("headers")
     assert first.cookies["visited"].value == "1"
     assert first["Server-Timing"] == "db;dur=1"
@@ -101,7 +101,7 @@ def test_cookies_and_moments_belong_to_the_first_answer(ask: Caller) -> None:
 
 
 def test_a_template_is_stored_as_rendered(ask: Caller) -> None:
-    """Its callbacks run once, for the first answer, and what they set is kept."""
+    """Its callbacks run once, for the first response, and what they set is kept."""
     first, retry = ask("template"), ask("template")
     assert first["X-Rendered"] == retry["X-Rendered"] == "yes"
     assert bytes(IdempotencyRecord.objects.get().response_body or b"") == first.content
@@ -112,7 +112,7 @@ def test_a_template_is_stored_as_rendered(ask: Caller) -> None:
 def test_an_answer_that_is_not_stored_is_never_worked_for_again(
     ask: Caller, kind: str, expected: tuple[int, int]
 ) -> None:
-    """The first caller gets all of it; a retry hears that it is done, with which status, and where."""
+    """The first caller gets all of it; a retry hears that the work is done, with which status, and where."""
     first = ask(kind)
     assert (first.status_code, len(content(first))) == expected
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_an_answer_that_is_not_stored_is_never_worked_for_again(
 
 @override_settings(IDEMPOTENCY={"BUFFER_STREAM": True})
 def test_a_stream_may_be_buffered(ask: Caller) -> None:
-    """Then it is worked for under guard, and replayed."""
+    """A stream may be buffered: it is produced under the guard, and replayed."""
     first = content(ask("stream"))
     retry = ask("stream")
     assert (content(retry), retry["Idempotency-Replayed"]) == (first, "true")
@@ -136,7 +136,7 @@ def test_a_stream_may_be_buffered(ask: Caller) -> None:
 
 @override_settings(IDEMPOTENCY={"BUFFER_STREAM": True, "MAX_BODY": 65_536})
 def test_a_stream_longer_than_the_limit_reaches_the_first_caller_whole(ask: Caller) -> None:
-    """It is still a stream behind the limit; a retry hears that it was not stored."""
+    """It is still a stream after the limit; a retry hears that it was not stored."""
     assert len(content(ask("large-stream"))) == WITHOUT_BODY["large-stream"][1]
     assert ask("large-stream").json()["code"] == "response-not-stored"
     assert effects() == 1
@@ -144,7 +144,7 @@ def test_a_stream_longer_than_the_limit_reaches_the_first_caller_whole(ask: Call
 
 @pytest.mark.parametrize("kind", ["large", "large-file"])
 def test_what_the_store_can_take_is_replayed(ask: Caller, kind: str) -> None:
-    """100 KB, as a bulk create answers: nobody has to set MAX_BODY for that."""
+    """100 KB, the size of a bulk create's response, needs no change to MAX_BODY."""
     first = content(ask(kind))
     retry = ask(kind)
     assert (len(first), content(retry), retry["Idempotency-Replayed"]) == (LARGE, first, "true")
@@ -152,14 +152,14 @@ def test_what_the_store_can_take_is_replayed(ask: Caller, kind: str) -> None:
 
 @override_settings(IDEMPOTENCY={"MAX_BODY": 3})
 def test_the_limit_is_the_projects(ask: Caller) -> None:
-    """MAX_BODY, or a policy's `max_body`."""
+    """The project sets the limit by MAX_BODY, or by a policy's `max_body`."""
     ask("text")
     assert ask("text").json()["code"] == "response-not-stored"
 
 
 @pytest.mark.parametrize("kind", ["login"])
 def test_a_redirect_to_the_login_page_is_not_remembered(ask: Caller, kind: str) -> None:
-    """It is a refusal, like 401: what it wrote stays, and the next try runs."""
+    """It is a refusal, like 401: what it wrote is kept, and the next request runs."""
     assert [ask(kind).status_code, ask(kind).status_code] == [302, 302]
     assert effects() == 2
     assert IdempotencyRecord.objects.get().status == Status.FREE
@@ -167,7 +167,7 @@ def test_a_redirect_to_the_login_page_is_not_remembered(ask: Caller, kind: str) 
 
 @override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware", *settings.MIDDLEWARE])
 def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
-    """The record holds what the view said; each caller gets it as they accept it."""
+    """The record holds the uncompressed response; each caller gets it in an encoding that it accepts."""
     first = ask("text", **{"Accept-Encoding": "gzip"})
     retry = ask("text", **{"Accept-Encoding": "gzip"})
     plain = ask("text")
@@ -179,7 +179,7 @@ def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
 
 @pytest.mark.parametrize("entry_point", ["mixin", "adapted"])
 def test_the_first_answers_type_wins(entry_point: str, user: User) -> None:
-    """A retry that accepts something else gets the first answer's bytes and type."""
+    """A retry that accepts another type gets the first response's bytes and type."""
     ask = Caller(entry_point, user)
     first = ask("data", Accept="application/json")
     retry = ask("data", Accept="text/html")
@@ -196,7 +196,7 @@ def test_the_first_answers_type_wins(entry_point: str, user: User) -> None:
     ],
 )
 def test_a_project_chooses_what_is_kept(ask: Caller, configured: dict[str, Any], runs: int) -> None:
-    """By a set of statuses, or by a function of the response."""
+    """A project chooses what is kept by a set of statuses, or by a function of the response."""
     with override_settings(IDEMPOTENCY=configured):
         ask("unprocessable")
         ask("unprocessable")
@@ -205,7 +205,7 @@ def test_a_project_chooses_what_is_kept(ask: Caller, configured: dict[str, Any],
 
 @pytest.mark.parametrize("rule", [["ETag"], lambda name: name == "etag"], ids=["names", "function"])
 def test_a_project_chooses_which_headers_are_kept(ask: Caller, rule: Any) -> None:
-    """Of the safe ones; the content type always stays."""
+    """A project chooses among the safe headers; the content type is always kept."""
     with override_settings(IDEMPOTENCY={"HEADERS": rule}):
         first, retry = ask("headers"), ask("headers")
     assert (retry["ETag"], retry["Content-Type"]) == (first["ETag"], first["Content-Type"])

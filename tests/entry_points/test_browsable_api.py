@@ -60,25 +60,25 @@ def scripts(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("header", ["Idempotency-Key", "X-Order-Key"])
 def test_the_page_has_the_script_and_the_name_of_the_header(browser: Client, header: str) -> None:
-    """The script comes last, so that REST framework's settings stand before it; and it is a static file of ours."""
+    """The script comes last, after REST framework's settings, and is a static file of ours."""
     with override_settings(IDEMPOTENCY={"HEADER": header}):
         page = browser.get("/effects/").text
     found = scripts(page)
     assert f"/{SCRIPT}" in found[-1][0]
     assert any('id="django-idempotency-header"' in about and content == f'"{header}"' for about, content in found)
-    assert any('id="drf_csrf"' in about for about, _ in found)  # what the script reads the CSRF token from
-    assert '<div id="content"' in page  # the forms that it sends stand there
+    assert any('id="drf_csrf"' in about for about, _ in found)  # the script reads the CSRF token from it
+    assert '<div id="content"' in page  # the forms that it sends are in there
     assert finders.find(SCRIPT)
 
 
 def test_the_page_runs_under_the_same_content_security_policy(browser: Client) -> None:
-    """No script of ours is inline: what REST framework's own page needs is enough."""
+    """We add no inline script, so a policy that fits REST framework's own page is enough."""
     for about, content in scripts(browser.get("/effects/").text):
         assert not content.strip() or 'type="application/json"' in about
 
 
 def test_what_the_script_sends_is_guarded(user: User) -> None:
-    """A form with a key and the CSRF token of its page in a header; the replay is the page that was stored."""
+    """A form goes out with a key, and the page's CSRF token in a header; the replay is the page that was stored."""
     browser = Client(enforce_csrf_checks=True, headers={"Accept": HTML})
     browser.force_login(user)
     found = re.search(r'"csrfToken": "(\w+)"', browser.get("/effects/").text)
@@ -92,4 +92,4 @@ def test_what_the_script_sends_is_guarded(user: User) -> None:
     assert retry["Content-Type"].startswith("text/html")
     assert retry["Idempotency-Replayed"] == "true"
     assert effects() == 1
-    assert send().json()["code"] == "key-missing"  # as a form of REST framework's own page would be
+    assert send().json()["code"] == "key-missing"  # as a form of REST framework's own page would

@@ -1,4 +1,4 @@
-"""A duplicate while the first one runs; a store that cannot be reached; a test case's own transaction."""
+"""A duplicate while the first request runs; an unreachable store; a test case's own transaction."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def in_thread(send: Sender, answers: list[Any]) -> threading.Thread:
 
 @transactional
 def test_a_duplicate_is_told_at_once(user: User, connect: Connect) -> None:
-    """409 with Retry-After while the first is in the view; 422 for another body even then; the replay afterwards."""
+    """While the first runs: 409 with Retry-After, and 422 for another body. Afterwards: the replay."""
     answers: list[Any] = []
     first = in_thread(connect("/reject/", user), answers)
     assert entered.wait(20)
@@ -82,7 +82,7 @@ def test_a_duplicate_is_told_at_once(user: User, connect: Connect) -> None:
 @transactional
 @pytest.mark.parametrize("url", ["/wait/", "/lease-wait/"])
 def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """on_busy="wait": it gets the replay as soon as there is one."""
+    """With on_busy="wait" it gets the replay as soon as there is one."""
     monkeypatch.setattr("threading.active_count", lambda: 8)
     first_sender, second_sender = connect(url, user), connect(url, user)
     answers: list[Any] = []
@@ -104,7 +104,7 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
 
 @transactional
 def test_not_more_than_a_quarter_waits(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of three threads nobody may wait: who works must not be starved by who waits."""
+    """In a process of three threads none may wait: waiters must not starve the workers."""
     monkeypatch.setattr("threading.active_count", lambda: 3)
     monkeypatch.setattr("django_idempotency.engine.operation.time.sleep", lambda seconds: pytest.fail("waited"))
     first_sender, second_sender = connect("/lease-wait/", user), connect("/lease-wait/", user)
@@ -136,7 +136,7 @@ def test_an_unreachable_store_is_a_503(user: User, connect: Connect) -> None:
 @pytest.mark.django_db
 @pytest.mark.usefixtures("unreachable")
 def test_an_unreachable_store_may_leave_it_open(user: User, connect: Connect) -> None:
-    """on_store_failure="open": the view runs, unguarded, and its answer says so."""
+    """With on_store_failure="open" the view runs unguarded, and its response says so."""
     entered.set()
     answer = connect("/open/", user)()
     assert (answer.status_code, answer["Idempotency-Degraded"]) == (201, "true")
@@ -145,7 +145,7 @@ def test_an_unreachable_store_may_leave_it_open(user: User, connect: Connect) ->
 
 @pytest.mark.django_db
 def test_inside_a_test_cases_transaction(user: User, connect: Connect) -> None:
-    """The claim joins it: retries replay, other bodies are refused, and all is forgotten with the test."""
+    """The claim joins that transaction: retries replay, other bodies are refused, and all ends with the test."""
     entered.set()
     assert connection.in_atomic_block
     send = connect("/reject/", user)
@@ -156,7 +156,7 @@ def test_inside_a_test_cases_transaction(user: User, connect: Connect) -> None:
 
 @pytest.mark.django_db
 def test_forgotten_with_the_test() -> None:
-    """The other half of the one above, whichever runs first."""
+    """The other half of the test above, whichever runs first."""
     assert not IdempotencyRecord.objects.exists()
 
 
@@ -164,7 +164,7 @@ def test_forgotten_with_the_test() -> None:
 def test_a_lost_race_at_settle_is_answered_and_rolled_back(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A settle that is refused inside the guard gives the writes back and says 409: nothing half done."""
+    """A settle that is refused inside the guard rolls the writes back and returns 409: nothing is half done."""
     entered.set()
     monkeypatch.setattr(ORMStore, "settle", lambda self, ticket, settlement: False)
     answer = connect("/reject/", user)()

@@ -1,4 +1,4 @@
-"""What only the decorator does: functions, methods and classes; it works, or raises where it is written."""
+"""What only the decorator does: functions, methods and classes. It works, or raises at decoration."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Drf(APIView):
 
 @idempotent()
 class Base(View):
-    """A project's base: it inherits what it guards."""
+    """A project's base: its subclasses inherit what it guards."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
         return answer(request)
@@ -75,7 +75,7 @@ class Members(LoginRequiredMixin, View):
 
 
 class Diamond(Base, Members):
-    """Its MRO asks Members before View, whoever decorates Base."""
+    """Its MRO asks Members before View, wherever Base is decorated."""
 
 
 class Counting(View):
@@ -99,7 +99,7 @@ class DiamondHandler(Inheriting, Doubling):
 
 
 class Overriding(Base):
-    """It has its own handler, and one that its base has not."""
+    """It has its own handler, and one that its base lacks."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
         write()
@@ -114,7 +114,7 @@ class Overriding(Base):
 
 
 class Mixed(Counting, Base):
-    """The handler comes from beside its guarded base."""
+    """The handler comes from another base beside the guarded one."""
 
 
 @idempotent(methods=["PUT"])
@@ -136,7 +136,7 @@ urlpatterns = [
 
 @pytest.mark.parametrize("url", ["whole", "one", "drf"])
 def test_classes(user: User, connect: Connect, url: str) -> None:
-    """On a class, on one of its methods, on a DRF class."""
+    """The decorator works on a class, on one of its methods and on a DRF class."""
     send = connect(f"/{url}/", user)
     first, retry = send(), send()
     assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
@@ -144,12 +144,12 @@ def test_classes(user: User, connect: Connect, url: str) -> None:
 
 
 def test_a_class_keeps_its_name() -> None:
-    """Reverse look-ups, API docs and tracebacks go by it."""
+    """Reverse look-ups, API docs and tracebacks depend on the name."""
     assert (Drf.__name__, Drf.__doc__, Drf.__module__) == ("Drf", "A DRF class.", __name__)
 
 
 def test_mixins_of_the_class_come_first(client: Any, settings: Any) -> None:
-    """LoginRequiredMixin refuses before the key is looked at."""
+    """LoginRequiredMixin refuses before the key is read."""
     settings.LOGIN_URL = "/login/"
     assert client.post("/whole/", headers={"Idempotency-Key": "k"}).status_code == 302
     assert not IdempotencyRecord.objects.exists()
@@ -163,7 +163,7 @@ def test_mixins_between_a_class_and_its_bases_are_asked(client: Any, key: dict[s
 
 
 def test_handlers_between_a_class_and_its_bases_run(user: User, connect: Connect) -> None:
-    """The same for a handler that the decorated class inherits."""
+    """The same holds for a handler that the decorated class inherits."""
     assert connect("/diamond-handler/", user)(key=None).status_code == 201
     assert effects() == 2
 
@@ -173,7 +173,7 @@ def test_handlers_between_a_class_and_its_bases_run(user: User, connect: Connect
     [("post overriding", 2), ("patch overriding", 1), ("delete overriding", 2), ("post mixed", 1)],
 )
 def test_a_subclass_is_guarded(user: User, connect: Connect, settings: Any, handler: str, ran: int) -> None:
-    """What it overrides or adds, once with all that it does; but for what it has exempted."""
+    """What a subclass overrides or adds is guarded once, with all that it does, unless it is exempt."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     method, url = handler.split()
     send = getattr(connect("", user).client, method)
@@ -182,7 +182,7 @@ def test_a_subclass_is_guarded(user: User, connect: Connect, settings: Any, hand
 
 
 def test_a_subclass_keeps_its_own_terms() -> None:
-    """Its own decorator wins over that of its base, on the class or on a method; and then for its subclasses."""
+    """Its own decorator, on the class or on a method, wins over that of its base, and applies to its subclasses."""
     own = idempotent(ttl=60)
 
     class OnMethod(Base):
@@ -204,7 +204,7 @@ def test_a_subclass_keeps_its_own_terms() -> None:
 
 
 def test_a_subclass_that_cannot_be_guarded_is_refused() -> None:
-    """As the class itself would be."""
+    """A subclass is refused as the class itself would be."""
     with pytest.raises(ImproperlyConfigured, match="no transaction can cover it"):
 
         class Asynchronous(Base):
@@ -213,7 +213,7 @@ def test_a_subclass_that_cannot_be_guarded_is_refused() -> None:
 
 
 def test_only_the_named_methods(user: User, connect: Connect, settings: Any) -> None:
-    """`methods` says on which a key works."""
+    """`methods` says for which methods a key works."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     send = connect("/put/", user)
     assert [send().status_code, send().status_code, effects()] == [201, 201, 2]
@@ -247,14 +247,14 @@ MISUSES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("misuse", MISUSES)
 def test_what_cannot_work_raises_where_it_is_written(misuse: str) -> None:
-    """At decoration, with what to type instead; never a silent downgrade."""
+    """The error comes at decoration, and says what to type instead; there is never a silent downgrade."""
     write_it, expected = MISUSES[misuse]
     with pytest.raises((ImproperlyConfigured, ValueError, TypeError), match=expected):
         write_it()
 
 
 def test_a_method_of_a_drf_class_raises() -> None:
-    """There the mixin is the entry point."""
+    """A DRF class uses the mixin as its entry point."""
 
     class Wrong(APIView):
         @idempotent()

@@ -1,4 +1,4 @@
-"""Stacks, classes and decorators that do not fit: each ends as without a key, or in an error that says what to type."""
+"""Stacks, classes and decorators that do not fit: the outcome is as without a key, or an error with the remedy."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class LocksAPermission(BasePermission):
 
 
 class Wrapping(APIView):
-    """A project's envelope: finalize_response reads `response.data`, and there is a `_settle` of its own."""
+    """A project's envelope: finalize_response reads `response.data`, and the class has a `_settle` of its own."""
 
     permission_classes = (LocksAPermission,)
 
@@ -281,7 +281,7 @@ ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-hand
 
 @pytest.mark.parametrize("url", [*ASKED_AGAIN, "by-test-mixin"])
 def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, url: str) -> None:
-    """Under the middleware, too: what stands around the view is asked again before its answer is shown."""
+    """A forbidden client gets no replay, under the middleware either: the checks around the view are repeated first."""
     send = connect(f"/{url}/", permitted)
     assert [send().status_code, send()["Idempotency-Replayed"]] == [201, "true"]
     permitted.user_permissions.clear()
@@ -301,7 +301,7 @@ def test_a_payment_that_links_back_is_remembered(user: User, connect: Connect) -
 def test_a_projects_envelope(
     user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch, *, atomic: bool
 ) -> None:
-    """A replay and a problem are finished answers; permissions have their transaction; no name of ours collides."""
+    """A replay and a problem are finished responses; permissions keep their transaction; no name of ours collides."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic)
     send = connect(f"/{url}/", user)
     if not atomic and connection.vendor != "sqlite":
@@ -314,7 +314,7 @@ def test_a_projects_envelope(
 
 
 def test_what_decorates_dispatch_is_inside(user: User, connect: Connect) -> None:
-    """as_view() shows the decorators of dispatch as its own; they are not around it."""
+    """as_view() shows the decorators of dispatch as its own, although they are inside it."""
     send = connect("/decorated-inside/", user)
     assert [send().status_code, send()["Idempotency-Replayed"], effects()] == [201, "true", 1]
 
@@ -324,7 +324,7 @@ EXEMPT = ["exempt-handler", "exempt-method", "exempt-function", "exempt-action"]
 
 @pytest.mark.parametrize("url", EXEMPT)
 def test_exempt_wherever_it_is_written(user: User, connect: Connect, url: str) -> None:
-    """On a handler, below @api_view, on an action: no token is stored."""
+    """On a handler, below @api_view and on an action: no token is stored."""
     send = connect(f"/{url}/", user)
     assert [send().status_code, send().status_code] == [201, 201]
     assert not IdempotencyRecord.objects.exists()
@@ -341,26 +341,26 @@ def test_exempt_wherever_it_is_written(user: User, connect: Connect, url: str) -
         ("non-atomic-above", False),
         ("non-atomic-below", False),
         ("non-atomic-function", False),
-        ("atomic-class", True),  # after the others: they have taken themselves out, and not this one
+        ("atomic-class", True),  # after the others: they have opted out, and this one has not
     ],
 )
 def test_non_atomic_requests_above_us(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, url: str, atomic: bool, key: str | None
 ) -> None:
-    """What the project takes out of ATOMIC_REQUESTS stays out; the guard of a keyed request is its own."""
+    """What the project takes out of ATOMIC_REQUESTS stays out; a keyed request has a guard of its own."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     assert connect(f"/{url}/", user)(key=key).json()["atomic"] is (atomic or key is not None)
 
 
 def test_what_a_drf_callback_is_marked_with_stays() -> None:
-    """Middlewares ask a view for their marks, as ours does."""
+    """Middlewares read a view's marks, as ours does."""
     assert non_atomic_function.audited is True
 
 
 @pytest.mark.parametrize("url", ["listed", "listed-mixed"])
 @pytest.mark.parametrize("key", [None, KEY])
 def test_the_browsable_api_shows_its_form_again(browser: Any, url: str, key: str | None) -> None:
-    """Django renders the answer when dispatch() is over: the view's handler must be there."""
+    """Django renders the response after dispatch(), and the view's handler must still be there."""
     headers = {"Accept": "text/html"} | ({"Idempotency-Key": key} if key else {})
     refused = browser.post(f"/{url}/", {"amount": "1"}, headers=headers)
     assert refused.status_code == 400
@@ -368,7 +368,7 @@ def test_the_browsable_api_shows_its_form_again(browser: Any, url: str, key: str
 
 
 class Witness:
-    """Answers exceptions, as Sentry's or a project's own middleware does."""
+    """Handles exceptions, as Sentry's or a project's own middleware does."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -381,7 +381,7 @@ class Witness:
 
 
 def test_a_lent_views_exception_reaches_the_middlewares(user: User, connect: Connect, settings: Any) -> None:
-    """With a key as without: process_exception answers, and the writes are gone."""
+    """With a key as without one, process_exception responds, and the writes are gone."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
     send = connect("/raising/", user)
     assert send().status_code == 418
@@ -393,7 +393,7 @@ def test_a_lent_views_exception_reaches_the_middlewares(user: User, connect: Con
 def test_what_a_middleware_makes_of_an_exception(
     user: User, connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch, *, atomic: bool
 ) -> None:
-    """Below 500 it is a response like any other: what the view wrote stays where it would stay without a key."""
+    """Below 500 it is a response like any other: what the view wrote is kept where it would be without a key."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic)
     settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
     send = connect("/plainly-raising/", user)
@@ -404,7 +404,7 @@ def test_what_a_middleware_makes_of_an_exception(
 
 
 def sets_a_key(get_response: Callable[[HttpRequest], Any]) -> Any:
-    """Stand where nobody should: behind ours."""
+    """A middleware behind ours, where none should be."""
 
     def sync(request: HttpRequest) -> Any:
         request.META["HTTP_IDEMPOTENCY_KEY"] = KEY
@@ -423,7 +423,7 @@ sets_a_key.sync_capable = sets_a_key.async_capable = True  # type: ignore[attr-d
 
 
 def test_a_guard_that_nobody_would_close_is_not_opened(user: User, connect: Connect, settings: Any) -> None:
-    """A key that appears behind our __call__ is an error, not a 201 without its COMMIT."""
+    """A key that appears after our __call__ is an error, not a 201 without its COMMIT."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.sets_a_key"]
     send = connect("/plain/", user)
     send.client.raise_request_exception = True
@@ -433,7 +433,7 @@ def test_a_guard_that_nobody_would_close_is_not_opened(user: User, connect: Conn
 
 
 def test_the_same_on_asgi(user: User, settings: Any) -> None:
-    """There the view could run on another thread than the one that settles."""
+    """On ASGI the view could run on another thread than the one that settles."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.sets_a_key"]
     client = AsyncClient()
     client.force_login(user)
@@ -482,7 +482,7 @@ async def always(request: Any, outcome: Any) -> bool:
 
 
 def test_a_coroutine_never_counts_as_true() -> None:
-    """An async authorize_replay would authorise everybody."""
+    """An async authorize_replay would authorise every caller."""
     with pytest.raises(ValueError, match="sync function"):
         Policy(authorize_replay=always)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""A Redis front in trouble, seen by a client: one answer, one effect, never a 500; and `atomic` is kept."""
+"""A failing Redis front, seen by a client: one response, one effect, never a 500; and `atomic` is kept."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ urlpatterns = [path("middleware/", pay), path("mixin/", Paying.as_view())]
 
 @pytest.fixture
 def server(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
-    """The front's server, and the settings of a site that has it."""
+    """The front's server, and the settings of a site that uses it."""
     MEANWHILE.clear()
     with running(RedisServer(tmp_path)) as server:
         settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
@@ -101,7 +101,7 @@ def send(request: pytest.FixtureRequest, user: User) -> Callable[..., Any]:
 @pytest.mark.parametrize("trouble", ["flush", "freeze", "kill", "restart"])
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
 def test_trouble(server: RedisServer, send: Callable[..., Any], trouble: str, moment: str) -> None:
-    """The first answer, then its replay, from whoever has it."""
+    """The client gets the first response, then its replay, from the front or from the table."""
     act = getattr(server, trouble)
     if moment == "before":
         MEANWHILE.append(fail)
@@ -126,7 +126,7 @@ def test_trouble(server: RedisServer, send: Callable[..., Any], trouble: str, mo
 
 @pytest.mark.parametrize("trouble", ["flush", "freeze", "kill", "restart"])
 def test_a_view_that_fails_meanwhile(server: RedisServer, send: Callable[..., Any], trouble: str) -> None:
-    """What it wrote is rolled back, front or none; the retry runs, and is remembered."""
+    """What the view wrote is rolled back, with or without the front; the retry runs, and is remembered."""
     MEANWHILE.extend([getattr(server, trouble), fail])
     assert send().status_code == 500  # the view's own
     assert effects() == 0

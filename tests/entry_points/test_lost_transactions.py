@@ -1,4 +1,4 @@
-"""A lost transaction is never an answer: whatever ends or replaces it below the guard is a 503, and nothing is remembered."""
+"""A lost transaction, whatever ends or replaces it below the guard, is a 503, and nothing is remembered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def assert_runs_again(response: Any) -> None:
 @pytest.mark.parametrize("goes_on", [False, True], ids=["answers", "goes on"])
 @pytest.mark.parametrize("how", ROLLED_BACK[VENDOR])
 def test_what_was_written_is_gone(send: Any, how: str, goes_on: bool) -> None:
-    """No answer without its writes; the retry runs, and what it wrote is there once."""
+    """No response comes without its writes; the retry runs, and what it wrote is there once."""
     key = str(uuid4())
     assert_lost(send(how, key=key, goes_on=goes_on), key)
     assert effects() == 0
@@ -60,7 +60,7 @@ def test_what_was_written_is_gone(send: Any, how: str, goes_on: bool) -> None:
 
 @pytest.mark.parametrize("how", COMMITTED[VENDOR])
 def test_what_was_written_is_committed(send: Any, how: str) -> None:
-    """That cannot be taken back, so it is not answered as if the guard had committed it; an error says what happened."""
+    """The commit cannot be undone, so the response does not claim the guard made it; an error says what happened."""
     key = str(uuid4())
     assert_lost(send(how, key=key), key)
     assert effects() == 1
@@ -86,7 +86,7 @@ def test_every_order(send: Any, length: int) -> None:
 @pytest.mark.parametrize("entry_point", VIEWS)
 @pytest.mark.parametrize("goes_on", [False, True], ids=["answers", "goes on"])
 def test_every_entry_point(send: Any, entry_point: str, goes_on: bool) -> None:
-    """Through each of them it is the same problem."""
+    """Every entry point returns the same problem."""
     key = str(uuid4())
     assert_lost(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on), key)
     assert_runs_again(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on))

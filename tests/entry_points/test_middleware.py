@@ -1,4 +1,4 @@
-"""What only the middleware does: project wide, last in the list, out of the way of every other entry point."""
+"""What only the middleware does: it is project-wide, last in the list, and leaves every other entry point alone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Commands:
-    """What a dispatcher of the project's own calls its `cls`: no view of Django."""
+    """A project dispatcher's own `cls`, which is not a view of Django."""
 
 
 def dispatcher(request: HttpRequest) -> HttpResponse:
@@ -129,7 +129,7 @@ class Witness:
 
 @pytest.mark.parametrize("url", ["plain", "bare", "dispatcher"])
 def test_it_guards_what_has_no_entry_point(user: User, connect: Connect, url: str) -> None:
-    """A plain view and a bare DRF view, with nothing on them; and a view whose `cls` is not one of DRF."""
+    """The middleware guards a plain view, a bare DRF view, and a view whose `cls` is not one of DRF."""
     send = connect(f"/{url}/", user)
     assert send().json() == {"guarded": True}
     assert send()["Idempotency-Replayed"] == "true"
@@ -138,7 +138,7 @@ def test_it_guards_what_has_no_entry_point(user: User, connect: Connect, url: st
 
 @pytest.mark.parametrize("url", ["exempt", "exempt-bare"])
 def test_an_exempt_view_runs_each_time(user: User, connect: Connect, url: str) -> None:
-    """Login, signup, tokens: nothing of them is stored."""
+    """Login, signup and tokens run each time: none of their responses is stored."""
     send = connect(f"/{url}/", user)
     assert [send().json(), send().json()] == [{"guarded": False}] * 2
     assert effects() == 2
@@ -147,7 +147,7 @@ def test_an_exempt_view_runs_each_time(user: User, connect: Connect, url: str) -
 
 @pytest.mark.parametrize("url", ["own", "below"])
 def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str) -> None:
-    """Guarded once, by the view's own entry point."""
+    """The request is guarded once, by the view's own entry point."""
     send = connect(f"/{url}/", user)
     assert [send().status_code, send().status_code] == [201, 201]
     assert effects() == 1
@@ -157,7 +157,7 @@ def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str
 
 @pytest.mark.parametrize("url", ["plain", "bare"])
 def test_anonymous_is_not_a_principal(url: str) -> None:
-    """Nobody to keep a record for: the request runs, unguarded."""
+    """A record would have no owner, so the request runs unguarded."""
     client = Client()
     answers = [client.post(f"/{url}/", headers={"Idempotency-Key": KEY}) for _ in range(2)]
     assert [answer.json() for answer in answers] == [{"guarded": False}] * 2
@@ -166,7 +166,7 @@ def test_anonymous_is_not_a_principal(url: str) -> None:
 
 @pytest.mark.parametrize("staff", [False, True])
 def test_a_decorated_drf_view_is_never_run_without_its_decorator(user: User, connect: Connect, staff: bool) -> None:
-    """Rebuilding it from `.cls` would skip the decorator: a keyed request raises, an unkeyed one runs as ever."""
+    """Rebuilding it from `.cls` would skip the decorator: a keyed request raises, one without a key runs as usual."""
     user.is_staff = staff
     user.save()
     send = connect("/staff/", user)
@@ -177,7 +177,7 @@ def test_a_decorated_drf_view_is_never_run_without_its_decorator(user: User, con
 
 
 def test_other_middlewares_hooks_run(user: User, connect: Connect, settings: Any) -> None:
-    """Another's process_view sees a guarded request, and its process_exception answers for it: that is the response."""
+    """Another's process_view sees a guarded request, and its process_exception responds to it: that response counts."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
     Witness.saw.clear()
     send = connect("/raising/", user)
@@ -190,7 +190,7 @@ def test_other_middlewares_hooks_run(user: User, connect: Connect, settings: Any
 @override_settings(IDEMPOTENCY={"REQUIRED": True})
 @pytest.mark.parametrize(("url", "status"), [("plain", 400), ("bare", 400), ("exempt", 201)])
 def test_a_key_can_be_required_of_the_project(user: User, connect: Connect, url: str, status: int) -> None:
-    """REQUIRED refuses an unsafe request without a key, but for exempt views."""
+    """REQUIRED refuses an unsafe request without a key, except for exempt views."""
     send = connect(f"/{url}/", user)
     assert send(key=None).status_code == status
     assert send().status_code == 201
@@ -204,7 +204,7 @@ def test_an_exception_of_a_bare_view_releases(user: User, connect: Connect) -> N
 
 
 def test_without_a_key_it_costs_no_query(user: User, connect: Connect, django_assert_num_queries: Any) -> None:
-    """0 queries for a request without a key, and for a safe one with it."""
+    """A request without a key costs 0 queries, and so does a safe one with a key."""
     client = Client()
     with django_assert_num_queries(0):
         assert client.get("/exempt/nothing", headers={"Idempotency-Key": KEY}).status_code == 404
@@ -213,7 +213,7 @@ def test_without_a_key_it_costs_no_query(user: User, connect: Connect, django_as
 
 
 def test_a_decorated_view_that_only_reads_is_left_alone(user: User, connect: Connect) -> None:
-    """It has nothing to guard: a POST gets its own refusal with a key and without, and no check error asks for more."""
+    """The view has nothing to guard: a POST gets its usual refusal with and without a key, and no check reports it."""
     user.is_staff = True
     user.save()
     send = connect("/decorated-reads/", user)

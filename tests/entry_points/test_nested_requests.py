@@ -40,7 +40,7 @@ urlpatterns = [path("single/", single), path("batch/", batch)]
 
 
 def test_a_part_that_fails_is_rolled_back(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when its view has been guarded before, in this process, and so leaves ATOMIC_REQUESTS where a guard holds."""
+    """A failed part rolls back, even if an earlier guard in this process has taken its view out of ATOMIC_REQUESTS."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send, parts = connect("/batch/", user), [{}, {"fails": True}]
     assert send(parts, key=None).json() == [201, 500]
@@ -54,7 +54,7 @@ def test_a_part_that_fails_is_rolled_back(user: User, connect: Connect, monkeypa
 def test_a_request_that_nobody_guards_is_rolled_back(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    """Also in a thread that has guarded one before: nothing of it is left there."""
+    """An unguarded request rolls back, even in a thread that has guarded one before: no guard state is left there."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     assert connect("/single/", user)({}).status_code == 201
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]

@@ -1,4 +1,4 @@
-"""A `lease` inside a transaction of the project: remembered only where a rollback takes the record along."""
+"""A `lease` inside a transaction of the project: remembered only if a rollback also removes the record."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def send(user: User, settings: Any) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_a_record_that_would_outlive_the_rollback(send: Callable[[str], Any], url: str) -> None:
-    """Refused before anything has run: a retry would get the answer of work that is not there."""
+    """The call is refused before anything runs: a retry would get the response of work that was rolled back."""
     with pytest.raises(LeaseInTransaction):
         send(url)
     assert (effects(), vars(stores["memory"])["_records"]) == (0, {})
 
 
 def test_a_record_that_is_rolled_back_too(send: Callable[[str], Any]) -> None:
-    """It joins the transaction: effect and record are forgotten together."""
+    """The record joins the transaction: effect and record are forgotten together."""
     assert [send("same").status_code, send("same").headers.get("Idempotency-Replayed")] == [201, None]
     assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)

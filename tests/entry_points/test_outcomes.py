@@ -1,4 +1,4 @@
-"""The outcome table of design §3.3, row by row, through each entry point: what is remembered, what is committed."""
+"""The outcome table of design §3.3, row by row, through each entry point: what is remembered and what is committed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT, FREE, BOUND = "kept", "free", "bound"
 #: How the view ends → status, what becomes of the record, how many of its writes are committed.
 PLAIN: dict[str, tuple[int, str, int]] = {
     "201": (201, KEPT, 1),
-    "404": (404, KEPT, 1),  # raised: Django answers it below 500, and a bare view keeps what it wrote
+    "404": (404, KEPT, 1),  # raised: Django turns it into a status below 500, and a bare view keeps what it wrote
     "422": (422, KEPT, 1),
     "402": (402, KEPT, 1),
     "400": (400, FREE, 1),
@@ -35,12 +35,12 @@ PLAIN: dict[str, tuple[int, str, int]] = {
     "suspicious": (400, FREE, 1),
     "bad": (400, FREE, 1),
     "malformed": (400, FREE, 1),
-    "integrity": (201, KEPT, 0),  # the view's transaction was marked for rollback; its answer stands
+    "integrity": (201, KEPT, 0),  # the view's transaction was marked for rollback; its response counts
     "kept-502": (502, KEPT, 0),
     "dropped-201": (201, FREE, 1),
 }
 
-#: DRF answers its exceptions inside the guard, so they are answers.
+#: DRF handles its exceptions inside the guard, so they are responses.
 DRF: dict[str, tuple[int, str, int]] = {
     **PLAIN,
     "validation": (400, FREE, 1),
@@ -63,7 +63,7 @@ def send(user: User, connect: Connect) -> Any:
 
 @pytest.mark.parametrize(("entry_point", "how", "expected"), CASES)
 def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
-    """Two independent questions: is the answer remembered, are its writes committed?"""
+    """Two independent questions: is the response remembered, and are its writes committed?"""
     status, left, written = expected
     assert send(entry_point, how).status_code == status
     assert effects() == written
@@ -86,7 +86,7 @@ def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, s
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
 def test_an_aborted_transaction_that_nobody_mentions(send: Any, entry_point: str) -> None:
-    """A swallowed SQL error breaks PostgreSQL's transaction: the answer is remembered, the writes are gone."""
+    """A swallowed SQL error breaks PostgreSQL's transaction: the response is remembered, the writes are gone."""
     first, retry = send(entry_point, "raw"), send(entry_point, "raw")
     assert (first.status_code, retry.status_code) == (201, 201)
     assert retry["Idempotency-Replayed"] == "true"
@@ -94,14 +94,14 @@ def test_an_aborted_transaction_that_nobody_mentions(send: Any, entry_point: str
 
 
 def test_an_exception_that_leaves_a_broken_transaction(send: Any) -> None:
-    """No handler can ask a database in there: the response is not remembered, and nothing is written."""
+    """No handler can query a database in there: the response is not remembered, and nothing is written."""
     assert send("decorated", "404-in-a-broken-transaction").status_code == 404
     assert (effects(), IdempotencyRecord.objects.get().status) == (0, Status.FREE)
 
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
 def test_an_on_commit_callback_that_fails(send: Any, entry_point: str) -> None:
-    """It fails after COMMIT: the client sees a 500, as Django would answer, and the retry the answer."""
+    """It fails after COMMIT: the client sees a 500, as from Django, and the retry gets the response."""
     assert send(entry_point, "hook").status_code == 500
     retry = send(entry_point, "hook")
     assert (retry.status_code, retry["Idempotency-Replayed"]) == (201, "true")
@@ -118,7 +118,7 @@ def test_a_durable_block_gets_a_hint(user: User, connect: Connect, entry_point: 
     assert effects() == 0
 
 
-#: In `lease` what the view wrote stays; what is remembered is the same.
+#: In `lease` the view's writes are kept; what is remembered is the same.
 LEASED = {"201": (201, KEPT), "400": (400, FREE), "500": (500, BOUND), "raise": (500, BOUND), "durable": (201, KEPT)}
 LEASED |= {"404": (404, KEPT), "denied": (403, FREE), "suspicious": (400, FREE)}
 
@@ -134,14 +134,14 @@ def test_lease_keeps_the_writes(send: Any, how: str, expected: tuple[int, str]) 
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])
 def test_a_failure_runs_again_as_the_next_attempt(send: Any, entry_point: str) -> None:
-    """After a 500 the same request runs again, and knows it."""
+    """After a 500 the same request runs again, as the next attempt."""
     send(entry_point, "500")
     send(entry_point, "500")
     assert IdempotencyRecord.objects.get().attempt == 2
 
 
 def test_every_entry_point_is_here() -> None:
-    """An entry point without its rows would not be noticed."""
+    """Without this test, an entry point missing from the table would go unnoticed."""
     from .outcome_views import VIEWS
 
     assert {entry_point for entry_point, _, _ in CASES} | {"leased", "leased-mixed"} == set(VIEWS)

@@ -1,4 +1,4 @@
-"""Keys of nobody, of a named scope and of everybody, through the entry points."""
+"""Keys of anonymous callers, of a named scope and of everyone, through the entry points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def anonymous(request: pytest.FixtureRequest) -> Sender:
 
 
 def test_anonymous_is_not_a_principal(anonymous: Sender) -> None:
-    """The middleware lets the request through unguarded; mixin and decorator say what is missing."""
+    """The middleware lets the request run unguarded; mixin and decorator say what is missing."""
     answers = [anonymous(), anonymous()]
     if anonymous.url.strip("/") + "/" in LENIENT:
         assert [answer.status_code for answer in answers] == [201, 201]
@@ -40,7 +40,7 @@ def tenant(request: HttpRequest) -> str | None:
 @override_settings(IDEMPOTENCY={"SCOPE": "tests.entry_points.test_principals.tenant"})
 @pytest.mark.parametrize("name", ["acme", "t" * 4000, "caf\xe9", "a\x85b", "\x7f"], ids=ascii)
 def test_a_named_scope_owns_its_keys(anonymous: Sender, name: str) -> None:
-    """Whatever a client calls itself: never a 500, and never somebody else's answer."""
+    """No name that a client gives itself leads to a 500 or to another client's response."""
     first, retry = (anonymous(headers={"X-Tenant": name}) for _ in range(2))
     other = anonymous(headers={"X-Tenant": f"{name}2"})
     assert (first.status_code, retry.content) == (201, first.content)
@@ -50,7 +50,7 @@ def test_a_named_scope_owns_its_keys(anonymous: Sender, name: str) -> None:
 
 @override_settings(IDEMPOTENCY={"ANONYMOUS": "shared"})
 def test_a_shared_key_is_everybodys(anonymous: Sender) -> None:
-    """Long ones only."""
+    """Only long shared keys are accepted."""
     short = anonymous(key="k" * 19)
     assert (short.status_code, short.json()["code"]) == (400, "key-too-short")
     assert effects() == 0
@@ -62,7 +62,7 @@ def test_a_shared_key_is_everybodys(anonymous: Sender) -> None:
 
 @pytest.mark.urls("testproject.urls")
 def test_a_safe_method_ignores_the_header(entry_point: Sender) -> None:
-    """Malformed or not, the answer is the same, and nothing is stored."""
+    """A safe method gets the same response with any key, malformed or not, and nothing is stored."""
     answers = []
     for key in (None, KEY, "a,b", ""):
         headers = {**entry_point.headers, **({} if key is None else {"Idempotency-Key": key})}
@@ -76,7 +76,7 @@ def test_a_safe_method_ignores_the_header(entry_point: Sender) -> None:
 @pytest.mark.urls("testproject.urls")
 @override_settings(IDEMPOTENCY={"HEADER": "X-Request-Token"})
 def test_the_name_of_the_header_is_the_projects(entry_point: Sender) -> None:
-    """The usual one means nothing then."""
+    """The usual header name then has no effect."""
     first, retry = (entry_point(key=None, headers={"X-Request-Token": KEY}) for _ in range(2))
     assert (first.status_code, retry.content) == (201, first.content)
     ignored = entry_point()

@@ -1,4 +1,4 @@
-"""A middleware of the project's whose process_exception answers, outside a guard that a view has of its own."""
+"""A middleware of the project's whose process_exception responds, outside a guard of the view's own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__
 
 
 class Answering:
-    """Makes a response of its own of what a view raises."""
+    """Makes a response of its own from what a view raises."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -47,13 +47,13 @@ def answer(exception: Exception) -> HttpResponse:
 
 
 def answered(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer as the middleware does, but where the guard sees it."""
+    """Respond as the middleware does, but where the guard sees it."""
 
     @functools.wraps(view)
     def answering(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             return view(request, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - every one is answered
+        except Exception as error:  # noqa: BLE001 - every one gets a response
             return answer(error)
 
     return answering
@@ -89,7 +89,7 @@ Send = Callable[..., Any]
 
 @pytest.fixture
 def send(user: User, settings: Settings) -> Send:
-    """Return a function that posts, below a middleware that answers every exception and above our own."""
+    """Return a function that posts, below a middleware that handles every exception and above our own."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Answering", settings.MIDDLEWARE[-1]]
     client = Client()
     client.force_login(user)
@@ -102,14 +102,14 @@ def send(user: User, settings: Settings) -> Send:
 
 @pytest.mark.parametrize(("url", "replayed"), [("missing", 404), ("mixed", None)])
 def test_it_answers_the_first_request_and_no_replay(send: Send, url: str, replayed: int | None) -> None:
-    """With a key as without; but what is remembered is Django's own response, or nothing where Django's is a refusal."""
+    """The response is as without a key; Django's own response is remembered, or nothing if that is a refusal."""
     assert [send(url, key=None).status_code, send(url).status_code, effects()] == [418, 418, 2]
     assert send(url).status_code == (replayed or 418)
     assert effects() == (2 if replayed else 3)
 
 
 def test_an_exception_of_the_projects_own_has_failed(send: Send) -> None:
-    """Its response reaches the client, and what the view wrote is rolled back: without a key it stays."""
+    """Its response reaches the client, and what the view wrote is rolled back; without a key the writes are kept."""
     assert [send("own", key=None).status_code, effects()] == [418, 1]
     assert [send("own").status_code, effects()] == [418, 1]
     assert IdempotencyRecord.objects.get().status != Status.COMPLETED
@@ -118,7 +118,7 @@ def test_an_exception_of_the_projects_own_has_failed(send: Send) -> None:
 
 @pytest.mark.parametrize("url", ["answered", "answered-own", "bare"])
 def test_what_answers_below_the_guard_is_remembered(send: Send, url: str) -> None:
-    """In a decorator below @idempotent(); and IdempotencyMiddleware alone sees what a middleware has answered."""
+    """Below the guard is a decorator under @idempotent(), or any middleware if only IdempotencyMiddleware guards."""
     first, retry = send(url), send(url)
     assert (first.status_code, retry.status_code, retry.content) == (418, 418, first.content)
     assert retry["Idempotency-Replayed"] == "true"

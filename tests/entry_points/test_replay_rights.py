@@ -1,4 +1,4 @@
-"""Who may have a replay: whoever may send the request now."""
+"""A replay goes only to callers who may send the request now."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def delete_token(user: User) -> None:
 
 @pytest.mark.parametrize("revoke", [deactivate, delete_token])
 def test_a_revoked_client_gets_no_replay(token_entry_point: Sender, user: User, revoke: Callable[[User], None]) -> None:
-    """401, as for any request, and not a word of the stored answer."""
+    """The client gets 401, as for any request, and no part of the stored response."""
     first = token_entry_point()
     revoke(user)
     answer = token_entry_point()
@@ -56,7 +56,7 @@ def test_a_revoked_client_gets_no_replay(token_entry_point: Sender, user: User, 
 def test_a_session_that_is_over_gets_no_replay(
     url: str, user: User, connect: Connect, leave: Callable[[User], Any]
 ) -> None:
-    """The login page, as for any request."""
+    """The client gets the login page, as for any request."""
     send = connect(url, user)
     assert send().status_code == 201
     leave(user)
@@ -108,7 +108,7 @@ def test_a_throttled_client_gets_no_replay(url: str, user: User, connect: Connec
     ],
 )
 def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, connect: Connect) -> None:
-    """Whoever has lost the permission since has lost the replay with it."""
+    """A client that has lost the permission has lost the replay with it."""
     grant(user, Charge, "add_charge")
     send = connect(f"/{route}", user)
     assert [send().status_code, send().status_code] == [201, 201]
@@ -121,7 +121,7 @@ def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, 
 
 
 def test_another_user_never_gets_it(entry_point: Sender, other_user: User, connect: Connect) -> None:
-    """On the same client, with the same key: the key is theirs, and nobody is blocked by it."""
+    """On the same client, with the same key: the key is each user's own, and blocks no other."""
     first = entry_point()
     other = connect(entry_point.url, other_user)
     other.client = entry_point.client
@@ -135,7 +135,7 @@ def test_another_user_never_gets_it(entry_point: Sender, other_user: User, conne
 
 
 def test_a_project_may_refuse_a_replay(entry_point: Sender) -> None:
-    """`authorize_replay` sees the request with its user, and what would be answered."""
+    """`authorize_replay` sees the request with its user, and the outcome that would be returned."""
     asked: list[tuple[Any, int]] = []
 
     def authorize(request: HttpRequest, outcome: Outcome) -> bool:
@@ -160,7 +160,7 @@ def denied(request: HttpRequest, outcome: Outcome) -> bool:
 
 @override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": "tests.entry_points.test_replay_rights.denied"})
 def test_a_project_may_refuse_by_an_exception(entry_point: Sender) -> None:
-    """Answered as the view's own PermissionDenied would be."""
+    """The response is that of the view's own PermissionDenied."""
     assert [entry_point().status_code, entry_point().status_code] == [201, 403]
 
 
@@ -170,5 +170,5 @@ def gone(request: HttpRequest, outcome: Outcome) -> bool:
 
 @override_settings(IDEMPOTENCY={"AUTHORIZE_REPLAY": gone})
 def test_drfs_exceptions_work_in_drfs_entry_points(token_entry_point: Sender) -> None:
-    """404 instead of 403, where a project does not tell what exists."""
+    """404 instead of 403, where a project does not reveal what exists."""
     assert [token_entry_point().status_code, token_entry_point().status_code] == [201, 404]

@@ -65,7 +65,7 @@ urlpatterns = [
 
 
 class Counted(dict[str, Any]):
-    """Counts which names are asked for."""
+    """Counts which names are read."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -99,7 +99,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_key_and_the_settings_are_read_once(
     user: User, connect: Connect, counted: Counted, parsed: list[str], url: str
 ) -> None:
-    """By the first of the middleware and the view's own guard. A replay reads no more than that."""
+    """The middleware or the view's own guard reads them, whichever comes first. A replay reads no more than that."""
     send = connect(url, user)
     send()
     assert (counted.asked["HEADER"], len(parsed)) == (1, 1)
@@ -112,13 +112,13 @@ def test_the_key_and_the_settings_are_read_once(
 
 @pytest.mark.parametrize("url", [MIDDLEWARE, DECORATOR])
 def test_a_request_without_a_key_reads_only_that(user: User, connect: Connect, counted: Counted, url: str) -> None:
-    """Nothing is resolved for it."""
+    """A request without a key resolves nothing else."""
     assert connect(url, user)(key=None).status_code == 201
     assert counted.asked == OF_FACTS
 
 
 def test_a_safe_request_reads_nothing(user: User, connect: Connect, counted: Counted) -> None:
-    """Whatever it carries."""
+    """A safe request reads nothing, whatever it carries."""
     send = connect(MIXIN, user)
     send.client.get(MIXIN, headers={**send.headers, "Idempotency-Key": KEY})
     assert not counted.asked
@@ -134,14 +134,14 @@ def send(user: User, connect: Connect) -> Sender:
 
 
 def test_a_key_that_is_set_on_the_way_counts(send: Sender) -> None:
-    """The middleware saw a request without a key."""
+    """The middleware saw a request without a key, but the new key counts."""
     assert send(key=None)["Idempotency-Status"] == "created"
     assert send(key=None)["Idempotency-Status"] == "replayed"
     assert ran == ["POST"]
 
 
 def test_a_key_that_is_removed_on_the_way_does_not_count(send: Sender, settings: Any) -> None:
-    """The facts of before would replay."""
+    """With the earlier facts it would replay."""
     settings.IDEMPOTENCY = {"EXEMPT": ["path:/take-key/"]}  # the middleware leaves it alone
     assert send(url="/take-key/").status_code == 201
     assert send(url="/take-key/").status_code == 201
@@ -149,7 +149,7 @@ def test_a_key_that_is_removed_on_the_way_does_not_count(send: Sender, settings:
 
 
 def test_a_method_that_is_changed_on_the_way_counts(send: Sender, settings: Any) -> None:
-    """A safe request is not guarded."""
+    """The middleware saw a safe request, which is not guarded, but the new method counts."""
     settings.IDEMPOTENCY = {"EXEMPT": ["path:/make-safe/"]}
     send(url="/make-safe/")
     send(url="/make-safe/")
@@ -157,7 +157,7 @@ def test_a_method_that_is_changed_on_the_way_counts(send: Sender, settings: Any)
 
 
 def test_the_same_facts_until_the_request_changes() -> None:
-    """Or the settings do: a test may send one request twice."""
+    """The facts are read again when the settings change: a test may send one request twice."""
     request = RequestFactory().post("/", headers={"Idempotency-Key": "a"})
     first = facts.facts_of(request)
     assert facts.facts_of(request) is first

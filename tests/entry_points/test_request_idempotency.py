@@ -43,7 +43,7 @@ def view(request: HttpRequest) -> HttpResponse:
     )
 
 
-#: What a long view does, one after the other.
+#: What a long view does, step by step.
 ACTS: list[Callable[[], object]] = []
 
 
@@ -51,7 +51,7 @@ ACTS: list[Callable[[], object]] = []
 def long_view(request: HttpRequest) -> HttpResponse:
     handle: Any = request.idempotency  # type: ignore[attr-defined]
     told, acts = [handle.lost], ACTS.copy()
-    ACTS.clear()  # who overtakes has nothing more to do
+    ACTS.clear()  # the invocation that takes over has nothing more to do
     for act in acts:
         act()
         told.append(handle.lost)
@@ -111,13 +111,13 @@ def send(user: User, connect: Connect) -> Sender:
 
 
 def test_key_and_attempt(send: Sender) -> None:
-    """The key unquoted; the attempt counts the runs."""
+    """The view sees the key unquoted, and the attempt counts the runs."""
     assert send(key=f'"{KEY}"', url="/view/?status=503").json()["key"] == KEY
     assert send(url="/view/?status=503").json()["attempt"] == 2
 
 
 def test_the_downstream_key_is_the_same_at_every_attempt(send: Sender) -> None:
-    """That is what makes an effect elsewhere happen once; labels, keys and users have their own."""
+    """A stable key makes an effect elsewhere happen once; labels, keys and users have their own."""
     first, second = send(url="/view/?status=503").json(), send(url="/view/?status=503").json()
     other = send(url="/view/?status=503", key="another").json()
     assert (first["stripe"], first["bank"]) == (second["stripe"], second["bank"])
@@ -129,7 +129,7 @@ def test_the_downstream_key_is_the_same_at_every_attempt(send: Sender) -> None:
     "url", ["/degraded/decorator/", "/degraded/async/", "/degraded/rest/", "/degraded/middleware/"]
 )
 def test_nothing_is_derived_without_the_store(url: str, user: User, connect: Connect, settings: Any) -> None:
-    """The view runs, since its policy says "open", and is answered for at derive(): 503, with nothing done."""
+    """The view runs, since its policy says "open", and derive() raises: 503, with nothing done."""
     settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
     send = connect(url, user)
     with stores.replaced("default", Unreachable()):
@@ -146,14 +146,14 @@ def test_users_derive_different_keys(send: Sender, other_user: User, connect: Co
 
 
 def test_rotating_the_secret_between_attempts_changes_nothing(send: Sender, user: User, settings: Any) -> None:
-    """The secret of attempt 1 is found among the fallbacks; a new operation uses the new one."""
+    """The secret of attempt 1 is found among the fallbacks; a new operation uses the new secret."""
     before = send(url="/view/?status=503").json()["stripe"]
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "rotated"
     assert send(url="/view/?status=503").json()["stripe"] == before
     settings.IDEMPOTENCY = {"DERIVE_SECRET": "its own", "DERIVE_SECRET_FALLBACKS": settings.SECRET_KEY_FALLBACKS}
     settings.SECRET_KEY_FALLBACKS = []
-    send.client.force_login(user)  # whose session the rotation has ended
+    send.client.force_login(user)  # the rotation has ended the user's session
     assert send(url="/view/?status=503").json()["stripe"] == before
     assert send(url="/view/?status=503", key="new").json()["stripe"] != before
 
@@ -169,7 +169,7 @@ def test_an_unknown_secret_is_an_error_and_never_another_key(send: Sender, user:
 
 
 def test_a_response_may_have_its_own_ttl(send: Sender) -> None:
-    """Counted from its completion."""
+    """The TTL counts from the completion."""
     send(url="/view/?ttl")
     record = IdempotencyRecord.objects.get()
     assert record.completed_at is not None
@@ -177,7 +177,7 @@ def test_a_response_may_have_its_own_ttl(send: Sender) -> None:
 
 
 def test_a_ttl_must_be_positive(send: Sender) -> None:
-    """Zero would forget what has just been promised."""
+    """Zero would forget the response at once."""
     send.client.raise_request_exception = True
     with pytest.raises(ValueError, match="positive"):
         send(url="/view/?bad-ttl")
@@ -185,7 +185,7 @@ def test_a_ttl_must_be_positive(send: Sender) -> None:
 
 @dataclass
 class Clocks:
-    """The store's, and that of our process, where no thread beats."""
+    """The store's clock, and that of our process, where no thread renews the lease."""
 
     stored: datetime = datetime(2030, 1, 1, tzinfo=timezone.utc)
     seconds: float = 0.0
@@ -215,7 +215,7 @@ def clocks(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 def test_a_lease_that_another_has_taken(send: Sender, clocks: Clocks) -> None:
-    """A view that asks learns of it with the next beat, though by our own clock the lease still lasts."""
+    """A view that asks learns of it with the next heartbeat, though by our own clock the lease still lasts."""
     others: list[Any] = []
     ACTS[:] = [
         lambda: clocks.store_goes(31),
@@ -229,6 +229,6 @@ def test_a_lease_that_another_has_taken(send: Sender, clocks: Clocks) -> None:
 
 
 def test_a_lease_that_has_ended_by_the_clock(send: Sender, clocks: Clocks) -> None:
-    """The beat itself may hang; and what is beaten for does not end."""
+    """A renewed lease does not end; if the heartbeat itself hangs, the lease ends by our own clock."""
     ACTS[:] = [lambda: clocks.we_go(29.9), clocks.beat, lambda: clocks.we_go(29.9), lambda: clocks.we_go(0.1)]
     assert send(url="/long-view/").json() == {"attempt": 1, "lost": [False, False, False, False, True]}

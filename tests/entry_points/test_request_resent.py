@@ -1,4 +1,4 @@
-"""A middleware sends one request through the view once more, on a deadlock, a conflict or a 503: guarded each time."""
+"""A middleware resends one request through the view, on a deadlock, a conflict or a 503: guarded each time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__
 
 
 def status(request: Any) -> int:
-    """Do at the first of all attempts what is asked for."""
+    """Do what is asked for, at the first attempt only."""
     if request.idempotency.attempt > 1:
         return 201
     if request.headers["How"] == "raise":
@@ -89,7 +89,7 @@ both_clients = pytest.mark.parametrize("client", [Client, AsyncClient])
 
 
 def sending(client: Any, user: User, settings: Any, middleware: str) -> Callable[[str, str], Any]:
-    """Put a middleware around ours, and return what sends the user's request to a view."""
+    """Put a middleware around ours, and return a function that sends the user's request to a view."""
     *others, ours = settings.MIDDLEWARE
     settings.MIDDLEWARE = [*others, f"{__name__}.{middleware}", ours]
     sender = client(raise_request_exception=False)
@@ -107,7 +107,7 @@ def sending(client: Any, user: User, settings: Any, middleware: str) -> Callable
 @every_view
 @both_clients
 def test_the_second_time_is_guarded_too(user: User, settings: Any, client: Any, url: str, how: str) -> None:
-    """What the second time wrote has a record: the client's own retry writes nothing."""
+    """What the second run wrote has a record: the client's own retry writes nothing."""
     send = sending(client, user, settings, "once_more")
     first, retry = send(url, how), send(url, how)
     assert (first.status_code, retry.status_code, retry["Idempotency-Replayed"]) == (201, 201, "true")
@@ -119,6 +119,6 @@ def test_the_second_time_is_guarded_too(user: User, settings: Any, client: Any, 
 @every_view
 @both_clients
 def test_the_second_time_of_a_success_is_a_replay(user: User, settings: Any, client: Any, url: str) -> None:
-    """The work of a request that was answered does not run again."""
+    """The work of a request that got its response does not run again."""
     answer = sending(client, user, settings, "twice")(url, "201")
     assert (answer.status_code, answer["Idempotency-Replayed"], effects()) == (201, "true", 1)

@@ -1,4 +1,4 @@
-"""ATOMIC_REQUESTS and DRF: one transaction a request, with a key and without, whatever the class overrides."""
+"""ATOMIC_REQUESTS and DRF: one transaction per request, with and without a key, whatever the class overrides."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def labels() -> list[str]:
 
 
 class Paying(APIView):
-    """Writes, and ends as the client says."""
+    """Writes, and ends as the client asks."""
 
     def post(self, request: Any) -> Response:
         write("handler")
@@ -171,7 +171,7 @@ class LocksTheAccount(BasePermission):
 
 
 class Withdrawing(IdempotentViewMixin, APIView):
-    """Takes what another transaction must not take, too: its handler looks whether the permission's lock holds."""
+    """Needs a lock that no other transaction gets: its handler checks that the permission's lock holds."""
 
     permission_classes = (LocksTheAccount,)
 
@@ -196,9 +196,9 @@ def is_locked(pk: Any) -> bool:
 
 
 class Dying(IdempotentViewMixin, APIView):
-    """Loses its connection in the middle of its first attempt, and so its transaction."""
+    """Loses its connection, and so its transaction, in the middle of its first attempt."""
 
-    derived: list[str] = []  # noqa: RUF012 - what the test looks at
+    derived: list[str] = []  # noqa: RUF012 - the test looks at it
 
     def post(self, request: Any) -> Response:
         self.derived.append(request.idempotency.derive("bank"))
@@ -210,7 +210,7 @@ class Dying(IdempotentViewMixin, APIView):
 
 
 class Consuming(Paying):
-    """Its authentication uses up a token, a row."""
+    """Its authentication consumes a token, which is a row."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -227,7 +227,7 @@ class Counting(Paying):
 
 
 class Registered(Paying):
-    """A base that keeps a register of its classes, each of which must say its name."""
+    """A base that keeps a register of its classes, each of which must give its name."""
 
     register: list[type[Any]] = []  # noqa: RUF012 - that is its point
 
@@ -273,7 +273,7 @@ WAYS = [
 
 
 def trace(send: Sender, how: str) -> tuple[Any, ...]:
-    """Send without a key. Return what was answered, and each statement, BEGIN and COMMIT among them."""
+    """Send without a key. Return the response, and each statement, BEGIN and COMMIT among them."""
     with CaptureQueriesContext(connection) as queries:
         response = send({"how": how}, key=None)
     statements = [re.sub(r"'[^']*'|\b\d[\d.]*\b|_s\d+\w*|s\d+_x\d+", "?", str(query["sql"])) for query in queries]
@@ -282,7 +282,7 @@ def trace(send: Sender, how: str) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(("way", "override"), WAYS)
 def test_without_a_key_nothing_differs(user: User, connect: Connect, way: str, override: str) -> None:
-    """The same response, by the same statements in the same transactions, as of a view that we do not know."""
+    """The same response, by the same statements in the same transactions, as from a view that we do not guard."""
     for how in ("201", "500", "validation", "404", "suspicious", "raise"):
         bare, guarded = (trace(connect(f"/{kind}/{override}/", user), how) for kind in ("bare", way))
         assert guarded == bare, how
@@ -292,14 +292,14 @@ def test_without_a_key_nothing_differs(user: User, connect: Connect, way: str, o
 @pytest.mark.parametrize("url", ["/withdrawing/", "/leased-withdrawing/"])
 @pytest.mark.parametrize("key", [None, KEY])
 def test_a_permissions_lock_holds_in_the_handler(user: User, connect: Connect, url: str, key: str | None) -> None:
-    """With a key as without; and others see the claim meanwhile, so that a crash leaves its trace."""
+    """The lock holds with and without a key; others see the claim meanwhile, so that a crash leaves its trace."""
     first = connect(url, user)(key=key)
     assert (first.status_code, first.json()) == (201, {"locked": True, "claimed": key is not None})
 
 
 @rows_are_locked
 def test_a_lost_transaction_leaves_the_claim(user: User, connect: Connect) -> None:
-    """The next attempt knows that there was one, and derives the same key for whom it has called."""
+    """The next attempt knows of the first, and derives the same key for the provider that it called."""
     Dying.derived.clear()
     send = connect("/dying/", user)
     assert send().status_code in (500, 503)
@@ -310,7 +310,7 @@ def test_a_lost_transaction_leaves_the_claim(user: User, connect: Connect) -> No
 
 @pytest.mark.parametrize("url", ["/consuming/", "/consuming-adapted/"])
 def test_what_authentication_wrote_is_rolled_back_with_a_failure(user: User, connect: Connect, url: str) -> None:
-    """A one-time token is not used up by a request that failed, so its keyed retry works."""
+    """A failed request does not consume a one-time token, so its keyed retry works."""
     write("token")
     send = connect(url, user)
     assert send({"how": "500"}).status_code == 500
@@ -321,7 +321,7 @@ def test_what_authentication_wrote_is_rolled_back_with_a_failure(user: User, con
 
 
 def test_what_is_answered_without_the_handler_ends_as_an_early_response(user: User, connect: Connect) -> None:
-    """A replay and a mismatch commit what stood before the handler, as a bare view's early return would."""
+    """A replay and a mismatch commit what came before the handler, as a bare view's early return would."""
     send = connect("/counting/", user)
     assert [send({"how": "201"}).status_code, send({"how": "201"}).status_code, send({"how": "202"}).status_code] == [
         201,
@@ -333,7 +333,7 @@ def test_what_is_answered_without_the_handler_ends_as_an_early_response(user: Us
 
 @pytest.mark.parametrize("how", ["201", "validation", "404", "500", "raise"])
 def test_in_a_test_case(how: str, user: User, connect: Connect) -> None:
-    """Inside another's transaction the claim joins, and what the work rolls back takes no record along."""
+    """Inside another transaction the claim joins, and a rollback of the work does not remove the record."""
     with transaction.atomic():
         send = connect("/mixed/nothing/", user)
         status = send({"how": how}).status_code
@@ -345,7 +345,7 @@ def test_in_a_test_case(how: str, user: User, connect: Connect) -> None:
 
 
 def test_a_caller_who_uses_no_urlconf(user: User) -> None:
-    """Nobody opens a transaction around a view that is called as a function, and neither do we."""
+    """Django opens no transaction around a view that is called as a function, and neither do we."""
     request = RequestFactory().post("/", {"how": "201"}, content_type="application/json")
     vars(request).update(_dont_enforce_csrf_checks=True, user=user)
     with CaptureQueriesContext(connection) as queries:
@@ -355,7 +355,7 @@ def test_a_caller_who_uses_no_urlconf(user: User) -> None:
 
 @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer")
 def test_the_second_connection_ends_with_the_request(user: User, connect: Connect) -> None:
-    """As Django's own with CONN_MAX_AGE = 0."""
+    """The second connection ends as Django's own does with CONN_MAX_AGE = 0."""
     assert connect("/mixed/nothing/", user)({"how": "201"}).status_code == 201
     other, _facts = beside._KEPT.connections["default"]
     assert other.connection is None
@@ -366,7 +366,7 @@ def test_the_second_connection_ends_with_the_request(user: User, connect: Connec
     "setting", ["default_transaction_isolation = 'repeatable read'", "search_path = 'public', 'pg_catalog'"]
 )
 def test_where_a_second_connection_would_not_do(user: User, connect: Connect, setting: str) -> None:
-    """A snapshot that does not see the claim, or another schema: the claim joins, and a retry is a replay."""
+    """A second connection may have another snapshot or schema, without the claim: the claim joins; retries replay."""
     send = connect("/mixed/nothing/", user)
     connection.ensure_connection()
     with connection.cursor() as cursor:
@@ -380,7 +380,7 @@ def test_where_a_second_connection_would_not_do(user: User, connect: Connect, se
 
 @pytest.mark.parametrize("url", ["/named/", "/named-set/"])
 def test_lending_makes_no_class(user: User, connect: Connect, url: str) -> None:
-    """The project's register stays as it is, and the view has the attributes that DRF gives it."""
+    """The project's register is unchanged, and the view has the attributes that DRF gives it."""
     send = connect(url, user)
     bare = send(key=None)
     keyed = send()

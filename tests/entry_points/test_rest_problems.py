@@ -1,4 +1,4 @@
-"""Our problems in a DRF project: its exception handler wins, and without one they are problem documents."""
+"""Our problems in a DRF project: its exception handler wins; without one they are problem documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINK = f'<{PAGE}#request-mismatch>; rel="describedby"'
 
 
 def enveloping(exc: Exception, context: dict[str, Any]) -> Response | None:
-    """Handle exceptions as a project with one shape for all errors does."""
+    """Handle exceptions as a project does that has one shape for all errors."""
     assert context["view"] is not None
     response = exception_handler(exc, context)
     if response is not None:
@@ -47,7 +47,7 @@ def mismatch(send: Sender) -> Any:
 
 
 def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Sender, settings: Any) -> None:
-    """Type, title, status, detail and code, with a Link to the project's page about it."""
+    """A problem has type, title, status, detail and code, with a Link to the project's page about it."""
     settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
     answer = mismatch(rest_entry_point)
     document = answer.json()
@@ -59,7 +59,7 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Se
 
 
 def test_a_problem_tells_neither_the_key_nor_the_answer(any_entry_point: Sender) -> None:
-    """Whoever sends another body learns nothing of the first."""
+    """A client that sends another body learns nothing about the first."""
     first = any_entry_point(key="secret-key-0815")
     answer = any_entry_point({"amount": 7}, key="secret-key-0815")
     everything = answer.content.decode() + str(answer.headers)
@@ -82,7 +82,7 @@ def any_entry_point(request: pytest.FixtureRequest, user: User, connect: Connect
 
 
 def test_a_projects_handler_gives_its_shape(rest_entry_point: Sender, settings: Any) -> None:
-    """Status and code are ours, the body is the project's, and our headers stay."""
+    """Status and code are ours, the body is the project's, and our headers are kept."""
     settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
     answer = mismatch(rest_entry_point)
@@ -93,7 +93,7 @@ def test_a_projects_handler_gives_its_shape(rest_entry_point: Sender, settings: 
 
 
 def test_a_projects_handler_keeps_retry_after(rest_entry_point: Sender, settings: Any, monkeypatch: Any) -> None:
-    """A client is told when to ask again, whatever the body looks like."""
+    """The client learns when to retry, whatever the body looks like."""
     from django_idempotency.core.rules import Busy
     from django_idempotency.engine.operation import Operation
 
@@ -105,6 +105,6 @@ def test_a_projects_handler_keeps_retry_after(rest_entry_point: Sender, settings
 
 
 def test_a_handler_that_answers_nothing_is_a_failure_of_the_project(rest_entry_point: Sender, settings: Any) -> None:
-    """As for every other exception that it does not know: nothing is made up, and nothing runs."""
+    """The result is a 500, as for every other exception that the handler does not know, and nothing runs."""
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.helpless"}
     assert mismatch(rest_entry_point).status_code == 500

@@ -49,7 +49,7 @@ def work(request: Any) -> dict[str, Any]:
 
 @idempotent(**TERMS)
 def function(request: HttpRequest) -> HttpResponse:
-    json.loads(request.body or b"0")  # it is all there
+    json.loads(request.body or b"0")  # the whole body is there
     return JsonResponse(work(request), status=201)
 
 
@@ -105,7 +105,7 @@ def plain(request: HttpRequest) -> HttpResponse:
     return JsonResponse(work(request), status=201)
 
 
-#: Entry point → its view. Those of the middleware get TERMS as settings.
+#: Entry point → its view. The views of the middleware get TERMS as settings.
 ENTRY_POINTS: dict[str, Any] = {
     "function": function,
     "class": Class.as_view(),
@@ -207,7 +207,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_retry_without_a_header_gets_the_first_answer(entry_point: Send) -> None:
-    """What is not selected may change between the two, and the body may be written otherwise."""
+    """What is not selected may change between the two requests, and so may the form of the body."""
     first = entry_point()
     retry = entry_point({"order_id": "o-1", "amount": 12.50, "sent_at": "later", "shop": 7})
     assert (first.status_code, retry.status_code) == (201, 201)
@@ -217,7 +217,7 @@ def test_a_retry_without_a_header_gets_the_first_answer(entry_point: Send) -> No
 
 
 def test_the_view_sees_the_selected_key(entry_point: Send) -> None:
-    """`request.idempotency.key`, which is the key of the record."""
+    """`request.idempotency.key` is the key of the record."""
     key = entry_point().json()["key"]
     assert key == IdempotencyRecord.objects.get().key
     assert key.startswith("sel:")
@@ -225,14 +225,14 @@ def test_the_view_sees_the_selected_key(entry_point: Send) -> None:
 
 
 def test_another_key_is_another_operation(entry_point: Send) -> None:
-    """By type and value: the shop 7 is not the shop "7"."""
+    """Keys differ by type and value: the shop 7 is not the shop "7"."""
     for body in (ORDER, {**ORDER, "order_id": "o-2"}, {**ORDER, "shop": "7"}, {**ORDER, "shop": True}):
         assert "Idempotency-Replayed" not in entry_point(body)
     assert effects() == 4
 
 
 def test_what_must_not_change_is_compared(entry_point: Send) -> None:
-    """422, and the first answer stays."""
+    """A changed value gets 422, and the first response is kept."""
     entry_point()
     mismatch = entry_point({**ORDER, "amount": 12.51})
     assert (mismatch.status_code, mismatch.json()["code"]) == (422, "request-mismatch")
@@ -246,9 +246,9 @@ def test_what_must_not_change_is_compared(entry_point: Send) -> None:
     ids=["null", "empty", "absent", "no object", "no JSON", "no body"],
 )
 def test_a_missing_key_runs_unguarded(entry_point: Send, body: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """In part, or all of it: no record, no store, one warning a request."""
+    """A key that is missing in part or in full means no record, no query of the store, and one warning per request."""
     if body in ("no JSON", ""):
-        body = "[]" if body else "{}"  # DRF would refuse what it cannot parse
+        body = "[]" if body else "{}"  # DRF would refuse a body that it cannot parse
     with CaptureQueriesContext(connection) as queries, caplog.at_level(logging.WARNING, "django_idempotency"):
         assert entry_point(body).status_code == 201
     assert not any(IdempotencyRecord._meta.db_table in query["sql"] for query in queries)
@@ -258,7 +258,7 @@ def test_a_missing_key_runs_unguarded(entry_point: Send, body: Any, caplog: pyte
 
 
 def test_a_header_wins(entry_point: Send) -> None:
-    """Whoever sends a key has said what the operation is."""
+    """A client that sends a key has said what the operation is."""
     first = entry_point(headers={"Idempotency-Key": KEY})
     assert first.json()["key"] == KEY
     assert entry_point().json()["key"] != KEY
@@ -267,7 +267,7 @@ def test_a_header_wins(entry_point: Send) -> None:
 
 
 def test_a_malformed_header_is_refused(entry_point: Send) -> None:
-    """It is not passed over for a selected key."""
+    """A malformed header does not fall back to a selected key."""
     assert entry_point(headers={"Idempotency-Key": "a,b"}).json()["code"] == "key-malformed"
     assert effects() == 0
 
@@ -275,7 +275,7 @@ def test_a_malformed_header_is_refused(entry_point: Send) -> None:
 def test_nobody_is_guarded_as_nobody(
     entry_point: Send, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client that sent no key is not refused for having no name; it is unguarded, and the log says so."""
+    """A client without a key is not refused for being anonymous: it runs unguarded, and the log says so."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert [entry_point(user=None).status_code for _ in range(2)] == [201, 201]
     assert effects() == 2
@@ -284,7 +284,7 @@ def test_nobody_is_guarded_as_nobody(
 
 
 def test_keys_of_two_users_never_meet(entry_point: Send, other_user: User) -> None:
-    """One order id, two users, two operations."""
+    """One order id, two users: two operations."""
     first, theirs = entry_point(), entry_point(user=other_user)
     assert (theirs.status_code, "Idempotency-Replayed" in theirs) == (201, False)
     assert theirs.json()["id"] != first.json()["id"]
@@ -306,7 +306,7 @@ def test_under_atomic_requests(
 
 
 def test_two_routes_never_meet(send: Send) -> None:
-    """The path counts, and so does what it names."""
+    """The path, with the values in it, is part of the operation."""
     keys = {send(route).json()["key"] for route in ("function", "orders/1", "orders/2", "mixin")}
     assert len(keys) == 4
     assert effects() == 4
@@ -317,7 +317,7 @@ def test_two_routes_never_meet(send: Send) -> None:
     ("named", "body", "code"), [(True, {"amount": 1}, "key-missing"), (False, ORDER, "scope-required")]
 )
 def test_a_required_key(send: Send, user: User, url: str, *, named: bool, body: Any, code: str) -> None:
-    """400 where none can be selected, or where it would be nobody's; the view does not run."""
+    """400 if no key can be selected, or if it would have no owner; the view does not run."""
     answer = send(url, body, user=user if named else None)
     assert (answer.status_code, answer.json()["code"], effects()) == (400, code, 0)
     assert [send(url).status_code, effects()] == [201, 1]
@@ -329,7 +329,7 @@ FIELDS = {"shop": "7", "order_id": "o-1", "amount": "12.5"}
 @pytest.mark.parametrize("url", ["form", "rest-form"])
 @pytest.mark.parametrize("multipart", [True, False], ids=["multipart", "urlencoded"])
 def test_forms(send: Send, url: str, multipart: bool) -> None:
-    """By their fields; the view still has them."""
+    """Forms are selected from by field, and the view can still read the fields."""
 
     def post(**fields: Any) -> Any:
         data = {**FIELDS, **fields}
@@ -345,7 +345,7 @@ def test_forms(send: Send, url: str, multipart: bool) -> None:
 
 @pytest.mark.parametrize("url", ["required", "required-mixin"])
 def test_a_broken_form_has_no_key(send: Send, url: str) -> None:
-    """Where one is required the problem names the body, not a header that nobody has asked for."""
+    """If a key is required, the problem names the body, not a header that the project does not use."""
     problem = send(url, "--b\r\n", content_type="multipart/form-data")
     assert (problem.status_code, problem.json()["code"], effects()) == (400, "key-missing", 0)
     assert "selected from its body, which cannot be read" in problem.json()["detail"]
@@ -355,7 +355,7 @@ def test_a_broken_form_has_no_key(send: Send, url: str) -> None:
 def test_a_broken_form_without_a_key_is_left_to_the_view(
     send: Send, url: str, ran: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It runs unguarded, which is said, and refuses the form if it reads it."""
+    """The request runs unguarded, the log says so, and the view refuses the form if it reads it."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         response = send(url, "--b\r\n", content_type="multipart/form-data")
     assert (response.status_code, effects()) == (201 if ran else 400, ran)
@@ -364,12 +364,12 @@ def test_a_broken_form_without_a_key_is_left_to_the_view(
 
 
 def test_a_permission_that_has_read_the_data(send: Send) -> None:
-    """Then the key is selected from what it has read."""
+    """The key is selected from the data that the permission has read."""
     assert [send("early").status_code, send("early")["Idempotency-Replayed"], effects()] == [201, "true", 1]
 
 
 def test_a_function_of_the_request(send: Send) -> None:
-    """It returns any value that can be hashed; a part that is None is missing."""
+    """A function returns any value that can be hashed; a part that is None is missing."""
     first = send("callable", headers={"X-Order": "o-1"})
     assert send("callable", headers={"X-Order": "o-1"}).content == first.content
     assert send("callable").json()["key"] is None
@@ -377,20 +377,20 @@ def test_a_function_of_the_request(send: Send) -> None:
 
 
 def test_what_has_no_meaning_is_the_projects_mistake(browser: Client) -> None:
-    """500, and the message says where it is."""
+    """A value that cannot be hashed is a 500, and the message says where it is."""
     with pytest.raises(ConfigurationError, match=r"Policy\.key cannot be hashed: .*a value of type object"):
         browser.post("/undigestible/")
     assert effects() == 0
 
 
 def test_null_is_a_value_inside_what_is_selected_whole(send: Send) -> None:
-    """Only a key that is put together has parts that can be missing."""
+    """Only a key that is composed of parts can miss one."""
     body = {"order_id": 1, "note": None}
     assert [send("whole", body).status_code, send("whole", body)["Idempotency-Replayed"]] == [201, "true"]
 
 
 def test_an_exempt_view(send: Send, settings: Settings) -> None:
-    """No key is selected for what is none of our business, and nobody warns."""
+    """No key is selected for an exempt view, and nothing is logged."""
     settings.IDEMPOTENCY = {"KEY": SELECTED}
     assert send("exempt").json()["key"] is None
 
@@ -409,7 +409,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("fields", "said"), WRONG, ids=lambda value: str(value)[:30])
 def test_a_wrong_expression_fails_where_it_is_declared(fields: dict[str, Any], said: str) -> None:
-    """Not at the first request."""
+    """A wrong expression fails at its declaration, not at the first request."""
     with pytest.raises(ValueError, match=said):
         idempotent(**fields)
     with pytest.raises(ValueError, match=said):

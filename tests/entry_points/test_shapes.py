@@ -1,4 +1,4 @@
-"""Whatever shape a view has, wherever our entry point stands: it is guarded, or refused in words before anything runs."""
+"""Whatever shape a view has, wherever our entry point is: it is guarded, or refused in words before it runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class InDispatch(View):
 
 
 def made(*bases: type[Any], **members: Any) -> Any:
-    """Make a class, as a class statement would: decorating one changes it."""
+    """Make a class, as a class statement would: decorating a class changes it."""
     return type("Made", bases, members)
 
 
@@ -144,7 +144,7 @@ def mixed(base: type[Any], handler: Any, **policy: Any) -> Any:
 
 
 GUARDED = None
-#: It is guarded, and what its own dispatch() asks cannot be asked again before a replay.
+#: It is guarded, and the checks in its own dispatch() cannot be repeated before a replay.
 NOT_REPLAYED = "not replayed"
 
 #: Shape and entry point → the callback, or what raises, and the sentence that refuses it (`None`: it is guarded).
@@ -292,7 +292,7 @@ def test_a_callable_without_attributes_under_atomic_requests(
 
 
 def test_a_dispatch_that_passes_a_handler_by(settings: Settings, admin_user: User, caplog: Any) -> None:
-    """Nobody could know it before it answered: its response and the log say that it was not guarded."""
+    """This cannot be known before the view responds: its response and the log say that it was not guarded."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     answers = send(idempotent()(made(InDispatch, post=post)).as_view, settings, admin_user)
     assert [answer[HEADER] for answer in answers] == ["unguarded"] * 2

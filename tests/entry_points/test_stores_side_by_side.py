@@ -1,4 +1,4 @@
-"""Several stores behind one site: each route remembers in its own."""
+"""Several stores in one site: each route remembers in its own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ urlpatterns = [
 
 @pytest.mark.parametrize("entry_point", ["decorator", "mixin"])
 def test_one_key_for_several_stores(entry_point: str, user: User, settings: Settings) -> None:
-    """The same key of the same user runs once in each, and each replays its own answer."""
+    """The same key of the same user runs once in each store, and each replays its own response."""
     settings.IDEMPOTENCY = {"STORES": {"default": ORM, "one": MEMORY, "other": MEMORY}}
     client = Client()
     client.force_login(user)

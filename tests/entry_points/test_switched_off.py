@@ -1,4 +1,4 @@
-"""IDEMPOTENCY_DISABLED at every entry point: requests run as if we were not there, and their views do not notice."""
+"""IDEMPOTENCY_DISABLED at every entry point: requests run as if we were not installed; their views see no change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def statements(entry_point: Sender, **sent: Any) -> int:
 
 
 def test_every_request_runs(entry_point: Sender, caplog: pytest.LogCaptureFixture) -> None:
-    """Twice sent, done twice; no statement of ours, and one warning."""
+    """A request that is sent twice runs twice, without any statement of ours, and with one warning."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert statements(entry_point) == statements(entry_point)
     assert effects() == 2
@@ -47,25 +47,25 @@ def test_every_request_runs(entry_point: Sender, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("key", [None, "", "a,b", "é", "k" * 256])
 def test_no_key_is_judged(entry_point: Sender, key: str | None) -> None:
-    """A missing one where it is required, and a malformed one: nobody looks."""
+    """A missing key where one is required passes, and so does a malformed one."""
     assert entry_point(key=key).status_code == 201
 
 
 def test_without_a_key_nothing_is_said(browser: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The warning is about what would have been guarded."""
+    """A request without a key does not warn: it would not have been guarded."""
     assert browser.post("/plain/charges/", {"amount": 1, "currency": "inr"}, "application/json").status_code == 201
     assert caplog.records == []
 
 
 def test_a_spelling_that_is_neither_is_an_error(connect: Connect, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing runs while nobody knows whether it may."""
+    """Nothing runs while the switch is unreadable."""
     monkeypatch.setenv(switch.VARIABLE, "maybe")
     assert connect("/plain/charges/", user)().status_code == 500
     assert effects() == 0
 
 
 def test_on_again_it_guards(entry_point: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read at each request: what ran meanwhile is unknown to it."""
+    """The switch is read at each request; what ran meanwhile was not recorded."""
     entry_point()
     monkeypatch.setenv(switch.VARIABLE, "off")
     assert [entry_point().get("Idempotency-Replayed") for _ in range(2)] == [None, "true"]
@@ -101,7 +101,7 @@ urlpatterns = [path("view/", view), path("aview/", aview)]
 
 @pytest.mark.urls(__name__)
 def test_the_view_has_its_handle(user: User, connect: Connect) -> None:
-    """A first attempt whose downstream keys follow from the client's key, quoted or not."""
+    """The view has a first attempt, whose downstream keys follow from the client's key, quoted or not."""
     send = connect("/view/", user)
     first, again, other = send().json(), send(key=f'"{KEY}"').json(), send(key="another").json()
     assert (first["key"], first["attempt"], first["lost"], len(first["stripe"])) == (KEY, 1, False, 64)
@@ -112,7 +112,7 @@ def test_the_view_has_its_handle(user: User, connect: Connect) -> None:
 @pytest.mark.urls(__name__)
 @pytest.mark.parametrize("key", [None, "", "é", "k" * 256])
 def test_without_a_good_key_each_request_is_its_own(user: User, connect: Connect, key: str | None) -> None:
-    """Two payments must not become one at the provider; and the view sees a key of the form that it counts on."""
+    """Two payments must not become one at the provider, and the view needs a key of the usual form."""
     send = connect("/view/", user)
     first, second = send(key=key).json(), send(key=key).json()
     assert first["stripe"] != second["stripe"]
@@ -122,6 +122,6 @@ def test_without_a_good_key_each_request_is_its_own(user: User, connect: Connect
 
 @pytest.mark.urls(__name__)
 def test_an_async_view_too() -> None:
-    """No session and no user is asked for."""
+    """No session and no user is read."""
     answer = async_to_sync(AsyncClient().post)("/aview/", headers={"Idempotency-Key": KEY})
     assert (answer.status_code, answer.json()["attempt"]) == (200, 1)

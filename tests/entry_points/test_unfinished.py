@@ -1,4 +1,4 @@
-"""The view has answered, its transactions are over, and yet there is no answer: one COMMIT failed, or the rendering did."""
+"""The view has returned and its transactions are over, yet there is no response: a COMMIT or the rendering failed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Leased(IdempotentViewMixin, APIView):
 
     def post(self, request: Any) -> Response | None:
         write()
-        return Response({"id": object()}, status=201)  # TypeError where DRF renders
+        return Response({"id": object()}, status=201)  # TypeError when DRF renders it
 
 
 class Atomic(Leased):
@@ -72,7 +72,7 @@ class Atomic(Leased):
 
 class Forgetful(Leased):
     def post(self, request: Any) -> None:
-        write()  # and no `return`: DRF asserts one when it finishes the answer
+        write()  # and no `return`: DRF's finalize_response asserts that there is a response
 
 
 class Refused(Leased):
@@ -82,7 +82,7 @@ class Refused(Leased):
 
 
 def send(view: Any, user: User) -> Any:
-    """Return the answer, or what was raised in its place."""
+    """Return the response, or what was raised in its place."""
     headers = {"Idempotency-Key": "k" * 30}
     request: Any = RequestFactory().post("/x/", {"a": "1"}, content_type="application/json", headers=headers)
     request.user = request._force_auth_user = user
@@ -113,13 +113,13 @@ def other(monkeypatch: pytest.MonkeyPatch, db: None) -> Iterator[Any]:
 
     made.ensure_connection = ensure_connection
     yield made
-    made._close()  # close() leaves a database in memory open
+    made._close()  # close() leaves an in-memory database open
     del connections["other"]
 
 
 @pytest.fixture
 def deferred(db: None) -> Iterator[None]:
-    """Make a constraint that only COMMIT looks at."""
+    """Make a constraint that is checked only at COMMIT."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE parent (id integer PRIMARY KEY)")
         cursor.execute(
@@ -142,7 +142,7 @@ def test_a_leased_answer_that_cannot_be_rendered(user: User, atomic_requests: No
 
 @pytest.mark.parametrize("view", [atomic, Atomic.as_view()], ids=["decorator", "mixin"])
 def test_an_atomic_answer_that_cannot_be_rendered(user: User, other: Any, view: Any) -> None:
-    """The guard is over, also while somebody holds the exception, as a log record or Sentry does."""
+    """The guard ends, even while a log record or Sentry keeps the exception."""
     error = send(view, user)
     assert isinstance(error, Exception)
     assert not connection.in_atomic_block
@@ -152,7 +152,7 @@ def test_an_atomic_answer_that_cannot_be_rendered(user: User, other: Any, view: 
 @pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL and MariaDB defer no constraint")
 @pytest.mark.parametrize("view", [refused, Refused.as_view()], ids=["decorator", "mixin"])
 def test_one_of_two_commits_fails(user: User, atomic_requests: None, other: Any, deferred: None, view: Any) -> None:
-    """The answer of a view whose writes were refused is not remembered, although another database has committed."""
+    """A response whose writes were refused is not remembered, although another database has committed."""
     for _ in range(2):
         assert isinstance(send(view, user), IntegrityError)
         assert Effect.objects.count() == 0

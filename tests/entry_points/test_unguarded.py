@@ -1,4 +1,4 @@
-"""Nothing keyed runs unguarded in silence: a header on each response, and a warning and a signal for each bare run."""
+"""Nothing keyed runs unguarded in silence: each response has a header, each bare run a warning and a signal."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
 
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/mixed/", "/below/", "/own/"])
 def test_each_response_says_what_became_of_the_request(user: User, connect: Connect, told: Told, url: str) -> None:
-    """Run, replayed, another body, a malformed key; and nothing without one."""
+    """The header says: ran, replayed, refused for another body, or refused for a malformed key. Without a key: none."""
     send = Sender(url, connect("/own/", user).client, {})
     assert [send()[HEADER], send()[HEADER], send({"other": 1})[HEADER]] == ["created", "replayed", "mismatch"]
     assert send(key="a,b")[HEADER] == "refused"
@@ -167,7 +167,7 @@ def test_each_response_says_what_became_of_the_request(user: User, connect: Conn
 
 
 def test_what_is_not_remembered_says_so(user: User, connect: Connect) -> None:
-    """A refusal frees the key for another body; a failure binds it. An exception has a response under the middleware."""
+    """A refusal frees the key for another body, a failure binds it. A view's exception counts as a failure."""
     send = connect("/plain/", user)
     assert send(url="/plain/?status=409")[HEADER] == "released"
     assert send(url="/plain/?status=500")[HEADER] == "failed"
@@ -176,7 +176,7 @@ def test_what_is_not_remembered_says_so(user: User, connect: Connect) -> None:
 
 
 def test_a_guard_that_is_not_reached(user: User, connect: Connect, told: Told) -> None:
-    """Refused before it by DRF, an access decorator or the URLconf: nothing ran under the key."""
+    """DRF, an access decorator or the URLconf refuses first: nothing ran under the key."""
     send = connect("/plain/", user)
     send.client.logout()
     assert [send(url=url)[HEADER] for url in ("/mixed/", "/behind-login/", "/nowhere/")] == ["refused"] * 3
@@ -191,7 +191,7 @@ def test_a_guard_that_is_not_reached(user: User, connect: Connect, told: Told) -
 
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
 def test_a_key_of_nobody(user: User, told: Told, url: str) -> None:
-    """The middleware sees nobody, also where the view sees somebody: it runs, and that is said."""
+    """The middleware finds no user, even where the view does: the request runs, and is reported as unguarded."""
     user.username = "ada"
     user.set_password("secret")
     user.save()
@@ -204,7 +204,7 @@ def test_a_key_of_nobody(user: User, told: Told, url: str) -> None:
 @override_settings(IDEMPOTENCY={"REQUIRED": True})
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
 def test_a_key_of_nobody_where_keys_are_required(told: Told, url: str) -> None:
-    """Refused: what must be guarded does not run without a guard."""
+    """The request is refused: what must be guarded does not run without a guard."""
     answer = Client().post(url, headers={"Idempotency-Key": KEY})
     assert (answer.status_code, answer.json()["code"], answer[HEADER]) == (400, "scope-required", "refused")
     assert (effects(), told) == (0, [])
@@ -225,7 +225,7 @@ def test_a_key_of_nobody_where_keys_are_required(told: Told, url: str) -> None:
 def test_what_the_project_leaves_out(
     user: User, connect: Connect, told: Told, settings: Any, *, required: bool, method: str, url: str, reason: str
 ) -> None:
-    """An exempt view, a method that no key works on: said, and not refused."""
+    """An exempt view, and a method that no key works on, are reported and not refused."""
     settings.IDEMPOTENCY = {"REQUIRED": required}
     client = connect("/own/", user).client
     answer = client.generic(method, url, headers={"Idempotency-Key": KEY})
@@ -235,7 +235,7 @@ def test_what_the_project_leaves_out(
 
 @override_settings(IDEMPOTENCY={"METHODS": ("PUT",)})
 def test_a_method_that_the_settings_leave_out(user: User, connect: Connect, told: Told) -> None:
-    """Of the middleware, plain or adapted."""
+    """The same for views under the middleware, plain or adapted."""
     send = connect("/plain/", user)
     assert [send()[HEADER], send(url="/bare/")[HEADER]] == ["unguarded"] * 2
     assert told.reasons == ["method"] * 2
@@ -250,7 +250,7 @@ def is_probe(request: HttpRequest) -> bool:
 def test_what_the_settings_leave_out(
     user: User, connect: Connect, told: Told, settings: Any, *, required: bool, url: str
 ) -> None:
-    """EXEMPT: an include that nobody can edit, a function of the request. Said, and not refused where keys are required."""
+    """EXEMPT may name a third-party include or a function of the request: reported, and not refused under REQUIRED."""
     settings.IDEMPOTENCY = {"REQUIRED": required, "EXEMPT": ["namespace:included", f"function:{__name__}.is_probe"]}
     send = connect("/plain/", user)
     assert send(url=url, key=None).status_code == 201
@@ -261,21 +261,21 @@ def test_what_the_settings_leave_out(
 
 @override_settings(IDEMPOTENCY={"EXEMPT": ["path:/own/", "path:/mixed/"]})
 def test_a_view_with_an_entry_point_of_its_own_keeps_it(user: User, connect: Connect, told: Told) -> None:
-    """EXEMPT is about the middleware."""
+    """EXEMPT applies to the middleware only."""
     send = connect("/plain/", user)
     assert [send(url="/own/")[HEADER], send(url="/mixed/", key="another")[HEADER]] == ["created"] * 2
     assert told == []
 
 
 def test_an_entry_that_is_wrong(user: User, connect: Connect) -> None:
-    """A keyed request raises; one without a key does not ask."""
+    """A wrong entry raises at a keyed request; a request without a key does not read it."""
     with override_settings(IDEMPOTENCY={"EXEMPT": ["included"]}):
         send = connect("/plain/", user)
         assert [send().status_code, send(key=None).status_code] == [500, 201]
 
 
 def test_a_malformed_key_is_not_judged_where_nothing_is_guarded(told: Told) -> None:
-    """Nor shown in the log."""
+    """A malformed key is not shown in the log either."""
     assert Client().post("/exempt/", headers={"Idempotency-Key": "a,b"})[HEADER] == "unguarded"
     assert told.reasons == ["exempt"]
 
@@ -284,7 +284,7 @@ def test_a_malformed_key_is_not_judged_where_nothing_is_guarded(told: Told) -> N
 def test_a_view_that_copies_our_headers(
     user: User, connect: Connect, told: Told, settings: Any, *, middleware: bool
 ) -> None:
-    """They are about another key: they hide nothing, and are replaced. Without a key they are the view's own."""
+    """Copied headers are about another key: they hide nothing, and are replaced. Without a key they are kept."""
     send = connect("/gateway/", user)
     ours = [send(), send(url="/gateway/", key="a,b"), Client().post("/gateway/", headers={"Idempotency-Key": KEY})]
     assert [answer.headers.get(HEADER) for answer in ours] == ["created", "refused", "unguarded"]
@@ -297,7 +297,7 @@ def test_a_view_that_copies_our_headers(
 
 
 def test_an_exception_is_said_too(told: Told) -> None:
-    """The view raised: its response is Django's."""
+    """The view raised, and Django's response says that it was unguarded."""
     client = Client(raise_request_exception=False)
     assert client.post("/plain/?fail", headers={"Idempotency-Key": KEY})[HEADER] == "unguarded"
     assert told.reasons == ["nobody"]
@@ -338,7 +338,7 @@ def test_on_asgi(user: User, told: Told, *, method: str, url: str, status: str, 
 
 
 def test_a_receiver_that_raises_changes_nothing(told: Told) -> None:
-    """As of any other event."""
+    """This holds as for any other event."""
 
     def fail(**_: Any) -> None:
         raise Http404

@@ -1,4 +1,4 @@
-"""A record that cannot be read is a problem document, and never a second run."""
+"""A record that cannot be read is a problem document, and never leads to a second run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .conftest import Sender, effects
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-#: What may stand in a row: its answer damaged, or the row of a version that we do not know.
+#: What a row may contain: a damaged response, or the format of a version that we do not know.
 DAMAGED: list[dict[str, Any]] = [
     {"response_headers": "{"},
     {"response_headers": '[["one"]]'},
@@ -34,7 +34,7 @@ FOREIGN: list[dict[str, Any]] = [{"status": 7}, {"guarantee": "later"}]
 
 @pytest.mark.parametrize("damage", [*DAMAGED, *FOREIGN], ids=str)
 def test_it_never_runs_again(entry_point: Sender, damage: dict[str, Any], settings: Any) -> None:
-    """Whatever is wrong with it, and although a store that is down would let it run."""
+    """Whatever is wrong with the record, and even where a store that is down would let the request run."""
     settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
     assert entry_point().status_code == 201
     IdempotencyRecord.objects.update(**damage)
@@ -47,7 +47,7 @@ def test_it_never_runs_again(entry_point: Sender, damage: dict[str, Any], settin
 
 @pytest.mark.parametrize("damage", DAMAGED, ids=str)
 def test_an_operator_expires_it(user: User, connect: Any, damage: dict[str, Any]) -> None:
-    """The admin and the command show it; then it is expired, and the next request runs."""
+    """The admin and the command show it; an operator expires it, and the next request runs."""
     send = connect("/plain/charges/", user)
     send()
     IdempotencyRecord.objects.update(**damage)
@@ -64,7 +64,7 @@ def test_an_operator_expires_it(user: User, connect: Any, damage: dict[str, Any]
 
 @pytest.mark.parametrize("damage", FOREIGN, ids=str)
 def test_a_row_of_a_later_version(user: User, connect: Any, damage: dict[str, Any]) -> None:
-    """It is listed and shown, and the command says what it is."""
+    """The row is listed and shown, and the command says what it is."""
     connect("/plain/charges/", user)()
     IdempotencyRecord.objects.update(**damage)
     record, admin = IdempotencyRecord.objects.get(), Client()
@@ -78,7 +78,7 @@ def test_a_row_of_a_later_version(user: User, connect: Any, damage: dict[str, An
 
 
 def test_it_is_told(user: User, connect: Any) -> None:
-    """By a signal of its own, which a person should hear."""
+    """An unreadable record has a signal of its own, which should reach an operator."""
     send, heard = connect("/plain/charges/", user), []
     send()
     IdempotencyRecord.objects.update(response_headers="{")
@@ -96,7 +96,7 @@ def test_it_is_told(user: User, connect: Any) -> None:
 
 @pytest.mark.parametrize("damage", [DAMAGED[0], FOREIGN[0]], ids=str)
 def test_a_call_of_a_function(damage: dict[str, Any]) -> None:
-    """It raises, for a caller and for whoever looks it up."""
+    """It raises, both for a call and for a look-up."""
     runs = []
 
     @idempotent_function(key="order", key_prefix="unreadable")

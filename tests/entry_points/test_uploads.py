@@ -48,7 +48,7 @@ def send(user: User) -> Uploader:
 
 
 def through_entry_points(bodies: Mapping[str, tuple[bytes, str]], one: str) -> list[Any]:
-    """Send each body through an entry point of plain Django and one of REST framework, which parse, and one through all."""
+    """Send each body through one parsing entry point of plain Django and one of REST framework, and one through all."""
     return [
         pytest.param(entry_point, *body, id=f"{name}-{entry_point}")
         for name, body in bodies.items()
@@ -57,7 +57,7 @@ def through_entry_points(bodies: Mapping[str, tuple[bytes, str]], one: str) -> l
 
 
 def form(content: bytes = BIG, *, note: str = "a") -> dict[str, Any]:
-    """Make a form with a file; the test client makes a new boundary where it is asked to."""
+    """Make a form with a file; the test client makes a new boundary if asked to."""
     return {"note": note, "receipt": SimpleUploadedFile("r.png", content, "image/png")}
 
 
@@ -67,7 +67,7 @@ def encoded(boundary: str, **fields: Any) -> tuple[bytes, str]:
 
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, entry_point: str) -> None:
-    """The view finds fields and files from their start; a changed file, name or field is another request."""
+    """The view reads fields and files from their start; a changed file, name or field is another request."""
     address = f"{entry_point}/reading/form/"
     first = send(address, *encoded("one"))
     assert first.status_code == 201
@@ -88,7 +88,7 @@ def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, en
 )
 @pytest.mark.parametrize("size", [0, 1000, len(BIG)])
 def test_a_raw_upload_passes(send: Uploader, address: str, size: int) -> None:
-    """Into a view that streams, or DRF's FileUploadParser: none of it is lost."""
+    """An upload reaches a view that streams, or DRF's FileUploadParser, in full."""
     disposition = {"Content-Disposition": "attachment; filename=r.png"}
     body = BIG[:size]
     bare = send(address, body, "image/png", key=None, **disposition)
@@ -110,7 +110,7 @@ def test_a_raw_upload_passes(send: Uploader, address: str, size: int) -> None:
     ],
 )
 def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> None:
-    """Django refuses it where the view asks for the body, as DRF does since 3.18; a key changes neither."""
+    """Django refuses it where the view reads the body, as DRF does since 3.18; a key changes neither."""
     body = json.dumps({"a": "x" * len(BIG)})
     statuses = [send(address, body, "application/json", key=key).status_code for key in (None, KEY, KEY)]
     assert statuses in ([400] * 3, [201] * 3)
@@ -122,7 +122,7 @@ def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> N
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("content_type", ["application/octet-stream", "application/json", FORM, MULTIPART])
 def test_more_than_is_compared_is_refused(send: Uploader, entry_point: str, content_type: str) -> None:
-    """413, nothing runs and the key is free; without a key the view decides."""
+    """413: nothing runs, and the key is free. Without a key the view decides."""
     address = f"{entry_point}/reading/ignored/"
     refused = send(address, b"x" * 1001, content_type)
     assert (refused.status_code, refused.json()["code"]) == (413, "request-too-large")
@@ -133,7 +133,7 @@ def test_more_than_is_compared_is_refused(send: Uploader, entry_point: str, cont
 @pytest.mark.parametrize("entry_point", PLAIN)
 @pytest.mark.parametrize("size", [1000, len(BIG)])
 def test_a_view_that_streams_a_form_gets_all_of_it(send: Uploader, entry_point: str, size: int) -> None:
-    """What was parsed to compare it is there again, as bytes."""
+    """A form that was parsed for the comparison is there again as bytes."""
     body, content_type = encoded("b", content=BIG[:size])
     first = send(f"{entry_point}/reading/stream/", body, content_type)
     assert (first.status_code, digest(body) in first.content.decode()) == (201, True)
@@ -164,7 +164,7 @@ BROKEN_FORMS: dict[str, tuple[bytes, str]] = {
 def test_a_broken_form_ends_as_it_does_without_a_key(
     send: Uploader, entry_point: str, body: Any, content_type: str
 ) -> None:
-    """Too many fields, no boundary, an odd charset: the same status, and never 500."""
+    """Too many fields, no boundary, an odd charset: the same status as without a key, and never 500."""
     address = f"{entry_point}/reading/form/"
     bare = send(address, body, content_type, key=None)
     assert bare.status_code in (201, 400, 415)
@@ -178,7 +178,7 @@ def test_a_broken_form_ends_as_it_does_without_a_key(
 @pytest.mark.parametrize("entry_point", READING)
 @pytest.mark.parametrize("broken", ["too many fields", "too many parts", "no boundary", "bad base64", "UTF-16"])
 def test_a_broken_form_that_is_ignored_runs_and_replays(send: Uploader, entry_point: str, broken: str) -> None:
-    """A header of the client's never makes a view refuse what it does not read; what was sent is still compared."""
+    """A client's header never makes a view refuse a body that it does not read; the body is still compared."""
     address, (body, content_type) = f"{entry_point}/reading/ignored/", BROKEN_FORMS[broken]
     assert send(address, body, content_type, key=None).status_code == 201
     first, retry = (send(address, body, content_type) for _ in range(2))
@@ -208,13 +208,13 @@ BROKEN_JSON: dict[str, tuple[bytes, str]] = {
 def test_broken_json_ends_as_it_does_without_a_key(
     send: Uploader, entry_point: str, body: bytes, content_type: str
 ) -> None:
-    """Where the view or DRF's parser fails, it fails alike."""
+    """Where the view or DRF's parser fails, it fails in the same way."""
     address = f"{entry_point}/reading/json/"
     bare = send(address, body, content_type, key=None)
     for _ in range(2):
         keyed = send(address, body, content_type)
         assert keyed.status_code == bare.status_code
-    assert bare.status_code in (201, 400, 415) or entry_point in REST  # DRF itself falls over what is too deep
+    assert bare.status_code in (201, 400, 415) or entry_point in REST  # DRF itself fails on JSON that is too deep
     assert IdempotencyRecord.objects.filter(response_status__isnull=False).count() == (bare.status_code == 201)
 
 
@@ -233,7 +233,7 @@ def test_a_permission_may_read_the_data_first(send: Uploader, entry_point: str, 
 
 @pytest.mark.parametrize("entry_point", REST)
 def test_a_form_by_put(send: Uploader, entry_point: str) -> None:
-    """DRF parses it; a new boundary is the same request."""
+    """DRF parses the form; a new boundary is the same request."""
     address = f"{entry_point}/reading/form/"
     first = send(address, *encoded("one", content=b"1"), method="PUT")
     assert first.json()[0]["files"] == {"receipt": digest(b"1")}
@@ -255,7 +255,7 @@ def test_a_form_by_put_into_plain_django(send: Uploader, entry_point: str) -> No
 @pytest.mark.parametrize("rule", ["request", "raw"])
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_a_form_whose_csrf_token_was_checked(user: User, entry_point: str, rule: str) -> None:
-    """The check parses the form before us; the view still finds it, and its content still counts."""
+    """The check parses the form before us; the view can still read it, and its content still counts."""
     send = Uploader(user, enforce_csrf_checks=True)
     send.client.cookies["csrftoken"] = CSRF
     address = f"{entry_point}/reading/form/"

@@ -25,13 +25,13 @@ def derived(*bases: type[Any], **members: Any) -> Any:
 
 
 def mixed(cls: type[Any], **members: Any) -> Any:
-    """Return the view of a DRF class with the mixin, on a policy that asks for nothing."""
+    """Return the view of a DRF class with the mixin and a default policy."""
     return derived(IdempotentViewMixin, cls, idempotency=Policy(), **members).as_view()
 
 
-# ----------------------------------------------------------------------------------------------------- answers, uploads
+# --------------------------------------------------------------------------------------------------- responses, uploads
 
-#: Entry point → the view of every kind of answer.
+#: Entry point → the view of every kind of response.
 ANSWERING = {
     "decorator": idempotent()(views.answers),
     "middleware": views.answers,
@@ -73,7 +73,7 @@ REST_RULES: dict[str, dict[str, Any]] = {
 
 
 def pay_api() -> Callable[[Any], Response]:
-    """Make a function of its own for each rule: DRF's decorators leave the rule on it."""
+    """Make a separate function for each rule: DRF's decorators store the rule on it."""
 
     def pay(request: Any) -> Response:
         return Response({"id": views.work()}, status=201)
@@ -82,7 +82,7 @@ def pay_api() -> Callable[[Any], Response]:
 
 
 def ruled(function: Any, rule: dict[str, Any]) -> Any:
-    """Make a DRF view of a function, under a rule."""
+    """Make a DRF view from a function, under a rule."""
     for decorate, name in ((permission_classes, "permission_classes"), (throttle_classes, "throttle_classes")):
         if name in rule:
             function = decorate(rule[name])(function)
@@ -111,7 +111,7 @@ def restricted() -> dict[str, Any]:
 
 RESTRICTED = restricted()
 
-#: Nobody is asked who they are.
+#: These views do not authenticate.
 OPEN = {
     "decorator/open/": idempotent()(views.pay),
     "class/open/": idempotent()(derived(views.PayView)).as_view(),

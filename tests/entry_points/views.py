@@ -1,4 +1,4 @@
-"""Views for every kind of answer, upload and access rule; urls.py puts them behind the entry points."""
+"""Views for every kind of response, upload and access rule; urls.py puts them behind the entry points."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from rest_framework.views import APIView
 
 from testproject.payments.models import Effect
 
-SMALL, LARGE = 1000, 100_000  # on this side of a MAX_BODY of 64 KiB and on the other
+SMALL, LARGE = 1000, 100_000  # below a MAX_BODY of 64 KiB, and above it
 
 
 def work() -> str:
-    """Leave an effect, and return what no second run would answer."""
+    """Leave an effect, and return content that no second run would return."""
     return f"{Effect.objects.create(label='work').pk:06}"
 
 
@@ -63,7 +63,7 @@ def template() -> SimpleTemplateResponse:
     return response
 
 
-#: Answers, by name. Each one runs the work.
+#: Responses, by name. Each one runs the work.
 ANSWERS: dict[str, Callable[[], HttpResponseBase]] = {
     # kept
     "binary": lambda: HttpResponse(bytes(range(256)) + work().encode(), content_type="application/octet-stream"),
@@ -109,7 +109,7 @@ def digest(data: bytes) -> str:
 
 
 def read(upload: Any) -> str:
-    with upload:  # DRF itself closes what its FileUploadParser opened only with the garbage
+    with upload:  # DRF itself closes what its FileUploadParser opened only on garbage collection
         return digest(upload.read())
 
 
@@ -144,7 +144,7 @@ def reading(request: HttpRequest, how: str) -> HttpResponse:
 
 
 class ReadingView(APIView):
-    """`how` chooses the parser; the permission may read the data before anybody else."""
+    """`how` chooses the parser; the permission may read the data first."""
 
     permission_classes = ()
 
@@ -220,7 +220,7 @@ class ForLoggedInByDecorator(PayView):
 
 
 class AllAtOnce(BaseThrottle):
-    """Lets superusers through, so that every rule here has somebody who may."""
+    """Lets superusers through, so that every rule here has a user who passes."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         return bool(getattr(request.user, "is_superuser", False))

@@ -42,7 +42,7 @@ def covers(entry: Any, sent: HttpRequest, callback: Any = view) -> bool:
 
 
 def test_a_namespace_and_those_inside() -> None:
-    """By whole names: api does not cover apiary."""
+    """Names match in full: api does not cover apiary."""
     assert covers("namespace:api", request("/", "api"))
     assert covers("namespace:api", request("/", "api", "v1"))
     assert covers("namespace:api:v1", request("/", "api", "v1"))
@@ -57,7 +57,7 @@ def test_a_namespace_and_those_inside() -> None:
     ids=["function", "class", "wrapped"],
 )
 def test_a_module_and_those_inside(callback: Any) -> None:
-    """Of a class it is the module of the class, of a decorated function that of the function."""
+    """A class counts with its module, a decorated function with the function's module."""
     assert covers(f"module:{__name__}", request("/"), callback)
     assert covers("module:tests", request("/"), callback)
     assert not covers("module:test", request("/"), callback)
@@ -76,20 +76,20 @@ def test_a_module_and_those_inside(callback: Any) -> None:
     ],
 )
 def test_a_path_and_those_below(path: str, above: str, is_within: bool) -> None:
-    """By segments."""
+    """Paths match by segment."""
     assert within(path, above) is is_within
     assert covers(f"path:{above}", request(path)) is is_within
 
 
 def test_an_expression_is_searched() -> None:
-    """In the path, without the query."""
+    """An expression is searched in the path, without the query."""
     assert covers(r"regex:^/v\d+/token/$", request("/v12/token/?a=1"))
     assert not covers(r"regex:^/v\d+/token/$", request("/v12/token/more/"))
 
 
 @pytest.mark.parametrize("entry", [is_probe, f"function:{__name__}.is_probe"])
 def test_a_function_is_asked(entry: Any) -> None:
-    """Itself, or by its dotted path."""
+    """A function may be given itself, or by its dotted path."""
     assert covers(entry, request("/", **{"X-Probe": "1"}))
     assert not covers(entry, request("/"))
 
@@ -111,7 +111,7 @@ def test_a_function_is_asked(entry: Any) -> None:
     ],
 )
 def test_what_is_not_an_entry(settings: Settings, entry: Any, said: str) -> None:
-    """A request raises rather than that a wrong entry exempts nothing, or everything."""
+    """A request raises, since a wrong entry could otherwise exempt nothing, or everything."""
     settings.IDEMPOTENCY = {"EXEMPT": ["namespace:other", entry]}
     with pytest.raises(ConfigurationError, match=said):
         exempted_by(request("/"), view)
@@ -119,7 +119,7 @@ def test_what_is_not_an_entry(settings: Settings, entry: Any, said: str) -> None
 
 @pytest.mark.parametrize("value", ["namespace:admin", None, 5])
 def test_what_is_not_a_list(settings: Settings, value: Any) -> None:
-    """A text is not one entry."""
+    """A string is not a list of one entry."""
     settings.IDEMPOTENCY = {"EXEMPT": value}
     with pytest.raises(ConfigurationError, match="EXEMPT"):
         exempted_by(request("/"), view)

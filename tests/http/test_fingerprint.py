@@ -39,7 +39,7 @@ def digest(*args: Any, rule: Any = "request", **kwargs: Any) -> bytes:
 
 
 def multipart(*parts: tuple[str, str | None, str, bytes], boundary: str = "b1") -> tuple[bytes, str]:
-    """Write a multipart body of (name, filename, content type, content)."""
+    """Write a multipart body from (name, filename, content type, content)."""
     body = b""
     for name, filename, content_type, content in parts:
         body += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"'.encode()
@@ -60,20 +60,20 @@ RECEIPT = ("receipt", "r.png", "image/png", b"\x89PNG\r\n\x1a\n\0")
 )
 @pytest.mark.parametrize("rule", ["request", "raw"])
 def test_method_path_query_content_type_and_body_count(rule: str, other: dict[str, Any]) -> None:
-    """Each of them makes another request."""
+    """A change of any of them makes another request."""
     base: dict[str, Any] = {"body": b'{"a":1}', "rule": rule}
     assert digest(**base) == digest(**base)
     assert digest(**base) != digest(**(base | other))
 
 
 def test_headers_do_not_count() -> None:
-    """Tokens rotate between retries, and a retry may accept something else."""
+    """Tokens rotate between retries, and a retry may accept another type."""
     assert digest(b"{}") == digest(b"{}", headers={"Authorization": "Token x", "Accept": "text/html"})
 
 
 @pytest.mark.parametrize("content_type", [JSON, f"{JSON}; charset=utf-8", "APPLICATION/JSON"])
 def test_parameters_and_case_of_the_content_type_do_not_count(content_type: str) -> None:
-    """They say the same."""
+    """They mean the same."""
     assert digest(b'{"a": 1}', content_type) == digest(b'{"a":1}')
 
 
@@ -104,7 +104,7 @@ def test_parameters_and_case_of_the_content_type_do_not_count(content_type: str)
 )
 @pytest.mark.parametrize("content_type", [JSON, "application/vnd.api+json"])
 def test_json_counts_by_value(content_type: str, one: bytes, other: bytes, same: bool) -> None:
-    """Order and spacing do not; what has no safe value counts by its bytes, and nothing raises."""
+    """Order and spacing do not count; a body without a safe value is compared by its bytes, and nothing raises."""
     assert (digest(one, content_type) == digest(other, content_type)) is same
 
 
@@ -121,7 +121,7 @@ def test_json_counts_by_value(content_type: str, one: bytes, other: bytes, same:
     ],
 )
 def test_a_form_counts_by_its_pairs(one: str, other: str, same: bool) -> None:
-    """As the view sees them, so order within a name counts, and the CSRF token does not."""
+    """Pairs count as the view sees them: the order within a name matters, the CSRF token does not."""
     assert (digest(one, FORM) == digest(other, FORM)) is same
 
 
@@ -142,12 +142,12 @@ def test_a_form_counts_by_its_pairs(one: str, other: str, same: bool) -> None:
     ids=["boundary", "order", "content", "filename", "type", "name", "field", "value", "twice", "none"],
 )
 def test_multipart_counts_by_its_parts(other: tuple[bytes, str], same: bool) -> None:
-    """Names, file names, types and contents; a new boundary or another order of names is the same request."""
+    """Names, file names, types and contents count; a new boundary or another order of names is the same request."""
     assert (digest(*multipart(AMOUNT, RECEIPT)) == digest(*other)) is same
 
 
 def test_bytes_that_no_encoding_can_write_are_still_a_fingerprint() -> None:
-    """A charset of the client's choice may decode to lone surrogates."""
+    """A charset chosen by the client may decode to lone surrogates."""
     body, content_type = multipart(("a", None, "", b"+2AA-"))
     other, _ = multipart(("a", None, "", b"+2AE-"))
     charset = f"{content_type}; charset=utf-7"
@@ -158,12 +158,12 @@ def test_bytes_that_no_encoding_can_write_are_still_a_fingerprint() -> None:
     ("rule", "same"), [("request", True), ("raw", False), ("headers", True), (lambda request: "a", True)]
 )
 def test_a_policy_chooses_what_of_the_body_counts(rule: Any, same: bool) -> None:
-    """By value, by bytes, or not at all."""
+    """The body counts by value, by bytes, or not at all."""
     assert (digest(b'{"a":1}', rule=rule) == digest(b'{ "a": 1}', rule=rule)) is same
 
 
 def test_headers_leave_the_body_unread() -> None:
-    """For views that set upload handlers, or read a stream."""
+    """The option is for views that set upload handlers, or read a stream."""
     sent = request(*multipart(AMOUNT, RECEIPT))
     fingerprint(sent, resolve(Policy(fingerprint="headers")))
     sent.upload_handlers = list(sent.upload_handlers)
@@ -172,7 +172,7 @@ def test_headers_leave_the_body_unread() -> None:
 
 @pytest.mark.parametrize("value", [b"a", "a", bytearray(b"a")], ids=repr)
 def test_a_projects_own_fingerprint_counts_beside_method_and_path(value: Any) -> None:
-    """Bytes or text; the rest of the request is still part of it."""
+    """It may be bytes or text, and the rest of the request is still compared."""
     assert digest(rule=lambda request: value) == digest(rule=lambda request: b"a")
     assert digest(rule=lambda request: value) != digest(rule=lambda request: b"b")
     assert digest(rule=lambda request: value) != digest(rule=lambda request: value, path="/other/")
@@ -187,7 +187,7 @@ def test_a_projects_own_fingerprint_must_be_bytes_or_text(value: Any) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_the_view_still_finds_the_body(method: str) -> None:
-    """As bytes, and as the stream that it is."""
+    """The view finds it as bytes, and as a stream."""
     for limit in (10, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("django.conf.settings.DATA_UPLOAD_MAX_MEMORY_SIZE", limit)
@@ -197,7 +197,7 @@ def test_the_view_still_finds_the_body(method: str) -> None:
 
 
 def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
-    """Parsed once, by Django."""
+    """Django parses them once."""
     body, content_type = multipart(AMOUNT, RECEIPT)
     sent = request(body, content_type)
     fingerprint(sent, resolve(Policy()))
@@ -208,7 +208,7 @@ def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
 
 @pytest.mark.parametrize("content_type", ["application/octet-stream", FORM, "multipart/form-data; boundary=b1", JSON])
 def test_a_body_that_somebody_has_read_is_said_to_be_gone(content_type: str) -> None:
-    """Without it every body would be the same request, and a retry with another would be answered."""
+    """Otherwise every body would be the same request, and a retry with another body would get a response."""
     sent = request(b"x" * 100, content_type)
     sent.read(10)
     with pytest.raises(ConfigurationError, match="headers"):
@@ -216,7 +216,7 @@ def test_a_body_that_somebody_has_read_is_said_to_be_gone(content_type: str) -> 
 
 
 def test_raw_takes_the_parts_of_a_form_that_is_parsed_already() -> None:
-    """As after Django's CSRF check, which reads the token from the form."""
+    """Django's CSRF check has parsed the form for its token."""
     sent = request(*multipart(AMOUNT, RECEIPT))
     assert sent.POST["amount"] == "1"
     raw = resolve(Policy(fingerprint="raw"))
@@ -228,7 +228,7 @@ def test_raw_takes_the_parts_of_a_form_that_is_parsed_already() -> None:
 
 @pytest.mark.parametrize("content_type", ["application/octet-stream", JSON])
 def test_chunks_that_come_without_a_length(content_type: str) -> None:
-    """On ASGI they lie in a file, and Django gives a long one to nobody who asks for `body`."""
+    """On ASGI they are in a file, and Django refuses to return a long one as `body`."""
     content = b"x" * 3_000_000
     headers = [(b"content-type", content_type.encode()), (b"transfer-encoding", b"chunked")]
     with SpooledTemporaryFile(1000) as taken:
@@ -245,7 +245,7 @@ def test_chunks_that_come_without_a_length(content_type: str) -> None:
 )
 @pytest.mark.parametrize("limit", [None, 2_621_440])
 def test_a_long_body_is_not_held_in_memory(settings: Any, content_type: str, limit: int | None) -> None:
-    """Whatever it is, and whatever the project allows its own views; the view finds all of it."""
+    """No kind of body is held, whatever limit the project gives its own views; the view can read all of it."""
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = limit
     if content_type.startswith("multipart"):
         body, _ = multipart(("receipt", "r.png", "image/png", b"x" * 8_000_000))
@@ -264,7 +264,7 @@ def test_a_long_body_is_not_held_in_memory(settings: Any, content_type: str, lim
 
 @pytest.mark.parametrize("size", [1000, 3_000_000])
 def test_a_parsed_form_can_still_be_streamed(size: int) -> None:
-    """A view that reads the bytes of a multipart form gets all of them, and may ask for its fields, too."""
+    """A view that reads the bytes of a multipart form gets all of them, and may also read its fields."""
     body, content_type = multipart(AMOUNT, ("receipt", "r.png", "image/png", b"x" * size))
     sent = request(body, content_type)
     fingerprint(sent, resolve(Policy()))
@@ -274,7 +274,7 @@ def test_a_parsed_form_can_still_be_streamed(size: int) -> None:
 
 
 def test_a_broken_form_breaks_in_the_view_that_reads_it() -> None:
-    """A view that ignores it never hears of it, and its bytes are compared."""
+    """A view that ignores the form never meets the error, and its bytes are compared."""
     body = b"x" * 100
     sent = request(body, "multipart/form-data")
     assert fingerprint(sent, resolve(Policy())) == digest(body, "multipart/form-data")
@@ -284,7 +284,7 @@ def test_a_broken_form_breaks_in_the_view_that_reads_it() -> None:
 
 
 def test_a_form_in_a_charset_that_django_refuses() -> None:
-    """Likewise: a view that ignores it has its bytes compared, and one that reads it gets the error."""
+    """A view that ignores the form has its bytes compared, and one that reads it gets the error."""
     latin = f"{FORM}; charset=latin-1"
     sent = request(b"a=1", latin)
     assert fingerprint(sent, resolve(Policy())) == digest(b"a=1", latin) != digest(b"a=2", latin)
@@ -297,7 +297,7 @@ BOUNDED = Policy(max_request_body=1000)
 
 @pytest.mark.parametrize("content_type", ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1"])
 def test_more_than_the_bound_is_refused_unread(content_type: str) -> None:
-    """413, before a byte of it is read; at the bound it passes, and so does a view that compares no body."""
+    """413 before a byte is read; a body at the bound passes, and so does one that is not compared."""
     sent = request(b"x" * 1001, content_type)
     with pytest.raises(RequestTooLarge) as refused:
         fingerprint(sent, resolve(BOUNDED))
@@ -318,7 +318,7 @@ def test_what_is_selected_from_is_bounded_too() -> None:
 
 
 def test_what_a_permission_has_parsed_is_still_compared_by_value() -> None:
-    """Where its bytes were kept before: DRF's data has merged the floats and the duplicate names."""
+    """This needs the bytes from before: DRF's data has merged the floats and the duplicate names."""
 
     def read(body: bytes, *, keep: bool) -> bytes:
         sent = request(body)

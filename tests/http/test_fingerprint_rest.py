@@ -31,7 +31,7 @@ class ListParser(BaseParser):
 
 
 class MixedNamesParser(ListParser):
-    """Returns what JSON cannot say, as one for YAML would."""
+    """Returns values that JSON cannot express, as a parser for YAML would."""
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
         return {1: stream.read().decode(), "1": {2: 3, "2": 4}}
@@ -64,7 +64,7 @@ def test_a_form_counts_by_its_pairs_whatever_the_method(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_the_view_still_finds_data_and_files(method: str) -> None:
-    """Parsed once, files rewound; and their content counts."""
+    """The body is parsed once, its files are rewound, and their content counts."""
     request = uploaded(b"one", method=method)
     value = digest(request)
     found: Any = request.data
@@ -75,7 +75,7 @@ def test_the_view_still_finds_data_and_files(method: str) -> None:
 
 
 def test_the_view_still_finds_json_and_the_stream() -> None:
-    """As data, or as the stream that a parser of its own wants."""
+    """The view finds data, or the stream that its own parser needs."""
     request = sent(b'{"a": 1}', JSON)
     digest(request)
     assert request.data == {"a": 1}
@@ -86,7 +86,7 @@ def test_the_view_still_finds_json_and_the_stream() -> None:
 
 @pytest.mark.parametrize("content_type", [JSON, FORM, "image/png"])
 def test_data_that_a_permission_has_read_counts_all_the_same(content_type: str) -> None:
-    """Its bytes are gone then; another body must still be another request."""
+    """Its bytes are gone then, but another body must still be another request."""
     digests = []
     for body in (b'{"a": 1}', b'{"a": 1.0}', b'{"a": 2}', b'{"a": 1}'):
         request = sent(body, content_type, parsers=(*USUAL, FileUploadParser), name="x.png")
@@ -97,7 +97,7 @@ def test_data_that_a_permission_has_read_counts_all_the_same(content_type: str) 
 
 
 def test_data_after_a_csrf_check_counts_all_the_same() -> None:
-    """The check asks for the form of a JSON request: an empty one."""
+    """The check reads the form of a JSON request, which is empty."""
     digests = []
     for body in (b'{"a": 1}', b'{"a": 2}'):
         request = sent(body, JSON)
@@ -109,7 +109,7 @@ def test_data_after_a_csrf_check_counts_all_the_same() -> None:
 
 @pytest.mark.parametrize("content_type", ["image/png", "multipart/form-data; boundary=b", FORM, "text/plain"])
 def test_a_parser_that_takes_everything_as_a_file(content_type: str) -> None:
-    """FileUploadParser takes forms too, and gives no pairs; the view finds the file from its start."""
+    """FileUploadParser takes forms too, and returns no pairs; the view reads the file from its start."""
     one, same, other = (
         sent(body, content_type, parsers=[FileUploadParser], name="x.png") for body in (b"\x89PNG", b"\x89PNG", b"GIF")
     )
@@ -120,14 +120,14 @@ def test_a_parser_that_takes_everything_as_a_file(content_type: str) -> None:
 
 @pytest.mark.parametrize("parser", [ListParser, MixedNamesParser])
 def test_a_projects_own_parser_may_return_anything(parser: type[BaseParser]) -> None:
-    """What it returns counts."""
+    """What the parser returns is compared."""
     one, same, other = (digest(sent(body, FORM, parsers=[parser])) for body in (b"[1, 2]", b"[1, 2]", b"[2, 1]"))
     assert one == same
     assert one != other
 
 
 def test_a_form_that_no_parser_takes_is_left_to_the_view() -> None:
-    """Only a view that asks for the data answers 415; the fingerprint does not ask."""
+    """Only a view that reads the data responds 415; the fingerprint does not read it."""
     one, other = (digest(sent(body, FORM, parsers=[JSONParser])) for body in (b"a=1", b"a=2"))
     assert one != other
 
@@ -144,7 +144,7 @@ class FailingParser(BaseParser):
 @pytest.mark.parametrize("size", [100, 3_000_000])
 @pytest.mark.parametrize(("parser", "error"), [(MultiPartParser, ParseError), (FailingParser, ValueError)])
 def test_a_broken_form_breaks_in_the_view_that_reads_it(parser: type[BaseParser], error: Any, size: int) -> None:
-    """Its bytes are compared; a view that streams it gets all of it, and one that asks for the data gets the error."""
+    """Its bytes are compared; a view that streams it gets all of it, and one that reads the data gets the error."""
     body = b"x" * size
     one, same, other = (sent(content, "multipart/form-data", parsers=[parser]) for content in (body, body, body[1:]))
     assert digest(one) == digest(same) != digest(other)
@@ -156,7 +156,7 @@ def test_a_broken_form_breaks_in_the_view_that_reads_it(parser: type[BaseParser]
 
 
 class NestedParser(MultiPartParser):
-    """Puts the files of a form where its fields are, as parsers of nested forms do."""
+    """Puts the files of a form among its fields, as parsers of nested forms do."""
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
         found: Any = super().parse(stream, media_type, parser_context)
@@ -184,7 +184,7 @@ def test_a_file_that_a_parser_has_nested_counts_by_its_content() -> None:
     ],
 )
 def test_data_that_was_read_counts_by_type(one: bytes, other: bytes) -> None:
-    """A text that looks like a number is none, when a permission has read the data by a parser of the project's."""
+    """A text that looks like a number is not one, when a permission has read the data with a project's parser."""
     digests = []
     for body in (one, other):
         request = sent(body, JSON, parsers=[ListParser])

@@ -1,4 +1,4 @@
-"""The private names of Django and REST framework that `http.introspection` uses still mean what it takes them for."""
+"""The private names of Django and REST framework that `http.introspection` uses still mean what we take them for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_non_atomic_requests_sets_on_a_view() -> None:
 
 
 def test_whether_a_body_was_read() -> None:
-    """As a stream, as bytes or as a form; asking reads nothing."""
+    """A body is read as a stream, as bytes or as a form; checking this reads nothing."""
     fresh, streamed, held, parsed = (posted() for _ in range(4))
     streamed.read(1)
     assert held.body
@@ -47,7 +47,7 @@ def test_whether_a_body_was_read() -> None:
 
 
 def test_a_stream_that_was_replaced() -> None:
-    """Is read from its beginning."""
+    """A replaced stream is read from its beginning."""
     request = posted()
     assert introspection.stream_of(request).read() == b"amount=1"
     assert introspection.stream_of(HttpRequest()) is None
@@ -57,7 +57,7 @@ def test_a_stream_that_was_replaced() -> None:
 
 
 def test_a_form_that_failed_fails_again() -> None:
-    """Django leaves an empty form behind."""
+    """Django would leave an empty form behind."""
     request = posted(b"--x", content_type="multipart/form-data")
     for _ in range(2):
         with pytest.raises(MultiPartParserError):
@@ -66,7 +66,7 @@ def test_a_form_that_failed_fails_again() -> None:
 
 
 def test_data_that_failed_fails_again() -> None:
-    """So does REST framework."""
+    """REST framework would leave empty data behind."""
     request = Request(posted(b"{", content_type="application/json"), parsers=[JSONParser()])
     assert request._request.body
     for _ in range(2):

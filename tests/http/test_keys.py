@@ -79,7 +79,7 @@ def posted(key: str | None = None, *, method: str = "POST") -> HttpRequest:
 
 
 def over_asgi(*lines: bytes) -> HttpRequest:
-    """Make a request with several header lines of the key, as an ASGI server hands them on."""
+    """Make a request with several header lines of the key, as an ASGI server passes them on."""
     headers = [(HEADER.lower().encode(), line) for line in lines]
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
     return ASGIRequest(scope, BytesIO())
@@ -87,19 +87,19 @@ def over_asgi(*lines: bytes) -> HttpRequest:
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_key_is_refused(raw: str) -> None:
-    """Never taken for another key, and never cut to fit."""
+    """A malformed key is never read as another key, and never truncated to fit."""
     with pytest.raises(KeyMalformed):
         facts_of(posted(raw)).read_key()
 
 
 @pytest.mark.parametrize(("raw", "key"), WELL_FORMED.items())
 def test_a_well_formed_key_is_read(raw: str, key: str) -> None:
-    """Bare, or as the structured field's string with its two escapes."""
+    """A key may be bare, or a structured field's string with its two escapes."""
     assert facts_of(posted(raw)).read_key() == key
 
 
 def test_two_lines_of_the_header_are_refused_over_asgi() -> None:
-    """Nobody knows which of them was meant, quoted or bare; one line is fine."""
+    """Either of them could be meant, quoted or bare; one line is fine."""
     assert facts_of(over_asgi(b"a")).read_key() == "a"
     for lines in ([b"a", b"b"], [b"a", b"a"], [b'"a"', b'"b"'], [b'"a"', b"b"], [b"a", b""]):
         with pytest.raises(KeyMalformed):
@@ -107,7 +107,7 @@ def test_two_lines_of_the_header_are_refused_over_asgi() -> None:
 
 
 def test_bytes_beyond_ascii_are_refused_over_asgi() -> None:
-    """A header is bytes: whatever they are, the answer is 400."""
+    """A header is bytes: any bytes beyond ASCII get 400."""
     with pytest.raises(KeyMalformed):
         facts_of(over_asgi(b"\xff\xfe")).read_key()
 
@@ -118,7 +118,7 @@ def test_a_key_that_is_not_text_is_its_text() -> None:
 
 
 def test_no_header_is_no_key() -> None:
-    """And nothing is wrong with that."""
+    """A request without the header has no key, which is not an error."""
     assert facts_of(posted()).read_key() is None
     assert not facts_of(posted()).carries_key
     assert facts_of(posted("")).carries_key  # but an empty header is one
@@ -126,13 +126,13 @@ def test_no_header_is_no_key() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])
 def test_a_safe_method_ignores_the_header(method: str) -> None:
-    """Even a malformed one, and even where a key is required."""
+    """A safe method ignores even a malformed key, and passes even where one is required."""
     assert key_to_guard(posted("", method=method), Policy(required=True)) is None
 
 
 @pytest.mark.parametrize("key", [UUID, ""])
 def test_a_method_outside_the_policy_ignores_the_header(key: str) -> None:
-    """As a safe one does: nothing is guarded, so nothing is refused."""
+    """As with a safe method, nothing is guarded, so nothing is refused."""
     policy = Policy(methods=("POST",), required=True)
     assert key_to_guard(posted(key, method="DELETE"), policy) is None
     assert key_to_guard(posted(None, method="DELETE"), policy) is None
@@ -140,12 +140,12 @@ def test_a_method_outside_the_policy_ignores_the_header(key: str) -> None:
 
 
 def test_methods_may_be_written_in_lower_case() -> None:
-    """A policy is written by people."""
+    """People write policies."""
     assert key_to_guard(posted(UUID, method="PATCH"), Policy(methods=["patch"])) == UUID
 
 
 def test_a_required_key_must_be_there() -> None:
-    """Missing where it is required: 400. Elsewhere the request runs unguarded."""
+    """A missing key is 400 where it is required. Elsewhere the request runs unguarded."""
     with pytest.raises(KeyMissing):
         key_to_guard(posted(), Policy(required=True))
     assert key_to_guard(posted(), Policy(required=False)) is None
@@ -153,7 +153,7 @@ def test_a_required_key_must_be_there() -> None:
 
 @pytest.mark.parametrize("name", ["X-Request-Token", "x-request-token"])
 def test_the_name_of_the_header_is_configurable(name: str) -> None:
-    """`HEADER` is read live, in any case; the usual name means nothing then."""
+    """`HEADER` is read live, in any case; the usual name then has no effect."""
     with override_settings(IDEMPOTENCY={"HEADER": name}):
         assert key_to_guard(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy()) == "a"
         assert key_to_guard(posted("a,b"), Policy()) is None

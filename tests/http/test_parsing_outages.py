@@ -1,4 +1,4 @@
-"""A form whose parsing fails for another reason than the form: nothing has run, and the retry is the same request."""
+"""A form whose parsing fails for a reason outside the form: nothing has run, and the retry is the same request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Storage(MemoryFileUploadHandler):
-    """Away for the first chunk that it gets."""
+    """Fails at the first chunk."""
 
     away = False
 
@@ -41,7 +41,7 @@ def pay(request: HttpRequest) -> HttpResponse:
 def test_a_storage_that_is_away(
     policy: dict[str, Any], headers: dict[str, str], user: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As without the guard, it is the storage's error; the retry is guarded, and the one after it a replay."""
+    """The client gets the storage's error, as without a guard; the retry is guarded, and the next one is a replay."""
     settings.FILE_UPLOAD_HANDLERS = [f"{__name__}.Storage"]
     monkeypatch.setattr(Storage, "away", True)
     view = idempotent(**policy)(pay)

@@ -38,13 +38,13 @@ def subclasses(cls: type[Problem]) -> set[type[Problem]]:
 
 
 def test_every_problem_is_in_the_table() -> None:
-    """A code is a promise to clients: a new one is written down here."""
+    """A code is a promise to clients: a new one is added here."""
     assert {problem for problem in subclasses(Problem) if problem.__module__ == errors.__name__} == set(PROBLEMS)
 
 
 @pytest.mark.parametrize(("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: tuple[int, str]) -> None:
-    """Type, title, status, detail and a stable code. The type names the problem, and points to no page of anybody."""
+    """A problem has type, title, status, detail and a stable code. The type names the problem and links to no page."""
     status, code = expected
     response = problem_response(kind(), HttpRequest())
     document = json.loads(response.content)
@@ -61,13 +61,13 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
 
 @pytest.mark.parametrize("kind", [kind for kind, (status, _) in PROBLEMS.items() if status in (409, 503)])
 def test_who_may_come_again_is_told_when(kind: type[Problem]) -> None:
-    """Except where coming again cannot help."""
+    """Retry-After is there unless a retry cannot help."""
     expected = None if kind is errors.ResponseNotStored else "1"
     assert problem_response(kind(), HttpRequest()).get("Retry-After") == expected
 
 
 def test_a_problem_carries_its_own_headers_and_members() -> None:
-    """What is known more precisely wins over the default."""
+    """A more precise value wins over the default."""
     problem = errors.InProgress(headers={"Retry-After": "7"}, extensions={"original_status": 201})
     response = problem_response(problem, HttpRequest())
     assert response["Retry-After"] == "7"
