@@ -1,4 +1,4 @@
-"""An answer as it is remembered, and as it is given again."""
+"""A response as it is remembered, and as it is sent again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any
     "status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 412, 422, 451]
 )
 def test_an_answer_is_kept(status: int) -> None:
-    """Success, redirects, and refusals that the same request would meet again."""
+    """Success, redirects, and refusals that the same request would meet again, are kept."""
     response = HttpResponse(status=status, headers={"Location": "/charges/1/"})
     assert ended(response) is WorkResult.KEPT
     rebuilt = rebuild(captured(response))
@@ -51,7 +51,7 @@ def test_an_answer_is_kept(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 408, 409, 415, 425, 429])
 def test_a_refusal_is_dropped(status: int) -> None:
-    """The client may correct or repeat it under the same key; unless the policy says otherwise."""
+    """The client may correct or repeat the request under the same key, unless the policy says otherwise."""
     assert ended(HttpResponse(status=status)) is WorkResult.DROPPED
     assert ended(HttpResponse(status=status), keep={status}) is WorkResult.KEPT
     assert ended(HttpResponse(status=status), keep=lambda response: True) is WorkResult.KEPT
@@ -59,7 +59,7 @@ def test_a_refusal_is_dropped(status: int) -> None:
 
 
 def test_a_keep_function_decides_both_ways_below_500() -> None:
-    """A failure is never kept by it."""
+    """A `keep` function never keeps a failure."""
     assert ended(HttpResponse(status=201), keep=lambda response: False) is WorkResult.DROPPED
     for status in (500, 503):
         assert ended(HttpResponse(status=status), keep=lambda response: True) is WorkResult.FAILED
@@ -75,7 +75,7 @@ LOGIN = "/accounts/login/"
         (f"{LOGIN}?next=/charges/%3Fa%3D1", WorkResult.DROPPED),
         (redirect_to_login("/charges/?a=1", "/staff/login/").url, WorkResult.DROPPED),
         (redirect_to_login("/charges/?a=1", "https://sso.example.com/").url, WorkResult.DROPPED),
-        ("/receipt/1/?back=/charges/%3Fa%3D1", WorkResult.KEPT),  # a done payment that links back to its form
+        ("/receipt/1/?back=/charges/%3Fa%3D1", WorkResult.KEPT),  # a completed payment that links back to its form
         (redirect_to_login("http://testserver/charges/?a=1", "https://sso.example.com/").url, WorkResult.DROPPED),
         ("/charges/1/", WorkResult.KEPT),
         ("/charges/1/?next=/charges/2/", WorkResult.KEPT),
@@ -85,7 +85,7 @@ LOGIN = "/accounts/login/"
     ],
 )
 def test_a_redirect_to_a_login_page_is_a_refusal(location: str, ending: WorkResult) -> None:
-    """Known by LOGIN_URL, or since it says to come back to this very address, as Django's access decorators do."""
+    """LOGIN_URL identifies it, or a request to come back to this very address, as in Django's access decorators."""
     with override_settings(LOGIN_URL=LOGIN):
         assert ended(HttpResponse(status=302, headers={"Location": location})) is ending
         assert (
@@ -95,7 +95,7 @@ def test_a_redirect_to_a_login_page_is_a_refusal(location: str, ending: WorkResu
 
 
 def test_a_login_page_that_is_no_route_breaks_no_redirect() -> None:
-    """LOGIN_URL may name a route that this URLconf does not have."""
+    """LOGIN_URL may name a route that this URLconf lacks."""
     with override_settings(LOGIN_URL="no-such-route"):
         assert ended(HttpResponseRedirect("/charges/1/")) is WorkResult.KEPT
 
@@ -105,7 +105,7 @@ def test_a_login_page_that_is_no_route_breaks_no_redirect() -> None:
 
 @pytest.mark.parametrize("body", [BINARY, b"", b"\0", "é".encode("latin-1")], ids=repr)
 def test_a_body_is_bytes(body: bytes) -> None:
-    """None of them changes, and empty is not missing."""
+    """No body is changed, and an empty one is not missing."""
     outcome = captured(HttpResponse(body, content_type="application/octet-stream"))
     assert outcome.body == body
     assert rebuild(outcome).content == body
@@ -113,7 +113,7 @@ def test_a_body_is_bytes(body: bytes) -> None:
 
 @pytest.mark.parametrize(("size", "kept"), [(10, True), (11, False)])
 def test_a_body_above_the_limit_is_not_kept(size: int, kept: bool) -> None:
-    """The caller has it all the same; the limit itself still fits."""
+    """The caller still gets it in full; a body of exactly the limit fits."""
     response = HttpResponse(b"x" * size)
     assert (captured(response, max_body=10).body is not MISSING) is kept
     assert response.content == b"x" * size
@@ -128,14 +128,14 @@ def test_what_must_not_be_stored_is_not(value: str) -> None:
 
 
 def test_a_stream_is_never_touched() -> None:
-    """An event stream would hang us."""
+    """An event stream would make us hang."""
     response = StreamingHttpResponse(iter(lambda: pytest.fail("consumed"), None))
     assert captured(response).body is MISSING
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 100])
 def test_a_stream_may_be_buffered(count: int) -> None:
-    """Up to the limit; the first caller gets every byte, and what is behind the limit is still a stream."""
+    """Up to the limit it is stored; the first caller gets every byte, and beyond the limit it is still a stream."""
     taken = []
 
     def chunks() -> Iterator[bytes]:
@@ -152,7 +152,7 @@ def test_a_stream_may_be_buffered(count: int) -> None:
 
 @pytest.mark.parametrize(("size", "kept"), [(0, True), (10, True), (11, False)])
 def test_a_small_file_is_kept(size: int, kept: bool) -> None:
-    """Its length is known beforehand; a large one goes to the caller unread."""
+    """A file's length is known beforehand; a large one goes to the caller unread."""
     source = BytesIO(b"x" * size)
     response = FileResponse(source, filename="receipt.pdf", as_attachment=True)
     outcome = captured(response, max_body=10)
@@ -166,7 +166,7 @@ def test_a_small_file_is_kept(size: int, kept: bool) -> None:
 
 
 def test_an_answer_without_a_body_is_said_to_be_done() -> None:
-    """With the status and the place of what was made; and nobody should retry."""
+    """The problem has the status and the location of what was made, and asks for no retry."""
     with pytest.raises(ResponseNotStored) as caught:
         rebuild(Outcome(status=201, headers=(("location", "/charges/1/"), ("X-Secret", "s"))))
     problem = caught.value
@@ -183,7 +183,7 @@ def test_an_answer_without_a_body_is_said_to_be_done() -> None:
 @pytest.mark.parametrize("name", sorted(NEVER_KEPT))
 @override_settings(CSRF_HEADER_NAME="HTTP_X_OUR_CSRF")
 def test_a_header_of_one_moment_or_one_client_is_never_kept(name: str) -> None:
-    """Not even when the policy asks for it."""
+    """Such a header is not kept even if the policy asks for it."""
     for fields in ({}, {"headers": [name]}, {"headers": lambda name: True}):
         response = HttpResponse(headers={name.title(): "x", "ETag": '"1"'})
         names = {name.lower() for name, _ in captured(response, **fields).headers}
@@ -193,7 +193,7 @@ def test_a_header_of_one_moment_or_one_client_is_never_kept(name: str) -> None:
 
 
 def test_cookies_are_never_kept() -> None:
-    """A session belongs to one answer."""
+    """A session belongs to one response."""
     response = HttpResponse()
     response.set_cookie("sessionid", "secret")
     outcome = captured(response)
@@ -214,7 +214,7 @@ SAFE = {"Location": "/1/", "ETag": '"1"', "X-Receipt": "7", "Content-Language": 
     ],
 )
 def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> None:
-    """The content type always stays: without it the bytes mean nothing."""
+    """The content type is always kept: without it the bytes mean nothing."""
     outcome = captured(HttpResponse(b"{}", content_type="application/json", headers=SAFE), headers=rule)
     assert dict(outcome.headers) == {"Content-Type": "application/json"} | {name: SAFE[name] for name in kept}
     replay = rebuild(outcome)
@@ -226,7 +226,7 @@ def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> N
 
 
 def test_an_answer_without_a_content_type_gets_none() -> None:
-    """As 204 has it."""
+    """A 204 has no content type."""
     response = HttpResponse(status=204)
     del response["Content-Type"]
     assert {**rebuild(captured(response)).headers} == {"Idempotency-Replayed": "true", "Idempotency-Status": "replayed"}
@@ -234,7 +234,7 @@ def test_an_answer_without_a_content_type_gets_none() -> None:
 
 @pytest.mark.parametrize("value", ["café", "ключ", "a; filename*=UTF-8''%E2%82%AC"])
 def test_a_header_beyond_ascii_comes_back_as_it_went(value: str) -> None:
-    """Byte for byte: Django encodes it once, and not again."""
+    """The header returns byte for byte: Django encodes it once, and not again."""
     response = HttpResponse(headers={"X-Name": value})
     replay = rebuild(captured(response))
     assert set(response.serialize_headers().splitlines()) < set(replay.serialize_headers().splitlines())
@@ -242,7 +242,7 @@ def test_a_header_beyond_ascii_comes_back_as_it_went(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: a=b", "a\nb"])
 def test_a_stored_line_break_injects_no_header(value: str) -> None:
-    """Whoever wrote it into the database."""
+    """The database may hold a line break, whatever wrote it."""
     with pytest.raises(RecordUnreadable) as refused:
         rebuild(Outcome(status=200, headers=(("X-Name", value),), body=b""))
     assert isinstance(refused.value.__cause__, BadHeaderError)
@@ -257,7 +257,7 @@ def test_a_stored_line_break_injects_no_header(value: str) -> None:
     ],
 )
 def test_what_belongs_to_one_exchange_or_is_a_secret_is_kept_only_by_name(name: str) -> None:
-    """A policy that names it has decided; a function that lets all pass has not thought of it."""
+    """A policy that names the header has decided; a function that allows every header has not considered it."""
     response = HttpResponse(headers={name: "1"})
     assert name not in dict(captured(response).headers)
     assert name not in dict(captured(response, headers=lambda name: True).headers)
@@ -266,12 +266,12 @@ def test_what_belongs_to_one_exchange_or_is_a_secret_is_kept_only_by_name(name: 
 
 @pytest.mark.parametrize("name", ["ETag", "Location", "X-Total-Count", "Tokenizer", "Secretary", "Retry-After", "Link"])
 def test_what_only_sounds_like_it_is_kept(name: str) -> None:
-    """Whole words count."""
+    """Only whole words match."""
     assert name in dict(captured(HttpResponse(headers={name: "1"})).headers)
 
 
 def test_the_reason_phrase_comes_back() -> None:
-    """It is stored only where it is not the standard one."""
+    """The phrase is stored only if it is not the standard one."""
     outcome = captured(HttpResponse(status=201, reason="Charge Created"))
     assert rebuild(outcome).reason_phrase == "Charge Created"
     assert ":reason" not in rebuild(outcome).headers
@@ -289,7 +289,7 @@ def test_the_language_is_that_of_the_body() -> None:
 
 
 def test_a_replay_has_data_as_a_response_of_rest_framework() -> None:
-    """Code around a view asks for `response.data`; what is not JSON has none."""
+    """Code around a view reads `response.data`; a response that is not JSON has none."""
 
     def data(body: bytes, content_type: str) -> Any:
         replay: Any = rebuild(captured(HttpResponse(body, content_type=content_type)))

@@ -1,4 +1,4 @@
-"""Whose a key is."""
+"""The owner of a key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from django_idempotency.scopes import public
 
 LONG_KEY = "k" * 20
 
-#: What `Policy.scope` may return that no column holds as it is.
+#: Return values of `Policy.scope` that no column holds as they are.
 AWKWARD = {
     "too long": "t" * 300,
     "not ASCII": "société générale",
@@ -39,15 +39,15 @@ def whose(user: Any = None, *, key: str = LONG_KEY, **fields: Any) -> str | None
 
 
 def test_a_user_is_named_by_model_and_primary_key() -> None:
-    """Two models, or two users of one, never meet."""
+    """Two models, or two users of one model, never meet."""
     assert whose(User(pk=7)) == "user:auth.user:7"
     assert whose(User(pk=8)) == "user:auth.user:8"
 
 
 def test_a_user_of_another_database_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """User 1 there is another person; not so where it is a replica of the default one."""
+    """User 1 of another database is another person, unless that is a replica of the default one."""
     user = User(pk=1)
-    user._state.db = "tenant-b"  # an alias that was added at run time, without all that Django's own have
+    user._state.db = "tenant-b"  # an alias added at run time, without all that Django's own have
     monkeypatch.setitem(connections.settings, "tenant-b", {})
     assert whose(user) == whose(SimpleLazyObject(lambda: user)) == "database:tenant-b/user:auth.user:1"
     assert whose(user, realm=lambda request: "acme") == "realm:acme/database:tenant-b/user:auth.user:1"
@@ -57,7 +57,7 @@ def test_a_user_of_another_database_is_named_with_it(monkeypatch: pytest.MonkeyP
 
 @isolate_apps("testproject.payments")
 def test_a_proxy_is_the_same_person() -> None:
-    """One way to authenticate may find a proxy and another its model: a retry is one all the same."""
+    """One way to authenticate may find a proxy and another its model: a retry is still a retry."""
 
     class Customer(User):
         class Meta:
@@ -68,19 +68,19 @@ def test_a_proxy_is_the_same_person() -> None:
 
 
 def test_a_user_that_is_no_model_is_named_by_its_type() -> None:
-    """Such as the token users of stateless authentication."""
+    """The token users of stateless authentication are an example."""
     user = SimpleNamespace(is_authenticated=True, pk="b1")
     assert whose(user) == "user:types.SimpleNamespace:b1"
 
 
 @pytest.mark.parametrize("user", [None, AnonymousUser(), User(), SimpleNamespace(is_authenticated=True)])
 def test_who_has_no_identity_is_nobody(user: Any) -> None:
-    """Anonymous is no principal, and neither is a user without a primary key."""
+    """An anonymous user is not a principal, and neither is a user without a primary key."""
     assert whose(user) is None
 
 
 def test_a_named_scope_stands_in_for_a_user() -> None:
-    """`policy.scope` is asked where nobody is authenticated, and only there."""
+    """`policy.scope` is called for unauthenticated requests only."""
 
     def tenant(request: HttpRequest) -> str:
         return request.headers["X-Tenant"]
@@ -92,14 +92,14 @@ def test_a_named_scope_stands_in_for_a_user() -> None:
 
 @pytest.mark.parametrize("nobody", [None, ""])
 def test_a_scope_function_may_name_nobody(nobody: str | None) -> None:
-    """Then the request is anonymous."""
+    """The request is then anonymous."""
     assert whose(scope=lambda request: nobody) is None
     assert whose(scope=lambda request: nobody, anonymous="shared") == ANONYMOUS
 
 
 @pytest.mark.parametrize("name", AWKWARD.values(), ids=AWKWARD)
 def test_an_awkward_name_is_hashed(name: str) -> None:
-    """It may come from a header, so it must not end as a 500; distinct names stay distinct."""
+    """A name may come from a header, so it must not end in a 500; distinct names stay distinct."""
     scope = whose(scope=public(lambda request: name))
     assert scope is not None
     assert scope.isascii()
@@ -109,7 +109,7 @@ def test_an_awkward_name_is_hashed(name: str) -> None:
 
 
 def test_no_name_can_pass_for_the_hash_of_another() -> None:
-    """A tenant that calls itself like a hash reaches nobody else's keys."""
+    """A tenant whose name looks like a hash reaches no other tenant's keys."""
     whole = whose(scope=lambda request: "acme")
     assert whole is not None
     assert whole.startswith("scope")
@@ -118,7 +118,7 @@ def test_no_name_can_pass_for_the_hash_of_another() -> None:
 
 
 def test_no_name_can_pass_for_a_user_or_for_everybody() -> None:
-    """Named scopes have a room of their own."""
+    """Named scopes have a namespace of their own."""
     named: Any = [lambda request: "user:auth.user:7", lambda request: ANONYMOUS]
     names = [whose(scope=public(name)) for name in named]
     assert names == ["scope:user:auth.user:7", f"scope:{ANONYMOUS}"]
@@ -126,14 +126,14 @@ def test_no_name_can_pass_for_a_user_or_for_everybody() -> None:
 
 @pytest.mark.parametrize("wrong", [7, b"acme", True, ["acme"]])
 def test_a_name_that_is_no_text_is_the_projects_mistake(wrong: Any) -> None:
-    """Said aloud, and without the value."""
+    """The error names the mistake, and not the value."""
     with pytest.raises(ConfigurationError, match=r"Policy\.scope must return text or None") as caught:
         whose(scope=lambda request: wrong)
     assert "acme" not in str(caught.value)
 
 
 def test_a_shared_key_must_be_hard_to_guess() -> None:
-    """Where everybody shares one scope the key is the only secret: 20 characters at least."""
+    """When all callers share one scope the key is the only secret: it needs at least 20 characters."""
     assert whose(anonymous="shared", key="k" * 20) == ANONYMOUS
     with pytest.raises(KeyTooShort):
         whose(anonymous="shared", key="k" * 19)
@@ -141,5 +141,5 @@ def test_a_shared_key_must_be_hard_to_guess() -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"scope": lambda request: "acme"}])
 def test_the_key_of_a_principal_may_be_short(fields: dict[str, Any]) -> None:
-    """A user's `1` is nobody else's `1`."""
+    """A user's key `1` is no other user's key `1`."""
     assert whose(None if fields else User(pk=7), key="1", anonymous="shared", **fields) is not None

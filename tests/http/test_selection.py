@@ -1,4 +1,4 @@
-"""What an expression sees of a request, what is read for it, and what becomes of it when it cannot be applied."""
+"""What an expression sees of a request, what is read for it, and what happens when it cannot be applied."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Mine(Functions):
 
 
 def test_a_selector_with_functions_of_its_own() -> None:
-    """It sees the same document as an expression, as a key and as a fingerprint."""
+    """A selector sees the same document as an expression does, as a key and as a fingerprint."""
     small = Selector("small(body.name)", functions=Mine)
     sent, again, other = (request({"name": name, "amount": 5}) for name in ("TEA", "tea", "milk"))
     assert key(small, sent) == key(small, again) == key(Selector("body.name"), again) != key(small, other)
@@ -71,7 +71,7 @@ SOMEBODY = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
         ("body.amount", Decimal("12.50")),
         ("body.count", 3),
         ('headers."x-order"', "o-1"),
-        ('headers."X-Order"', None),  # small letters
+        ('headers."X-Order"', None),  # lower case only
         ("query.a", "1"),
         ("query.b", ["2", "3"]),
         ("query.c", None),
@@ -84,13 +84,13 @@ SOMEBODY = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
     ],
 )
 def test_the_document(expression: str, expected: Any) -> None:
-    """Six names, and values of Python's own types."""
+    """The document has six names, and values of Python's own types."""
     sent = request(b'{"amount": 12.50, "count": 3}', path="/orders/?a=1&b=2&b=3", headers={"X-Order": "o-1"})
     assert select(expression, sent, SOMEBODY) == expected
 
 
 def test_nobody_is_no_user() -> None:
-    """Django's AnonymousUser is absent, not a value that all of them share."""
+    """Django's AnonymousUser is absent, not a value that all anonymous callers share."""
     assert select("user", request(), SimpleNamespace(is_authenticated=False, pk=None)) is None
     assert select("user.pk", request()) is None
 
@@ -102,7 +102,7 @@ def test_nobody_is_no_user() -> None:
         ('{"a": 1}', "application/vnd.api+json; charset=utf-8", {"a": 1}),
         ("[1, null]", JSON, [1, None]),
         ("null", JSON, None),
-        ('{"a": 1, "a": 2}', JSON, {"a": 2}),  # as the view's json.loads() has it
+        ('{"a": 1, "a": 2}', JSON, {"a": 2}),  # as the view's json.loads() returns it
         ("a=1", "text/plain", None),
         ('{"a": 1}', "text/plain", None),
         ("{", JSON, None),
@@ -113,7 +113,7 @@ def test_nobody_is_no_user() -> None:
     ids=str,
 )
 def test_bodies(body: Any, content_type: str, expected: Any) -> None:
-    """JSON and forms by value; all else is absent."""
+    """JSON and forms are there by value; any other body is absent."""
     assert select("body", request(body, content_type)) == expected
 
 
@@ -134,14 +134,14 @@ def test_a_body_beyond_djangos_limit_is_absent(settings: Settings) -> None:
 
 @pytest.mark.parametrize("expression", ['headers."x-order"', "[path, method]", "query.a", "user"])
 def test_only_what_is_asked_for_is_read(expression: str) -> None:
-    """A view that streams its upload keeps doing so."""
+    """A view that streams its upload continues to do so."""
     sent = request(b"x" * 100, "multipart/form-data; boundary=b", headers={"X-Order": "1"})
     select(expression, sent)
     assert not sent._read_started  # type: ignore[attr-defined]
 
 
 def test_the_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For all parts, and for key and fingerprint together."""
+    """The body is parsed once for all parts, and for key and fingerprint together."""
     parsed: list[Document] = []
     real = Document._parsed
 
@@ -169,7 +169,7 @@ def test_a_body_that_is_gone_is_told() -> None:
 
 
 def test_golden_keys() -> None:
-    """What a release has stored, the next one must find."""
+    """The next release must find the keys that an earlier one has stored."""
     sent = request({"shop": 7, "order_id": "o-1", "amount": 12.5})
     assert key("body.[shop, order_id]", sent) == "sel:0524c4d103afae68c31792339007ab9b53229cce35f74a7cf109ba28747a8ac4"
     assert (
@@ -205,7 +205,7 @@ def test_method_and_path_count_and_the_query_does_not() -> None:
     ids=["no JSON", "no text", "absent", "deep"],
 )
 def test_a_key_that_cannot_be_selected_is_missing(body: Any, reason: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is the client's payload: 400 where a key is required, else a warning that does not show it."""
+    """The payload is the client's: 400 where a key is required, otherwise a warning that does not show it."""
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         sent = request(body)
         assert key("from_json(body.payload).id", sent) is None
@@ -216,7 +216,7 @@ def test_a_key_that_cannot_be_selected_is_missing(body: Any, reason: str, caplog
 
 
 def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """It is percent-encoded."""
+    """The path is percent-encoded in the log."""
     sent = request({})
     sent.path = "/a\nWARNING b"
     with caplog.at_level(logging.WARNING, "django_idempotency"):
@@ -227,7 +227,7 @@ def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
 
 @pytest.mark.parametrize(("value", "missing"), [(None, True), ("", True), ((1, None), True), (0, False), ((0,), False)])
 def test_a_function_may_say_that_there_is_none(value: Any, missing: bool) -> None:
-    """By the same table."""
+    """A function's values count as missing by the same rules as those of an expression."""
     assert (key(lambda request: value, request()) is None) is missing
 
 
@@ -235,7 +235,7 @@ def test_a_function_may_say_that_there_is_none(value: Any, missing: bool) -> Non
 
 
 def test_exactly_what_is_selected_is_compared() -> None:
-    """With method and path; neither query nor content type, unless they are selected."""
+    """Method and path are compared too; query and content type only if selected."""
     first = digest("body.amount", request({"amount": 1, "at": 1}))
     assert digest("body.amount", request({"at": 2, "amount": 1}, "text/x+json", path="/orders/?b=1")) == first
     for other in (
@@ -254,7 +254,7 @@ def test_exactly_what_is_selected_is_compared() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (request("{1", JSON), request("{2", JSON)),  # no JSON
+        (request("{1", JSON), request("{2", JSON)),  # not JSON
         (request("1", "text/plain"), request("2", "text/plain")),
         (request('{"a":"%s1"}' % ("x" * MAX_SELECTABLE)), request('{"a":"%s2"}' % ("x" * MAX_SELECTABLE))),
         (request({"amount": "{1"}), request({"amount": "{2"})),  # no JSON inside
@@ -263,7 +263,7 @@ def test_exactly_what_is_selected_is_compared() -> None:
     ids=["no JSON", "text", "long", "inside", "deep"],
 )
 def test_what_cannot_be_selected_from_is_compared_whole(one: HttpRequest, other: HttpRequest) -> None:
-    """Else all of them were the same request."""
+    """Otherwise all of them would be the same request."""
     assert digest("from_json(body.amount)", one) == digest("from_json(body.amount)", one)
     assert digest("from_json(body.amount)", one) != digest("from_json(body.amount)", other)
 
@@ -272,7 +272,7 @@ def test_what_cannot_be_selected_from_is_compared_whole(one: HttpRequest, other:
 
 
 def test_wrong_expressions_name_their_field() -> None:
-    """Said where they are declared."""
+    """The error comes at the declaration."""
     with pytest.raises(
         ValueError, match=r"^Policy\(key='body\.\['\): 'body\.\[' is not a JMESPath expression: it ends"
     ):
@@ -283,7 +283,7 @@ def test_wrong_expressions_name_their_field() -> None:
 
 
 def test_a_wrong_expression_of_a_request_is_the_projects_mistake() -> None:
-    """What get_idempotency_policy() has made is compiled when it is used."""
+    """A policy from get_idempotency_policy() is compiled when it is used."""
     with pytest.raises(ConfigurationError, match="it ends too early"):
         key("body.[", request())
     with pytest.raises(ConfigurationError, match="it ends too early"):
@@ -291,7 +291,7 @@ def test_a_wrong_expression_of_a_request_is_the_projects_mistake() -> None:
 
 
 def test_settings_tell_an_expression_from_a_dotted_path(settings: Settings) -> None:
-    """By the name that it begins with."""
+    """The name that it begins with decides."""
 
     def given() -> dict[str, Any]:
         return {name: getattr(resolve(Policy()), name) for name in ("key", "fingerprint")}

@@ -1,4 +1,4 @@
-"""The header that says what became of a keyed request: from the record, or from a problem."""
+"""The header that says what happened to a keyed request: from the record, or from a problem."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from django_idempotency.http.status import DEGRADED, HEADER, OF_RECORD, REPLAYED
 
 from .test_problems import PROBLEMS, subclasses
 
-#: Problem → what its response says. Those that are not here changed nothing: `refused`.
+#: Problem → what its response says. A problem that is not listed changed nothing: `refused`.
 SAID: dict[type[Problem], str | None] = {
-    errors.KeyMissing: None,  # no keyed request
+    errors.KeyMissing: None,  # not a keyed request
     errors.InProgress: "in-progress",
     errors.OwnershipLost: "in-progress",
     errors.RequestMismatch: "mismatch",
@@ -28,27 +28,27 @@ SAID: dict[type[Problem], str | None] = {
 
 
 def test_every_end_of_a_record_has_a_status() -> None:
-    """But for a durable execution's sleep, which no request knows."""
+    """The exception is a durable execution's sleep, which no request sees."""
     assert set(OF_RECORD) == {*SettledState, None} - {SettledState.SUSPENDED}
     assert OF_RECORD[SettledState.COMPLETED] is HeaderStatus.CREATED
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_every_problem_has_a_status(kind: type[Problem]) -> None:
-    """One of the closed set, in its response."""
+    """The response has one of a closed set of statuses."""
     assert kind in subclasses(Problem)
     assert problem_response(kind(), HttpRequest()).get(HEADER) == SAID.get(kind, "refused")
 
 
 def test_it_is_never_stored() -> None:
-    """A replay has its own."""
+    """A replay has its own status."""
     response = HttpResponse(b"", headers={HEADER: "created", "X-Id": "1"})
     outcome = capture(response, resolve(Policy()), 100)
     assert {name for name, _ in outcome.headers} == {"Content-Type", "X-Id"}
 
 
 def test_only_what_was_noted_is_said() -> None:
-    """What a view has copied from another service is not about this key; without a note it is left alone."""
+    """A header that a view has copied from another service is not about this key; without a note it is left alone."""
     request = HttpRequest()
     copied = {HEADER: "created", REPLAYED: "true", DEGRADED: "true", "X-Id": "1"}
     assert HEADER not in stamp(request, HttpResponse())
@@ -58,4 +58,4 @@ def test_only_what_was_noted_is_said() -> None:
     assert (said[HEADER], said["X-Id"], REPLAYED in said, DEGRADED in said) == ("unguarded", "1", False, False)
     note(request, HeaderStatus.REPLAYED)
     assert stamp(request, stamp(request, HttpResponse()))[REPLAYED] == "true"
-    assert stamp(request, None) is None  # a view that forgot to return: Django says so
+    assert stamp(request, None) is None  # a view without a return: Django reports it

@@ -93,7 +93,7 @@ class TestRedaction:
             ("null", "null"),
             ("false", "false"),
             ('"é"', '"é"'),
-            ('{"\\udc00": "\\ud800"}', '{\n  "\\udc00": "\\ud800"\n}'),  # halves of characters
+            ('{"\\udc00": "\\ud800"}', '{\n  "\\udc00": "\\ud800"\n}'),  # lone surrogates
         ],
     )
     def test_json(self, value: str, shown: str) -> None:
@@ -104,7 +104,7 @@ class TestRedaction:
         assert redaction.json_text(value) is None
 
     def test_a_deep_nest_is_not_blown_up(self) -> None:
-        """Its lines stand in as far as can be read: a margin for each of many values is no answer's size."""
+        """Indentation stops at a readable depth: a margin before each of many values would inflate the response."""
         value = "[" * 300 + ",".join("0" * 20_000) + "]" * 300
         shown = redaction.json_text(value)
         assert shown is not None
@@ -126,7 +126,7 @@ class TestRedaction:
         ],
     )
     def test_time_is_linear(self, value: str) -> None:
-        """No text makes the patterns walk it again and again."""
+        """No text makes the patterns scan it again and again."""
         import time
 
         began = time.process_time()

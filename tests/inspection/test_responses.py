@@ -12,13 +12,13 @@ BODIES = [
     # content type, body → kind, what is shown, what must not be
     ("application/json", b'{"token": "abc", "n": [1, 2.50]}', "json", "2.50", "abc"),
     ("application/problem+json; charset=utf-8", '{"title": "é"}'.encode(), "json", "é", ""),
-    ("application/json", b'{"password": "my pass', "text", "redacted", "my pass"),  # cut off: no JSON
+    ("application/json", b'{"password": "my pass', "text", "redacted", "my pass"),  # cut off: not JSON
     ("application/json", b"[" * 100_000, "text", "[[[", ""),  # too deep for the parser
     ("text/html", b"<b>hi</b>", "text", "<b>hi</b>", ""),
     ("text/plain; charset=latin-1", "é".encode("latin-1"), "text", "é", ""),
     ("text/plain; charset=no-such", b"ok", "text", "ok", ""),
     ("text/csv", b"a,b\n\xff", "text", "a,b", ""),
-    ("text/plain; charset=undefined", b"ok", "text", "ok", ""),  # a charset of Python's that refuses everything
+    ("text/plain; charset=undefined", b"ok", "text", "ok", ""),  # one of Python's charsets, which refuses everything
     ("text/plain; charset=unicode-escape", rb"a\ud800", "text", r"a\ud800", ""),
     ("image/png", b"\x89PNG", "image", "", ""),
     ("IMAGE/JPEG", b"\xff\xd8", "image", "", ""),
@@ -26,7 +26,7 @@ BODIES = [
     ("image/avif", b"\x00", "binary", "", ""),
     ("application/pdf", b"%PDF", "binary", "", ""),
     ("", b"?", "binary", "", ""),
-    ("nonsense", b"<b>", "text", "<b>", ""),  # RFC 2045: what cannot be read is text/plain
+    ("nonsense", b"<b>", "text", "<b>", ""),  # RFC 2045: an unreadable type is text/plain
     (RESULT, b'1:{"token": "abc", "n": 1.50}', "json", "1.50", "abc"),
     (RESULT, b"not of ours", "text", "not of ours", ""),
     ("application/json", b"", "empty", "", ""),
@@ -45,7 +45,7 @@ class TestResponses:
         assert bool(response.source) == (kind == "image")
 
     def test_without_permission(self) -> None:
-        """Type and size, and not a byte."""
+        """Without the permission, type and size are shown, and not a byte of the body."""
         response = responses.shown(stored(b'{"a": 1}', {"Content-Type": "application/json"}), body_allowed=False)
         assert response is not None
         assert (response.kind, response.size, response.content_type) == ("hidden", 8, "application/json")

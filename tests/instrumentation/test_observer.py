@@ -1,4 +1,4 @@
-"""Every event is told once: a signal, and one structured log record that holds nothing unvalidated."""
+"""Every event is reported once: by a signal, and by one structured log record that holds nothing unvalidated."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ urlpatterns = [
 
 
 class Told:
-    """What the signals and the log told."""
+    """What the signals and the log reported."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.caplog = caplog
@@ -107,7 +107,7 @@ def listen() -> Iterator[Listen]:
 
 @pytest.fixture
 def told(listen: Listen, caplog: pytest.LogCaptureFixture) -> Told:
-    """Listen to everything."""
+    """Listen to every event."""
     caplog.set_level(logging.DEBUG, logger="django_idempotency")
     told = Told(caplog)
     for event in ALL:
@@ -120,13 +120,13 @@ def told(listen: Listen, caplog: pytest.LogCaptureFixture) -> Told:
 
 
 def lapse() -> None:
-    """Make the record that of an owner who died long ago."""
+    """Make the record that of an owner that died long ago."""
     past = datetime.now(timezone.utc) - timedelta(minutes=5)
     IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None)
 
 
 def assert_told(told: Told, *events: str) -> None:
-    """Each event: one signal and one record that agree."""
+    """Each event is one signal and one log record that agree."""
     assert told.events == list(events)
     assert [logged["event"] for logged in told.logged] == list(events)
     for sent, logged in zip(told.sent, told.logged, strict=True):
@@ -151,14 +151,14 @@ def assert_told(told: Told, *events: str) -> None:
 
 
 def test_the_first_request(entry_point: Sender, told: Told) -> None:
-    """Claimed, then completed."""
+    """The first request is claimed, then completed."""
     assert entry_point().status_code == 201
     assert_told(told, "claimed", "completed")
     assert [sent["operation"].attempt for sent in told.sent] == [1, 1]
 
 
 def test_a_replay(entry_point: Sender, told: Told) -> None:
-    """Replayed: nothing was claimed."""
+    """A replay is replayed, and claims nothing."""
     entry_point()
     told.forget()
     entry_point()
@@ -166,7 +166,7 @@ def test_a_replay(entry_point: Sender, told: Told) -> None:
 
 
 def test_another_body(entry_point: Sender, told: Told) -> None:
-    """Mismatched, with the record of the original at hand."""
+    """Another body is a mismatch, and the event has the record of the original."""
     entry_point()
     told.forget()
     assert entry_point({"amount": 1, "currency": "inr"}).status_code == 422
@@ -175,7 +175,7 @@ def test_another_body(entry_point: Sender, told: Told) -> None:
 
 
 def test_a_refusal_releases(entry_point: Sender, told: Told) -> None:
-    """Claimed and released; the next one is claimed again, as the second attempt."""
+    """A refusal is claimed and released; the next request is claimed again, as the second attempt."""
     assert entry_point({"amount": -1, "currency": "inr"}).status_code == 400
     assert_told(told, "claimed", "released")
     told.forget()
@@ -185,14 +185,14 @@ def test_a_refusal_releases(entry_point: Sender, told: Told) -> None:
 
 
 def test_an_exception_releases(user: User, connect: Connect, told: Told) -> None:
-    """Once, and the exception's text is in none of ours."""
+    """An exception is reported once, and its text is in none of our records."""
     assert connect("/raising/", user)().status_code == 500
     assert_told(told, "claimed", "released")
     assert "swordfish" not in str([vars(record) for record in told.records])
 
 
 def test_a_takeover(entry_point: Sender, told: Told) -> None:
-    """Taken over instead of claimed, as the next attempt."""
+    """The record is taken over instead of claimed, as the next attempt."""
     entry_point()
     lapse()
     told.forget()
@@ -203,7 +203,7 @@ def test_a_takeover(entry_point: Sender, told: Told) -> None:
 
 @not_sqlite
 def test_a_duplicate(entry_point: Sender, told: Told, listen: Listen) -> None:
-    """Busy, while the first one is in its guard."""
+    """A duplicate is busy while the first request is in its guard."""
     statuses: list[int] = []
 
     def duplicate(**_: Any) -> None:
@@ -223,7 +223,7 @@ def test_a_duplicate(entry_point: Sender, told: Told, listen: Listen) -> None:
 
 
 def test_a_lost_record(entry_point: Sender, told: Told, listen: Listen) -> None:
-    """Lost, once: somebody else owns the record at the settle. The work is undone."""
+    """The loss is reported once: another owner has the record at the settle. The work is undone."""
 
     def steal(**_: Any) -> None:
         IdempotencyRecord.objects.update(owner=uuid4())
@@ -235,7 +235,7 @@ def test_a_lost_record(entry_point: Sender, told: Told, listen: Listen) -> None:
 
 
 def test_a_store_that_is_gone(entry_point: Sender, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unavailable, and nothing ran."""
+    """The store is reported as unavailable, and nothing ran."""
 
     def gone(*_: Any) -> None:
         raise StoreUnavailable from OperationalError("password=swordfish")
@@ -248,7 +248,7 @@ def test_a_store_that_is_gone(entry_point: Sender, told: Told, monkeypatch: pyte
 
 
 def test_nothing_is_told_without_a_key(user: User, connect: Connect, told: Told) -> None:
-    """No key, no event; nor for a malformed one."""
+    """Neither a missing key nor a malformed one is an event."""
     send = connect("/plain/charges/", user)
     assert send(key=None).status_code == 201
     assert send(key="a,b").status_code == 400
@@ -278,7 +278,7 @@ def test_completed_comes_after_commit(entry_point: Sender, listen: Listen) -> No
 
 
 def test_released_comes_after_commit(user: User, connect: Connect, listen: Listen) -> None:
-    """The key is free for whoever is told."""
+    """The key is free when a receiver is notified."""
     seen: list[bool] = []
     listen("released", lambda **_: seen.append(connection.in_atomic_block))
     connect("/refusing/", user)()
@@ -290,7 +290,7 @@ def test_released_comes_after_commit(user: User, connect: Connect, listen: Liste
 def test_a_receiver_that_raises_changes_nothing(
     user: User, connect: Connect, told: Told, listen: Listen, event: str
 ) -> None:
-    """Every other receiver, the log and every answer are as without it."""
+    """The other receivers, the log and the response are not affected."""
 
     def fail(**_: Any) -> None:
         raise RuntimeError("A receiver failed.")
@@ -351,7 +351,7 @@ def test_every_event_has_a_signal_and_a_level() -> None:
 
 @pytest.mark.parametrize("key", ["k", "ab", "1234567", "12345678", "123456789", KEY, "k" * 255])
 def test_a_key_is_never_whole(user: User, connect: Connect, told: Told, key: str) -> None:
-    """Eight characters at most, and at most half of it: a short key is no less a key."""
+    """At most eight characters and at most half of the key are logged: a short key is no less secret."""
     connect("/plain/charges/", user)(key=key)
     for logged in told.logged:
         shown = logged["key"].removesuffix("…")
@@ -361,7 +361,7 @@ def test_a_key_is_never_whole(user: User, connect: Connect, told: Told, key: str
 
 
 def test_nothing_unvalidated_is_logged(user: User, connect: Connect, told: Told) -> None:
-    """The path is escaped; no header, query, body or answer, and no line break that would forge a line."""
+    """The path is escaped; no header, query, body or response is logged, and no line break could forge a line."""
     send = connect("/plain/charges/", user)
     evil = "/anybody/%0AERROR forged%0D%1b[31m\u2028é%25%3Cscript%3E"
     send.url = evil + "?token=swordfish"
@@ -380,7 +380,7 @@ def test_nothing_unvalidated_is_logged(user: User, connect: Connect, told: Told)
 
 
 def test_an_answer_to_nobody(connect: Connect, user: User, told: Told) -> None:
-    """A scope of the project's own is bounded and ASCII; a shared key is shortened all the same."""
+    """A project's own scope is bounded and ASCII, and a shared key is shortened too."""
     send = connect("/plain/charges/", user)
     send.client.logout()
     send.url = "/anybody/x"
@@ -401,7 +401,7 @@ def test_a_quiet_logger_makes_no_record(user: User, connect: Connect, told: Told
 
 @pytest.mark.django_db(transaction=True)
 def test_a_savepoint_that_cannot_be_made(listen: Listen) -> None:
-    """The connection is lost before a receiver is told: the store is away, and nothing has run."""
+    """The connection is lost before a receiver is notified: the store is unavailable, and nothing has run."""
 
     def fails(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.startswith("SAVEPOINT"):

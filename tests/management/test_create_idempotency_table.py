@@ -1,4 +1,4 @@
-"""`manage.py create_idempotency_table`: what it makes, what it leaves, and what it says."""
+"""`manage.py create_idempotency_table`: what it creates, what it leaves alone, and what it prints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORM = {"BACKEND": "django_idempotency.stores.orm.ORMStore"}
 
 
 class Tables:
-    """What is in DynamoDB, and the settings of stores there."""
+    """The state of DynamoDB, and the settings of stores there."""
 
     def __init__(self, endpoint: str, settings: Settings) -> None:
         self.name = f"test-{uuid4()}"
@@ -61,7 +61,7 @@ def create(*arguments: str, **options: Any) -> list[str]:
 
 
 def test_it_creates(tables: Tables) -> None:
-    """A table that the store can use, paid per request, whose items expire."""
+    """The table is one that the store can use, paid per request, whose items expire."""
     tables.configure(dynamo={})
     assert create() == [
         f'dynamo: Table "{tables.name}" was created.',
@@ -76,7 +76,7 @@ def test_it_creates(tables: Tables) -> None:
 
 
 def test_it_runs_at_every_deployment(tables: Tables) -> None:
-    """What is there stays; what is missing is made."""
+    """Existing parts are left alone; missing ones are created."""
     tables.configure(dynamo={})
     create()
     assert create() == [
@@ -95,7 +95,7 @@ def test_it_runs_at_every_deployment(tables: Tables) -> None:
 
 
 def test_two_deployments_at_once(tables: Tables) -> None:
-    """Who comes second to create it waits for it."""
+    """The second deployment waits for the table that the first creates."""
     tables.configure(dynamo={})
     create()
     store: Any = stores["dynamo"]
@@ -106,14 +106,14 @@ def test_two_deployments_at_once(tables: Tables) -> None:
 
 
 def test_a_dry_run(tables: Tables) -> None:
-    """It makes nothing."""
+    """A dry run creates nothing."""
     tables.configure(dynamo={})
     assert create("--dry-run") == [f'dynamo: Table "{tables.name}" would be created, and its items deleted by "ttl".']
     assert tables.names() == []
 
 
 def test_names_of_ones_own(tables: Tables) -> None:
-    """A composite key, and another attribute for the expiry."""
+    """The key may be composite, and another attribute may hold the expiry."""
     tables.configure(dynamo={"key_attr": "PK", "sort_key_attr": "SK", "attributes": {"ttl": "delete_at"}})
     create()
     assert [(key["AttributeName"], key["KeyType"]) for key in tables.described()["KeySchema"]] == [
@@ -124,7 +124,7 @@ def test_names_of_ones_own(tables: Tables) -> None:
 
 
 def test_several_stores(tables: Tables) -> None:
-    """Each gets its table, also what is behind a local cache; or the one that is named."""
+    """Each store gets its table, also behind a local cache; or only the store that is named."""
     tables.configure(one={}, two={"table": f"{tables.name}-2", "local_cache": True})
     create("--store", "two", verbosity=0)
     assert tables.names() == [f"{tables.name}-2"]
@@ -133,13 +133,13 @@ def test_several_stores(tables: Tables) -> None:
 
 
 def test_nothing_to_create(tables: Tables) -> None:
-    """Said, and no error, so that a deployment may always run it."""
+    """The command reports it without an error, so that every deployment may run it."""
     tables.configure()
     assert create() == ['No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.']
 
 
 def test_it_changes_no_other_table(tables: Tables) -> None:
-    """A table with another key, or whose items are deleted by another attribute, is an error that says what to do."""
+    """A table with another key, or with another expiry attribute, is an error that says what to do."""
     tables.configure(dynamo={"sort_key_attr": "SK"})
     create()
     tables.configure(dynamo={})
@@ -151,7 +151,7 @@ def test_it_changes_no_other_table(tables: Tables) -> None:
 
 
 def test_other_stores(tables: Tables) -> None:
-    """Their tables are made elsewhere, and an unknown alias is none."""
+    """Tables of other stores are made elsewhere, and an unknown alias is an error."""
     tables.configure()
     with pytest.raises(CommandError, match="'default' is of class ORMStore, which has no table"):
         create("--store", "default")
@@ -160,7 +160,7 @@ def test_other_stores(tables: Tables) -> None:
 
 
 def test_dynamodb_refuses(tables: Tables) -> None:
-    """Its own words reach the terminal."""
+    """DynamoDB's own words reach the terminal."""
     tables.configure(dynamo={})
     store: Any = stores["dynamo"]
     own = store.client.boto
@@ -175,7 +175,7 @@ def test_dynamodb_refuses(tables: Tables) -> None:
 
 
 def test_every_option_is_documented() -> None:
-    """In the order of the code."""
+    """Options are documented in the order of the code."""
     parser = load_command_class("django_idempotency", "create_idempotency_table").create_parser("manage.py", "x")
     ours = [action.option_strings[0] for action in parser._actions if action.dest in ("store", "dry_run")]
     assert [code(row[0]) for row in table("reference/commands.md", "## create_idempotency_table")] == ours

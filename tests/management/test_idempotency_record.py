@@ -49,7 +49,7 @@ def run(*arguments: str, alias: str = "default", scope: str = SCOPE, key: str = 
 
 
 def fact(shown: str, name: str) -> str:
-    """Return what stands behind a name."""
+    """Return the store behind a name."""
     (line,) = [line for line in shown.splitlines() if line.startswith(f"{name:<14}")]
     return line[14:]
 
@@ -77,7 +77,7 @@ def complete(store: BaseStore, outcome: Outcome | None = None, **fields: Any) ->
 
 @pytest.fixture
 def memory(settings: Settings) -> BaseStore:
-    """A store in this process; "other" stands beside it."""
+    """A store in this process; "other" is a second one."""
     settings.IDEMPOTENCY = {
         "STORES": {
             "default": {"BACKEND": f"{STORE}.memory.MemoryStore"},
@@ -124,7 +124,7 @@ def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Itera
 
 class TestEveryStore:
     def test_a_finished_record(self, store: BaseStore) -> None:
-        """Its facts, what a request would get, and the answer, with its secrets masked."""
+        """The command shows the record, what a request would get, and the response with its secrets masked."""
         ticket = complete(store)
         shown = run()
         assert fact(shown, "status").startswith("completed. Done")
@@ -150,7 +150,7 @@ class TestEveryStore:
         assert not any(secret in shown for secret in ("s3cret", "hidden", "4242 4242"))
 
     def test_a_running_record(self, store: BaseStore) -> None:
-        """And neither verb touches it: exit status 1, and when its lease ends."""
+        """No verb touches a running record: exit status 1, and the time when its lease ends."""
         ticket = claim(store)
         shown = run()
         assert fact(shown, "status").startswith("leased. ")
@@ -165,7 +165,7 @@ class TestEveryStore:
         assert run().startswith(shown[:40])
 
     def test_release_and_expire(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Each says what was done, what the next request gets, and who did it; a second time, that it is so already."""
+        """Each verb reports what it did, what the next request gets, and who did it; a repetition changes nothing."""
         complete(store)
         out = run("--release")
         assert out.startswith("Released. It was completed, attempt 1, POST /api/charges/.\n")
@@ -181,7 +181,7 @@ class TestEveryStore:
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
 
     def test_erase(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Nothing is left of it; also where it sleeps, and its execution is named."""
+        """Nothing of the response is left; a sleeping record can be erased if its execution is named."""
         ticket = complete(store)
         assert run("--erase").startswith("Erased. It was completed, attempt 1, POST /api/charges/.\n")
         assert (left := store.get(ticket.id)) is None or left.outcome is None
@@ -196,7 +196,7 @@ class TestEveryStore:
         assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
 
     def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Its execution's name says that nobody will wake it; without, it is leased, and refused."""
+        """Naming its execution proves that it is suspended; otherwise it is leased, and refused."""
         owner = claim(store)
         record = store.get(owner.id)
         assert record is not None
@@ -213,7 +213,7 @@ class TestEveryStore:
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]
 
     def test_there_is_none(self, store: BaseStore) -> None:
-        """What may have been meant; from each verb alike."""
+        """Every verb says alike what may have been meant."""
         for verb in ([], ["--release"], ["--expire"], ["--erase"]):
             with pytest.raises(CommandError) as raised:
                 run(*verb, key="nope")
@@ -227,7 +227,7 @@ class TestEveryStore:
 @needs_redis
 @pytest.mark.parametrize("store", ["layered"], indirect=True)
 def test_a_release_leaves_no_copy(store: Any) -> None:
-    """Whichever alias is named, it goes through all that stands before the records."""
+    """The command goes through every layer in front of the records, whichever alias is named."""
     ticket = complete(store)
     store.front.put(store.get(ticket.id), seconds=60)
     assert store.front.peek(ticket.id) is not None
@@ -237,7 +237,7 @@ def test_a_release_leaves_no_copy(store: Any) -> None:
 
 class TestShowing:
     def test_the_chosen_store(self, settings: Settings, memory: BaseStore) -> None:
-        """That of IDEMPOTENCY["STORE"], unless another is named."""
+        """The command uses the store of IDEMPOTENCY["STORE"], unless another is named."""
         settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "STORE": "other"}
         complete(stores["other"])
         out = StringIO()
@@ -254,19 +254,19 @@ class TestShowing:
         ],
     )
     def test_other_bodies(self, memory: BaseStore, content_type: str, body: Any, words: str) -> None:
-        """Their size, or why there is none."""
+        """Such bodies show their size, or why there is none."""
         complete(memory, Outcome(status=200, headers=(("Content-Type", content_type),), body=body))
         assert fact(run(), "body").startswith(words)
 
     def test_no_body(self, memory: BaseStore) -> None:
-        """For a terminal that others see."""
+        """The option is for a terminal that others can see."""
         complete(memory)
         shown = run("--no-body")
         assert fact(shown, "body") == f"{len(ANSWER)} bytes, left out"
         assert "24.90" not in shown
 
     def test_the_key_of_a_provider(self, settings: Settings, memory: BaseStore) -> None:
-        """It is what `derive()` gave, without anything around it, also after a change of the secret."""
+        """The output is exactly what `derive()` returned, even after a change of the secret."""
         ticket = complete(memory, secret_id=secret_id(settings.SECRET_KEY))
         record = memory.get(ticket.id)
         assert record
@@ -296,7 +296,7 @@ class TestShowing:
         assert new in capsys.readouterr().err
 
     def test_no_key_of_a_provider(self, memory: BaseStore) -> None:
-        """Without a record, or where any body may come, there is none to name."""
+        """Without a record, or with one that is free for any body, there is no key to print."""
         with pytest.raises(CommandError, match="MemoryStore"):
             run("--derive", "stripe")
         ticket = claim(memory)
@@ -316,7 +316,7 @@ class TestShowing:
         assert fact(run(), "response") == "201, no longer sent"
 
     def test_nothing_stored_reaches_the_terminal_raw(self, memory: BaseStore) -> None:
-        """No escape sequence, wherever it stands."""
+        """No escape sequence reaches the terminal from any field."""
         evil = "a\x1b[2J\r\x9b1m\u202e"
         headers = (("Content-Type", "text/plain"), (evil, evil))
         complete(memory, Outcome(status=200, headers=headers, body=f"one\n{evil}\ntwo".encode()), path=f"/{evil}")
@@ -326,14 +326,14 @@ class TestShowing:
         assert "\\x1b" in run("--release")
 
     def test_a_long_scope(self, memory: BaseStore) -> None:
-        """It may be typed as it is, or as it is stored."""
+        """A long scope may be typed as it is, or as it is stored."""
         scope = "scope:" + "x" * 300
         complete(memory, scope=qualified(scope))
         assert fact(run(scope=scope), "id") == fact(run(scope=qualified(scope)), "id")
 
     @pytest.mark.parametrize("verb", [None, "--expire"])
     def test_a_scope_that_is_stored_as_its_hash(self, memory: BaseStore, verb: str | None) -> None:
-        """It is typed by its name. What is stored by that name itself goes first."""
+        """The scope is typed by its name. A scope stored under that very name goes first."""
         complete(memory, scope=hashed("scope:acme"))
         given = [verb] if verb else []
         assert run(*given, scope="scope:acme")
@@ -347,7 +347,7 @@ class TestShowing:
         ("realm", "typed"), [("acme", "realm:acme/"), ("münchen", "realm:münchen/"), ("a/b", None)]
     )
     def test_a_scope_in_a_realm(self, memory: BaseStore, realm: str, typed: str | None) -> None:
-        """It may be typed with its realm, or beside it; without, it is another's."""
+        """A scope may be typed with its realm, or beside it; without the realm it is another scope."""
         complete(memory, scope=qualified("user:auth.user:7", realm=realm))
         with pytest.raises(CommandError):
             run(scope="user:auth.user:7")
@@ -373,7 +373,7 @@ class TestAudit:
     def test_who_and_what(
         self, memory: BaseStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The user of the system, and the one behind sudo; the key is shortened."""
+        """The log names the system user and the one behind sudo, and shortens the key."""
         monkeypatch.setenv("LOGNAME", "root")
         monkeypatch.setenv("SUDO_USER", "ada")
         ticket = complete(memory)
@@ -402,7 +402,7 @@ class TestAudit:
         assert "/cards/[redacted …4242]/" in run("--release")
 
     def test_a_user_without_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Containers have them."""
+        """Containers have users without a name."""
 
         def nobody() -> str:
             raise OSError("No username set in the environment")
@@ -427,7 +427,7 @@ class TestAudit:
 
 class TestFailures:
     def test_a_key_of_no_encoding(self, memory: BaseStore) -> None:
-        """What a shell hands over as bytes that are no UTF-8."""
+        """A shell may pass bytes that are not UTF-8."""
         with pytest.raises(CommandError, match="not UTF-8"):
             run(key="caf\udce9")
 
@@ -436,7 +436,7 @@ class TestFailures:
             run(alias="nope")
 
     def test_other_stores_are_named(self, settings: Settings) -> None:
-        """The record may be there."""
+        """The record may be in one of them."""
         settings.IDEMPOTENCY = {
             "STORES": {"default": {"BACKEND": "tests.management.test_idempotency_record.Empty"}, "b": {}, "c": {}}
         }
@@ -445,14 +445,14 @@ class TestFailures:
 
     @pytest.mark.parametrize("verb", [[], ["--release"], ["--expire"]])
     def test_redis_is_away(self, settings: Settings, verb: list[str]) -> None:
-        """The driver's own words."""
+        """The error has the driver's own words."""
         settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
         settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore"}}}
         with pytest.raises(CommandError, match=r"The store 'default' did not respond: .*127\.0\.0\.1:1"):
             run(*verb)
 
     def test_a_missing_table(self, settings: Settings, dynamodb: str) -> None:  # noqa: F811 - the fixture
-        """The store's own words, and the driver's behind them."""
+        """The error has the store's own words, and the driver's behind them."""
         options = {"table": f"test-{uuid4()}", "endpoint_url": dynamodb, "session": session(), "timeout": 5}
         settings.IDEMPOTENCY = {
             "STORES": {"default": {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}}
@@ -471,7 +471,7 @@ class TestFailures:
             run("--release")
 
     def test_silence_after_it_was_done(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What was done was done: exit status 0."""
+        """The verb was carried out: exit status 0."""
         complete(memory)
         looks = iter([memory.get(make_ticket(scope=SCOPE, key=KEY).id), StoreUnavailable()])
 
@@ -492,7 +492,7 @@ class TestFailures:
         caplog: pytest.LogCaptureFixture,
         error: type[Exception],
     ) -> None:
-        """Nobody knows whether it was: that is said, and who tried is written down."""
+        """The outcome is unknown: the command says so, and the log names the operator."""
         ticket = complete(memory)
         release = memory.release
 
@@ -522,7 +522,7 @@ class TestFailures:
         ],
     )
     def test_misconfigured(self, memory: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, said: str) -> None:
-        """What is wrong, and what to type."""
+        """The error says what is wrong, and what to type."""
 
         def look(*_: Any) -> None:
             raise raised
@@ -550,7 +550,7 @@ class TestFailures:
 
 
 class Empty(BaseStore):
-    """Has no records."""
+    """A store without records."""
 
     claim = aclaim = settle = asettle = renew = purge = None  # type: ignore[assignment]
 
@@ -560,7 +560,7 @@ class Empty(BaseStore):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_living_owner_of_an_atomic_record() -> None:
-    """Its lease is over and its transaction is not: refused."""
+    """Its lease is over but its transaction is not: refused."""
     ticket = atomic_ticket(scope=SCOPE, key=KEY, lease=0)
     ORMStore().claim(ticket)
     with ORMStore().guard(ticket) as guard:
@@ -572,7 +572,7 @@ def test_a_living_owner_of_an_atomic_record() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    """In the order of the code."""
+    """Options are documented in the order of the code."""
     parser = load_command_class("django_idempotency", "idempotency_record").create_parser("manage.py", "x")
     ours = [
         action.option_strings[0]

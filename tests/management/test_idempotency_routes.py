@@ -209,7 +209,7 @@ def meet(method: str, url: str) -> tuple[list[str | None], int]:
 
 
 def test_what_is_said_is_what_is_met(admin_user: Any) -> None:
-    """Row by row, method by method: guarded is one effect, everything else is said to be unguarded, or raises."""
+    """In each row and for each method, guarded means one effect; anything else is reported as unguarded, or raises."""
     checked = 0
     for row in told():
         for method in row["methods"] or ["POST"]:
@@ -234,7 +234,7 @@ def test_what_is_said_is_what_is_met(admin_user: Any) -> None:
 
 
 def test_each_route_and_its_guard() -> None:
-    """Nested includes, namespaces, methods that have another guard, and why it is so."""
+    """The table covers nested includes, namespaces and methods with another guard, and gives the reasons."""
     found = {
         (row["path"], ",".join(row["methods"])): (row["guard"], row["why"].partition(" ")[0])
         for row in told()
@@ -277,7 +277,7 @@ def test_each_route_and_its_guard() -> None:
 
 
 def test_names_and_terms() -> None:
-    """Namespaces of the name; of a policy what differs from the settings."""
+    """Names include their namespaces; a policy shows what differs from the settings."""
     rows = {row["path"]: row for row in told()}
     assert (rows["/api/charges/"]["name"], rows["/included/it/"]["name"]) == ("v1:charge-list", "legacy:it")
     assert rows["/api/charges/"]["terms"] == {"guarantee": "atomic", "store": "default", "required": True}
@@ -287,7 +287,7 @@ def test_names_and_terms() -> None:
 
 
 def test_without_the_middleware(settings: Settings) -> None:
-    """What has no entry point of its own has no guard, and EXEMPT is about nothing."""
+    """A view without its own entry point has no guard, and EXEMPT has no effect."""
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
     guards = {row["path"]: row["guard"] for row in told()}
     assert (guards["/plain/"], guards["/awaited/"], guards["/shop/"]) == ("shadowed", "nothing", "nothing")
@@ -296,7 +296,7 @@ def test_without_the_middleware(settings: Settings) -> None:
 
 
 def test_for_a_pipeline() -> None:
-    """--unguarded filters, --fail-unguarded is an exit status, a path narrows both."""
+    """--unguarded filters, --fail-unguarded sets the exit status, and a path narrows both."""
     assert {row["guard"] for row in told("--unguarded")} == {"error", "nothing"}
     with pytest.raises(CommandError, match="are not guarded"):
         told("--fail-unguarded")
@@ -304,7 +304,7 @@ def test_for_a_pipeline() -> None:
 
 
 def test_for_people() -> None:
-    """A table, why something is as it is below its line, and whom the middleware guards."""
+    """For people it is a table with the reason below each line, and it says which views the middleware guards."""
     out = StringIO()
     call_command("idempotency_routes", "webhooks", stdout=out)
     head, stripe, why, *_, last = out.getvalue().splitlines()
@@ -315,7 +315,7 @@ def test_for_people() -> None:
 
 
 def test_wrong_settings_come_first(settings: Settings) -> None:
-    """An error, not a table that is wrong."""
+    """Wrong settings are an error, not a wrong table."""
     settings.IDEMPOTENCY = {"EXEMPT": ["admin"]}
     with pytest.raises(CommandError, match="has no known prefix"):
         told()

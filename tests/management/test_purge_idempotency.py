@@ -1,4 +1,4 @@
-"""`manage.py purge_idempotency`: what goes, what stays, and what it says."""
+"""`manage.py purge_idempotency`: what it deletes, what it keeps, and what it prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def purge(*arguments: str, **options: Any) -> str:
 
 @pytest.fixture
 def naps(monkeypatch: Any) -> list[float]:
-    """Collect what would be slept."""
+    """Collect the sleeps instead of sleeping."""
     taken: list[float] = []
     monkeypatch.setattr(time, "sleep", taken.append)
     return taken
@@ -49,7 +49,7 @@ def naps(monkeypatch: Any) -> list[float]:
 
 @pytest.fixture
 def batches(monkeypatch: Any) -> list[Any]:
-    """Answer `purge` from this list; an answer that is an exception is raised."""
+    """Let `purge` return from this list; an exception in the list is raised."""
     answers: list[Any] = []
 
     def answer(store: ORMStore, *, limit: int, since: datetime | None = None) -> Purged:
@@ -66,7 +66,7 @@ def batches(monkeypatch: Any) -> list[Any]:
 @pytest.mark.django_db
 class TestPurge:
     def test_what_goes_and_what_stays(self) -> None:
-        """Expired, and held by nobody."""
+        """The purge deletes what has expired and is not held."""
         records(3)
         records(1, lease=60)  # expired, but its work still runs
         records(2, ttl=60)
@@ -87,7 +87,7 @@ class TestPurge:
 
     @pytest.mark.parametrize("batch", ["1", "2", "3", "1000"])
     def test_limit(self, batch: str, naps: list[float]) -> None:
-        """It ends there, and does not sleep before it does."""
+        """The purge ends at the limit, and does not sleep before it ends."""
         records(5)
         assert "3 records" in purge("--limit=3", f"--batch-size={batch}", "--sleep=60")
         assert left() == 2
@@ -108,7 +108,7 @@ class TestPurge:
         ],
     )
     def test_dry_run(self, arguments: list[str], words: str) -> None:
-        """Counts what a purge would delete, and deletes nothing."""
+        """A dry run counts what a purge would delete, and deletes nothing."""
         records(3)
         records(1, lease=60)
         assert purge("--dry-run", *arguments).strip() == words
@@ -129,20 +129,20 @@ class TestPurge:
 
 
 class TestTheEnd:
-    """Without a database: the store answers as it is told."""
+    """Without a database: the store returns what the test lists."""
 
     def test_a_short_batch_is_not_the_end(self, batches: list[Any], naps: list[float]) -> None:
-        """Another purge may hold what lies between; an empty one is the end."""
+        """Another purge may hold the rows in between; only an empty batch is the end."""
         batches += [(10, NEVER), (3, NEVER), (0, None)]
         assert "13 records" in purge("--batch-size=10")
 
     def test_traffic_does_not_keep_it(self, batches: list[Any], naps: list[float]) -> None:
-        """What expires while it runs is for the next time."""
+        """Records that expire during the purge are left for the next one."""
         batches += [(10, NEVER), (1, datetime.now(timezone.utc) + timedelta(minutes=1))]
         assert "11 records" in purge("--batch-size=10")
 
     def test_interrupted(self, batches: list[Any], naps: list[float]) -> None:
-        """Says what was done: every batch is committed."""
+        """An interrupted purge says what it did: every batch is committed."""
         batches += [(10, NEVER), KeyboardInterrupt()]
         with pytest.raises(CommandError, match=r"Interrupted\. 10 records deleted") as caught:
             purge("--batch-size=10")
@@ -167,7 +167,7 @@ class TestTheEnd:
 
     @pytest.mark.parametrize("argument", ["--dry-run", "--batch-size=10"])
     def test_a_database_that_is_not_there(self, settings: Any, argument: str) -> None:
-        """An alias that DATABASES does not have is the operator's mistake, in a sentence."""
+        """An alias that DATABASES lacks is the operator's mistake, reported in a sentence."""
         settings.IDEMPOTENCY = {
             "STORES": {
                 "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "nowhere"}}
@@ -183,7 +183,7 @@ class TestTheEnd:
     @pytest.mark.parametrize("arguments", [[], ["--dry-run"], ["--limit=5"]])
     @pytest.mark.parametrize(("alias", "kind"), [("redis", "RedisStore"), ("layered", "RedisStore")])
     def test_a_store_that_deletes_by_itself(self, settings: Any, arguments: list[str], alias: str, kind: str) -> None:
-        """Said, without asking it."""
+        """The command says so without querying the store."""
         redis = {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "nowhere"}}
         options = {"front": "redis", "authority": "redis"}
         layered = {"BACKEND": "django_idempotency.stores.layered.LayeredStore", "OPTIONS": options}
@@ -212,7 +212,7 @@ class Terminal(StringIO):
 
 class TestProgress:
     def test_on_a_terminal(self, batches: list[Any], naps: list[float]) -> None:
-        """One line, overwritten, and gone at the end."""
+        """Progress is one line, overwritten, and removed at the end."""
         batches += [(10, NEVER), (0, None)]
         terminal = Terminal()
         purge("--batch-size=10", stderr=terminal)
@@ -223,7 +223,7 @@ class TestProgress:
     def test_elsewhere(
         self, batches: list[Any], naps: list[float], monkeypatch: Any, verbosity: int, lines: int
     ) -> None:
-        """A line every few seconds, for those who ask."""
+        """Elsewhere progress is a line every few seconds, if asked for."""
         monkeypatch.setattr(purge_idempotency, "PACE", 0.0)
         batches += [(10, NEVER), (10, NEVER), (0, None)]
         errors = StringIO()
@@ -234,7 +234,7 @@ class TestProgress:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
 def test_beside_another_purge() -> None:
-    """What another holds is skipped, not waited for."""
+    """Rows held by another purge are skipped, not waited for."""
     from django.db import transaction
 
     records(4)
@@ -248,7 +248,7 @@ def test_beside_another_purge() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_each_batch_is_committed() -> None:
-    """Another connection sees it gone while the next one is under way."""
+    """Another connection sees a batch gone while the next one is in progress."""
     seen: list[int] = []
     records(4)
     real = ORMStore.purge

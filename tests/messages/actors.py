@@ -2,7 +2,7 @@
 
     python -m tests.messages.actors produce NUMBER | consume
 
-Each does its work until the file `stop` appears, and is killed where a file `<point>.kill` says so, once.
+Each works until the file `stop` appears, and is killed once where a file `<point>.kill` says so.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pika.exceptions import AMQPError
 
 FOLDER = "ACTORS_FOLDER"
 QUEUE = "ledger"
-#: Seconds between two messages of one producer, and customers that each has: the key of a message.
+#: Seconds between two messages of one producer, and the customers of each: the key of a message.
 PACE, CUSTOMERS = 0.05, 3
-#: Where somebody can be killed.
+#: The points where an actor can be killed.
 POINTS = (
-    "published",  # the relay: the broker has confirmed, the outbox has not forgotten
+    "published",  # the relay: the broker has confirmed, the outbox still has the message
     "booked",  # the consumer: the effect is written, not committed
     "acking",  # the consumer: all is committed, the broker does not know
 )
@@ -71,7 +71,7 @@ def produce(producer: str) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Make `Publisher` when the relay asks for it: Django is set up then."""
+    """Make `Publisher` when the relay asks for it: by then Django is set up."""
     if name != "Publisher":
         raise AttributeError(name)
     from testproject.payments.broker import RabbitMQ
@@ -94,7 +94,7 @@ def declare(channel: Any) -> None:
 
 
 def consume() -> None:
-    """Book each message once, however often it arrives. A lost broker is connected to anew."""
+    """Book each message once, however often it arrives. Reconnect to a broker that was lost."""
     while not stopping():
         try:
             with pika.BlockingConnection(pika.URLParameters(os.environ["RABBITMQ_URL"])) as connection:

@@ -14,6 +14,6 @@ __all__ = ["ImmediateBackend", "TwiceBackend"]
 
 class TwiceBackend(ImmediateBackend):
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Return what came of the second run."""
+        """Return the outcome of the second run."""
         super().enqueue(task, args, kwargs)
         return super().enqueue(task, args, kwargs)

@@ -1,4 +1,4 @@
-"""A RabbitMQ node of a test's own: to kill, and to start again on the same data."""
+"""A RabbitMQ node of the test's own, to kill and to restart on the same data."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pika.exceptions import AMQPError
 
 from ..support.store_servers import Server, free_port
 
-#: Debian's wrapper in PATH changes the user and then the folder; this one is behind it.
+#: Debian's wrapper in PATH changes the user and then the folder; this one is the program behind it.
 _UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class RabbitMQServer(Server):
-    """Everything of it is in a folder, its cookie too; it listens on 127.0.0.1 alone, and so does its port mapper."""
+    """All of its files are in a folder, the cookie included; node and port mapper listen on 127.0.0.1 only."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class RabbitMQServer(Server):
             "RABBITMQ_MNESIA_BASE": str(self._folder / "data"),
             "RABBITMQ_LOG_BASE": str(self._folder / "log"),
             "RABBITMQ_PID_FILE": str(self._folder / "pid"),
-            # One scheduler, which does not spin: it shares the machine with the test.
+            # One scheduler that does not spin, since it shares the machine with the test.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
             "ERL_EPMD_PORT": str(self._mapper_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -87,7 +87,7 @@ class RabbitMQServer(Server):
         return False
 
     def kill(self) -> None:
-        """SIGKILL the node, what it has started, and its port mapper."""
+        """SIGKILL the node, the processes that it has started, and its port mapper."""
         for process in filter(None, (self._process, self._mapper)):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A queue as a test sees it: messages that are sent, processes that take them, and what is left lying."""
+"""A queue as a test sees it: messages sent, processes that take them, and what remains."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .processes import Processes
 
 
 class Mail(Processes):
-    """A queue, and processes on it. `environment` names both to them."""
+    """A queue, and processes on it. `environment` gives them the names of both."""
 
     def __init__(self, url: str, queue: str, folder: Path) -> None:
         super().__init__(folder, RABBITMQ_URL=url)
         self.queue = queue
         parameters = pika.URLParameters(url)
-        parameters.heartbeat = 0  # nobody answers for us while we wait for others
+        parameters.heartbeat = 0  # this connection sends no heartbeats while the test waits for others
         self._connection = pika.BlockingConnection(parameters)
 
     def close(self) -> None:
@@ -34,7 +34,7 @@ class Mail(Processes):
             channel.basic_publish("", self.queue, json.dumps(payload).encode(), properties)
 
     def length(self, queue: str) -> int:
-        """Count the messages that lie in a queue; none where there is none."""
+        """Count the messages in a queue, or 0 if it does not exist."""
         channel = self._connection.channel()
         with suppress(ChannelClosedByBroker):
             found = channel.queue_declare(queue, passive=True).method.message_count
@@ -53,11 +53,11 @@ class Mail(Processes):
         return properties, body
 
     def assert_nothing_left(self) -> None:
-        """Assert that all is acknowledged: nothing lies here, waits to come back or is dead, and nobody holds any."""
+        """Assert that all messages are acknowledged: none is queued, delayed, dead or held by a consumer."""
         self.until(self.is_empty, "all is taken")
-        time.sleep(0.3)  # for acknowledgements on their way
+        time.sleep(0.3)  # for acknowledgements in transit
         for process in self._processes:
-            process.terminate()  # Celery's workers keep them for a while, and send them now
+            process.terminate()  # Celery's workers delay them, and send them now
             process.wait(15)
         self.until(lambda: not self.consumers(), "the broker has noticed")
         assert self.is_empty(), self.log
@@ -70,7 +70,7 @@ class Mail(Processes):
             return int(channel.queue_declare(self.queue, passive=True).method.consumer_count)
 
     def purge(self) -> None:
-        """Forget what lies in the queue, and what a killed process held: it comes back as the broker notices."""
+        """Purge the queue, and what a killed process held: that returns once the broker notices."""
         self.until(lambda: not self.consumers(), "the broker has noticed")
         with self._connection.channel() as channel:
             channel.queue_purge(self.queue)

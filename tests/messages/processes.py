@@ -1,4 +1,4 @@
-"""Python processes of a test: they say what they do into one log, and end with the test."""
+"""Python processes of a test: they write to one log, and end with the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Processes:
-    """Processes on the test database. `environment` is what they know beside it."""
+    """Processes on the test database. `environment` is what else they are given."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self._log = folder / "log"

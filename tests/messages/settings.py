@@ -1,4 +1,4 @@
-"""The testproject, with tasks that outlive their process. For workers; TASKS_FOLDER says where they get them."""
+"""The testproject, with tasks that outlive their process, for workers. TASKS_FOLDER says where the tasks are."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ TASKS = {
         "OPTIONS": {"folder": os.environ["TASKS_FOLDER"]},
     }
 }
-#: `lease` only: who died is found out after 3 seconds, while WAIT, 5 of them, lets others wait.
+#: `lease` only: a death is noticed after 3 seconds, while duplicates wait up to WAIT, 5 seconds.
 IDEMPOTENCY = {"LEASE": 3}

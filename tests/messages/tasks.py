@@ -1,10 +1,10 @@
-"""Tasks that outlive their process: a backend of django.tasks that keeps them in a folder, and a worker of it.
+"""Tasks that outlive their process: a backend of django.tasks that keeps them in a folder, and a worker for it.
 
     python -m tests.messages.tasks
 
-Neither Django nor the backport brings one. This one delivers as often as "at least once" allows: until a task has
-ended, every worker gets it. Files carry it, and the news back: `<id>.task`, for each run `<id>.<worker>.run`, and
-`<worker>.ready` from each worker that takes tasks.
+Neither Django nor the backport has one. This one delivers as often as "at least once" allows: until a task has
+ended, every worker gets it. Files carry the tasks, and the news back: `<id>.task`, `<id>.<worker>.run` for each run,
+and `<worker>.ready` from each worker that takes tasks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FolderBackend(BaseTaskBackend):
     # ------------------------------------------------------------------------------------------------- in the worker
 
     def work(self) -> None:
-        """Run each task once that has not ended, for ever."""
+        """Run each task that has not ended once, until killed."""
         taken = set()
         (self._folder / f"{self._worker}.ready").touch()
         while True:
@@ -92,7 +92,7 @@ class FolderBackend(BaseTaskBackend):
         value, errors = None, []
         try:
             value = import_string(message["task"]).call(*message["args"], **message["kwargs"])
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what came of the run
+        except Exception as error:  # noqa: BLE001 - any exception is the outcome of the run
             name = f"{type(error).__module__}.{type(error).__qualname__}"
             errors = [{"exception_class_path": name, "traceback": "".join(format_exception(error))}]
         write(path.with_suffix(f".{self._worker}.run"), json.dumps({"return_value": value, "errors": errors}))

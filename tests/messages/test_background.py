@@ -1,4 +1,4 @@
-"""Tasks of django.tasks: a backend may run one twice, and it is carried out once."""
+"""Tasks of django.tasks: a backend may run one twice, and its work is done once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def enqueue(backend: type[ImmediateBackend], task: Any, order: dict[str, Any]) -
 
 @both
 def test_run_once(task: Any, order: dict[str, Any]) -> None:
-    """The decorated function is what `@task` asks for; its result is the task's."""
+    """`@task` takes the decorated function; its result is the task's."""
     result = task.enqueue(**order)
     assert result.return_value == Charge.objects.get().pk
 
@@ -43,14 +43,14 @@ def test_run_twice(task: Any, order: dict[str, Any]) -> None:
 
 @both
 def test_enqueued_twice(task: Any, order: dict[str, Any]) -> None:
-    """By whoever was not sure. The order is what counts, not the task's id."""
+    """A caller that was unsure enqueues again. The order decides, not the task's id."""
     results = [task.enqueue(**order) for _ in range(2)]
     assert results[0].id != results[1].id
     assert [result.return_value for result in results] == [Charge.objects.get().pk] * 2
 
 
 def test_another_amount(order: dict[str, Any]) -> None:
-    """The same order for more money is a mistake: its task fails, and says so."""
+    """The same order for more money is a mistake: its task fails, and says why."""
     charge_order.enqueue(**order)
     result = charge_order.enqueue(**{**order, "amount": 9999})
     assert [error.exception_class_path for error in result.errors] == ["django_idempotency.errors.RequestMismatch"]
@@ -68,7 +68,7 @@ def test_a_failure(task: Any, order: dict[str, Any]) -> None:
 
 @both
 def test_a_refusal(task: Any, order: dict[str, Any]) -> None:
-    """A declined card is an answer: it is not charged again."""
+    """A declined card is a result: it is not charged again."""
     for _ in range(2):
         result = task.enqueue(**order, card="tok_declined")
         assert [error.exception_class_path for error in result.errors] == ["testproject.payments.network.Declined"]
@@ -76,7 +76,7 @@ def test_a_refusal(task: Any, order: dict[str, Any]) -> None:
 
 
 def test_from_async_code(order: dict[str, Any]) -> None:
-    """`aenqueue()` as `enqueue()`."""
+    """`aenqueue()` behaves as `enqueue()`."""
 
     async def again() -> list[Any]:
         return [await acharge_order.aenqueue(**order) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""django.tasks with workers of their own: one is killed in the middle, and two get the same task at the same time."""
+"""django.tasks with workers of their own: one is killed halfway, and two get the same task at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .processes import Processes
 from .tasks import FolderBackend
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
-#: A task, and the attempts that have left an effect when the first was killed: no transaction covers an async one.
+#: A task, and the attempts that had left an effect when the first was killed: no transaction covers an async one.
 both = pytest.mark.parametrize(
     ("task", "attempts"), [(charge_order, [2]), (acharge_order, [1, 2])], ids=["sync", "async"]
 )
@@ -33,7 +33,7 @@ def order(user: User) -> dict[str, Any]:
 
 @pytest.fixture
 def backend(tmp_path: Path, settings: Any) -> FolderBackend:
-    """Return what `enqueue()` gives its tasks to."""
+    """Return the backend that `enqueue()` gives its tasks to."""
     settings.TASKS = {
         "default": {"BACKEND": "tests.messages.tasks.FolderBackend", "OPTIONS": {"folder": str(tmp_path)}}
     }

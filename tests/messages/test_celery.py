@@ -1,4 +1,4 @@
-"""Celery on a real RabbitMQ: workers that are killed in the middle, and messages that come twice."""
+"""Celery on a real RabbitMQ: workers that are killed halfway, and messages that arrive twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SUCCEEDED = re.compile(r"charge_order\[[\w-]+\] succeeded in [\d.]+s: (\d+)")
 
 @pytest.fixture
 def mail(rabbitmq: RabbitMQServer, tmp_path: Path, transactional_db: None) -> Iterator[Mail]:
-    """Return Celery's queue, empty; its tasks send to it from here, too."""
+    """Return Celery's queue, empty; tasks sent from here go to it, too."""
     with closing(Mail(rabbitmq.url, "celery", tmp_path)) as mail:
         app.conf.broker_url = rabbitmq.url.partition("?")[0]
         yield mail
@@ -46,7 +46,7 @@ def order(user: User) -> dict[str, Any]:
 
 
 def worker(mail: Mail, *options: str) -> subprocess.Popen[bytes]:
-    """Start one, and wait until it takes messages."""
+    """Start a worker, and wait until it takes messages."""
     before = mail.log.count(" ready.")
     command = ["-m", "celery", "--app=testproject", "worker", "--loglevel=INFO", "--without-mingle", "--without-gossip"]
     process = mail.start(*command, f"--hostname=w{before}", *options)
@@ -55,25 +55,25 @@ def worker(mail: Mail, *options: str) -> subprocess.Popen[bytes]:
 
 
 def test_killed_in_the_middle(mail: Mail, order: dict[str, Any]) -> None:
-    """RabbitMQ delivers again; the next worker takes over: one effect, and the same key for the card network."""
+    """RabbitMQ redelivers, and the next worker takes over: one effect, and the same key for the card network."""
     worker(mail, CHILD)
     charge_order.delay(**order, card="tok_slow")
     mail.until(lambda: "attempt 1" in mail.log, "it is at work")
-    mail.end()  # SIGKILL, all processes of it
+    mail.end()  # SIGKILL to all its processes
     assert not Effect.objects.exists()
     worker(mail, CHILD)
     assert_taken_over(mail)
 
 
 def test_a_child_killed_in_the_middle(mail: Mail, order: dict[str, Any]) -> None:
-    """The worker that lost it gives the message back, and its next child takes over."""
+    """The worker that lost its child gives the message back, and its next child takes over."""
     worker(mail, CHILD)
     charge_order.delay(**order, card="tok_kill_once")
     assert_taken_over(mail)
 
 
 def test_a_hard_time_limit(mail: Mail, order: dict[str, Any]) -> None:
-    """What it kills comes back: its work was rolled back, so its message is not done with."""
+    """A task killed by its time limit is redelivered: its work was rolled back, so its message is not finished."""
     worker(mail, CHILD)
     charge_order.apply_async(kwargs={**order, "card": "tok_slow"}, time_limit=1)
     mail.until(lambda: "Hard time limit (1s) exceeded" in mail.log, "it was killed")
@@ -91,7 +91,7 @@ def assert_taken_over(mail: Mail) -> None:
 
 
 def test_sent_twice(mail: Mail, order: dict[str, Any]) -> None:
-    """Both tasks succeed, with one result; the order is what counts, not the task's id."""
+    """Both tasks succeed, with one result; the order decides, not the task's id."""
     for _ in range(2):
         charge_order.delay(**order)
     worker(mail, SOLO)
@@ -101,7 +101,7 @@ def test_sent_twice(mail: Mail, order: dict[str, Any]) -> None:
 
 
 def test_a_busy_one_is_retried(mail: Mail, order: dict[str, Any]) -> None:
-    """Two workers get the same order: one comes back later, and is a duplicate in the end."""
+    """Two workers get the same order: one returns later, and is a duplicate in the end."""
     for _ in range(2):
         worker(mail, SOLO)
     charge_order.delay(**order, card="tok_slow")
@@ -114,7 +114,7 @@ def test_a_busy_one_is_retried(mail: Mail, order: dict[str, Any]) -> None:
 
 
 def test_a_failing_one(mail: Mail, order: dict[str, Any]) -> None:
-    """Is retried after longer and longer pauses: 1 and 2 seconds. Nothing of it is left; its order is not blocked."""
+    """A failing task is retried after 1 and 2 seconds. It leaves nothing behind, and its order is not blocked."""
     worker(mail, SOLO)
     charge_order.delay(**order, card="tok_down")
     mail.until(lambda: "Retry in 2s" in mail.log, "it has failed twice")
@@ -136,7 +136,7 @@ def test_another_amount(mail: Mail, order: dict[str, Any]) -> None:
 
 
 def test_a_declined_card(mail: Mail, order: dict[str, Any]) -> None:
-    """Is an answer: the task fails with it, each time, and is not retried."""
+    """A declined card is a result: the task fails with it each time, and is not retried."""
     for _ in range(2):
         charge_order.delay(**order, card="tok_declined")
     worker(mail, SOLO)
@@ -147,7 +147,7 @@ def test_a_declined_card(mail: Mail, order: dict[str, Any]) -> None:
 
 
 def test_a_message_that_the_broker_refuses(mail: Mail, order: dict[str, Any]) -> None:
-    """Is not lost in silence: whoever sends it hears so. A retry then becomes a dead letter, and not nothing."""
+    """The sender gets an error, so the message is not lost in silence. A refused retry becomes a dead letter."""
     full = Queue("full", queue_arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     with app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
         charge_order.apply_async(kwargs=order, producer=producer)

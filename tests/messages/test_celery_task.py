@@ -1,4 +1,4 @@
-"""The task class of the recipe, without a broker: what a task decides for itself, and tasks that are called eagerly."""
+"""The recipe's task class without a broker: what a task decides for itself, and eager tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deliver(task: Any, **headers: Any) -> type[Exception]:
 
 
 def test_autoretry_sends_one_message(app: Celery, sent: list[Any]) -> None:
-    """A task that puts itself off has decided: a second copy would be one more at every failure."""
+    """A task that retries itself has decided: a second copy would add one more at every failure."""
 
     @app.task(autoretry_for=(NetworkDown,), max_retries=3, retry_backoff=True)
     def charge() -> None:
@@ -62,7 +62,7 @@ def test_a_retry_by_hand_sends_one_message(app: Celery, sent: list[Any]) -> None
 
 
 def test_what_comes_back_has_its_headers(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the project, too: a tenant, a trace. Another tenant's task would charge another."""
+    """So do the project's own headers, such as a tenant or a trace: without them another tenant would be charged."""
     came_back: list[Any] = []
     monkeypatch.setattr(app, "send_task", lambda *_, **options: came_back.append(options["headers"]))
 
@@ -87,7 +87,7 @@ def test_what_a_task_decides_stands(app: Celery, sent: list[Any], decided: type[
 
 @pytest.mark.parametrize("error", [NetworkDown, InProgress, RequestMismatch])
 def test_an_eager_task_raises_what_it_raises(app: Celery, sent: list[Any], error: type[Exception]) -> None:
-    """Nobody waits, and nobody counts, where no message is: it would be called again at once, for ever."""
+    """Without a message nothing waits or counts: the task would be called again at once, without end."""
     calls = []
 
     @app.task

@@ -1,4 +1,4 @@
-"""The consumer on a real RabbitMQ: duplicates, kills, and messages that can never work."""
+"""The consumer on a real RabbitMQ: duplicates, kills, and messages that can never succeed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def await_charges(mail: Mail, count: int) -> None:
 
 
 def test_a_duplicate_is_acknowledged(mail: Mail, payload: dict[str, Any]) -> None:
-    """Three deliveries, one effect; the message behind them is not held up."""
+    """Three deliveries have one effect, and the message behind them is not delayed."""
     for message_id in ("m-1", "m-1", "m-1", "m-2"):
         mail.send(payload, message_id)
     consumer(mail)
@@ -49,7 +49,7 @@ def test_a_duplicate_is_acknowledged(mail: Mail, payload: dict[str, Any]) -> Non
 
 
 def test_killed_in_the_middle(mail: Mail, payload: dict[str, Any]) -> None:
-    """RabbitMQ delivers again; the next consumer takes over: one effect, and the same key for the card network."""
+    """RabbitMQ redelivers, and the next consumer takes over: one effect, and the same key for the card network."""
     mail.send({**payload, "card": "tok_kill_once"})
     assert consumer(mail).wait(20) == -signal.SIGKILL
     assert not Effect.objects.exists()
@@ -63,7 +63,7 @@ def test_killed_in_the_middle(mail: Mail, payload: dict[str, Any]) -> None:
 
 
 def test_a_busy_one_is_delivered_again(mail: Mail, payload: dict[str, Any]) -> None:
-    """Two consumers get the same message: one waits outside, as often as it takes, and is a duplicate in the end."""
+    """Two consumers get the same message: one is put back as often as needed, and is a duplicate in the end."""
     slow = {**payload, "card": "tok_slow"}
     for _ in range(2):
         consumer(mail)
@@ -78,7 +78,7 @@ def test_a_busy_one_is_delivered_again(mail: Mail, payload: dict[str, Any]) -> N
 
 
 def test_another_message_under_a_known_id(mail: Mail, payload: dict[str, Any]) -> None:
-    """Is a dead letter, at once and as it was."""
+    """It becomes a dead letter, at once and unchanged."""
     mail.send(payload)
     mail.send({**payload, "amount": 9999})
     consumer(mail)
@@ -89,7 +89,7 @@ def test_another_message_under_a_known_id(mail: Mail, payload: dict[str, Any]) -
 
 
 def test_a_message_without_an_id(mail: Mail, payload: dict[str, Any]) -> None:
-    """Nothing could recognise its duplicate: a dead letter, and it has not run."""
+    """Its duplicate could not be recognised: it becomes a dead letter, without a run."""
     mail.send(payload, None)
     consumer(mail)
     mail.await_dead()
@@ -97,7 +97,7 @@ def test_a_message_without_an_id(mail: Mail, payload: dict[str, Any]) -> None:
 
 
 def test_a_failing_one(mail: Mail, payload: dict[str, Any]) -> None:
-    """Comes back after a pause, up to its limit; others overtake it. Then a person may send it back."""
+    """A failing message returns after a pause, up to its limit; others overtake it. Then a person may resend it."""
     mail.send({**payload, "card": "tok_down"})
     mail.send(payload, "m-2")
     consumer(mail, "--limit=2")
@@ -111,7 +111,7 @@ def test_a_failing_one(mail: Mail, payload: dict[str, Any]) -> None:
 
 
 def test_a_declined_card(mail: Mail, payload: dict[str, Any]) -> None:
-    """Is an answer: acknowledged, and so is its duplicate."""
+    """A declined card is a result: the message is acknowledged, and so is its duplicate."""
     for _ in range(2):
         mail.send({**payload, "card": "tok_declined"})
     mail.send(payload, "m-2")
@@ -121,7 +121,7 @@ def test_a_declined_card(mail: Mail, payload: dict[str, Any]) -> None:
 
 
 def test_one_that_kills_every_consumer(mail: Mail, payload: dict[str, Any]) -> None:
-    """The broker gives up at last."""
+    """The broker gives up in the end."""
     mail.send(payload)
     deaths = 0
     while not mail.length(f"{mail.queue}.dead"):

@@ -1,4 +1,4 @@
-"""From the transaction of an effect to the effect of its message, with everything in between killed: real processes.
+"""From an effect's transaction to the effect of its message, while everything in between is killed: real processes.
 
 producers ──► outbox ──► relays ──► RabbitMQ ──► consumer ──► effects
 """
@@ -31,7 +31,7 @@ pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.django_db(transact
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCERS = 3
-#: Nothing that the test waits for takes as long: a relay that lost its broker looks for it every 10 seconds.
+#: No wait of the test takes this long: a relay that lost its broker retries every 10 seconds.
 PATIENCE = 90
 ACTORS = {
     **{f"producer {n}": ["-m", "tests.messages.actors", "produce", str(n)] for n in range(PRODUCERS)},
@@ -62,11 +62,11 @@ class Shop:
             )
 
     def await_end(self, actor: str) -> int:
-        """Wait until an actor has ended, by itself or not."""
+        """Wait until an actor has ended, for whatever reason."""
         return self._running.pop(actor).wait(PATIENCE)
 
     def kill_at(self, point: str, actor: str) -> None:
-        """Kill an actor when it gets there, and start another."""
+        """Kill an actor when it gets to a point, and start another."""
         (self.folder / f"{point}.kill").touch()
         assert self.await_end(actor) == -signal.SIGKILL, self.output
         self.start(actor)
@@ -112,7 +112,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def test_each_message_has_its_effect_once(shop: Shop) -> None:
-    """Relay, broker and consumer are killed in turn, where it hurts: nothing is lost, nothing is booked twice."""
+    """Relay, broker and consumer are killed in turn at their worst moments: nothing is lost or booked twice."""
     for actor in ("consumer", "relay", *ACTORS):
         if actor not in shop._running:
             shop.start(actor)
@@ -131,18 +131,18 @@ def test_each_message_has_its_effect_once(shop: Shop) -> None:
         shop.await_end(f"producer {number}")
     sent = shop.sent()
     shop.until(lambda: shop.booked() >= len(sent), "all messages are booked")
-    time.sleep(0.5)  # for one too many
+    time.sleep(0.5)  # time for an excess booking to show
     assert shop.terminate("relay") == 0, shop.output
 
     booked = list(Effect.objects.filter(label__startswith="booked").order_by("pk"))
     assert Counter(effect.idempotency_key for effect in booked) == Counter(sent)
     assert not Message.objects.exists()
-    # Each kill really left something to be done again.
+    # Each kill really left work to repeat.
     deliveries = Counter((shop.folder / "deliveries").read_text().split())
     assert set(deliveries) == set(sent)
     assert sum(deliveries.values()) >= len(sent) + 3
     assert all((shop.folder / f"{point}.killed").exists() for point in POINTS)
-    # The producers are one writer a key each, so order holds: whatever was published again was published before.
+    # There is one writer per key, so order holds: a message that was published again had been published before.
     numbers = defaultdict(list)
     for effect in booked:
         numbers[effect.label].append(effect.attempt)

@@ -1,4 +1,4 @@
-"""The publisher of the testproject, without a broker: what is the broker's fault, and what a message's own."""
+"""The publisher of the testproject, without a broker: which faults are the broker's, and which a message's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testproject.payments import broker
 
 
 class Encoding:
-    """A channel that writes a message as AMQP, and sends it nowhere."""
+    """A channel that encodes a message as AMQP, and sends it nowhere."""
 
     def basic_publish(self, *, exchange: str, routing_key: str, properties: Any, **_: Any) -> None:
         Basic.Publish(exchange=exchange, routing_key=routing_key).encode()
@@ -40,14 +40,14 @@ class Publisher(broker.RabbitMQ):
     ids=["topic", "float", "name"],
 )
 def test_what_amqp_cannot_say_is_the_fault_of_its_message(message: Message) -> None:
-    """Taken for a broker that is away, each would hold up all others for ten seconds."""
+    """Mistaken for an unreachable broker, each would delay all others for ten seconds."""
     with pytest.raises(Exception, match=r".") as raised:
         Publisher().publish(message)
     assert isinstance(raised.value, broker.REFUSED)
 
 
 def test_a_name_that_cannot_be_resolved_is_the_fault_of_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else each message of a batch fails, and waits for longer than the broker is away."""
+    """Otherwise each message of a batch would fail, and wait for longer than the broker is away."""
 
     def unknown(_: Any) -> None:
         raise socket.gaierror(-2, "Name or service not known")

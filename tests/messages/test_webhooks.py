@@ -1,4 +1,4 @@
-"""A signed webhook: verified before the claim, carried out once, answered so that its sender stops or tries again."""
+"""A signed webhook: verified before the claim, handled once, and its response makes the sender stop or retry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def event(user: User) -> dict[str, Any]:
 
 
 def signed(event: Any, message_id: str = "msg_1", *, secret: str = "", age: timedelta = timedelta()) -> dict[str, Any]:
-    """Return what Client.post() sends: an event as a sender of Standard Webhooks signs it."""
+    """Return the arguments of Client.post(): an event signed as a sender of Standard Webhooks does."""
     sent, body = datetime.now(timezone.utc) - age, json.dumps(event)
     signature = Webhook(secret or settings.WEBHOOK_SECRET).sign(message_id, sent, body)
     headers = {
@@ -52,7 +52,7 @@ def post(request: dict[str, Any]) -> HttpResponse:
 
 
 def test_once(event: dict[str, Any]) -> None:
-    """A duplicate is answered 2xx, so that the sender stops; its timestamp is its own."""
+    """A duplicate gets 2xx, so that the sender stops; it has a timestamp of its own."""
     answers = [post(signed(event, age=timedelta(seconds=age))) for age in (20, 10, 0)]
     assert [answer.status_code for answer in answers] == [204, 204, 204]
     assert Effect.objects.get().attempt == 1
@@ -60,14 +60,14 @@ def test_once(event: dict[str, Any]) -> None:
 
 
 def test_another_message(event: dict[str, Any]) -> None:
-    """The id decides, not what it says."""
+    """The id decides, not the content."""
     for number in range(2):
         assert post(signed(event, f"msg_{number}")).status_code == 204
     assert Charge.objects.count() == 2
 
 
 def test_an_event_that_nobody_handles(event: dict[str, Any]) -> None:
-    """Is done with."""
+    """An event without a handler is finished."""
     assert post(signed({**event, "type": "order.seen"})).status_code == 204
     assert not Effect.objects.exists()
 
@@ -95,7 +95,7 @@ def replaced(request: dict[str, Any], header: str, value: str) -> dict[str, Any]
         lambda event: replaced(signed(event), "webhook-id", "msg_2"),
         lambda event: replaced(signed(event), "webhook-signature", "v1"),
         lambda event: replaced(signed(event), "webhook-signature", "v1,§§§"),
-        lambda event: replaced(signed(event), "webhook-signature", "v1,abc"),  # no base64
+        lambda event: replaced(signed(event), "webhook-signature", "v1,abc"),  # not base64
         *(
             lambda event, header=header: without(signed(event), f"webhook-{header}")
             for header in ("id", "timestamp", "signature")
@@ -117,7 +117,7 @@ def replaced(request: dict[str, Any], header: str, value: str) -> dict[str, Any]
     ],
 )
 def test_forged(event: dict[str, Any], forge: Any) -> None:
-    """Refused, and nothing is claimed: nobody blocks an id without the secret."""
+    """A forged event is refused, and nothing is claimed: without the secret, no id can be blocked."""
     assert post(forge(event)).status_code == 400
     assert not IdempotencyRecord.objects.exists()
     assert not Effect.objects.exists()
@@ -126,7 +126,7 @@ def test_forged(event: dict[str, Any], forge: Any) -> None:
 
 
 def test_signed_but_no_json() -> None:
-    """As unreadable the next time: 400, and nothing is claimed."""
+    """It would be as unreadable the next time: 400, and nothing is claimed."""
     request = signed({})
     body = "not json"
     request["headers"]["webhook-signature"] = Webhook(settings.WEBHOOK_SECRET).sign(
@@ -137,7 +137,7 @@ def test_signed_but_no_json() -> None:
 
 
 def test_busy(event: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the first copy is at work the second is sent away, to come back; then it is a duplicate."""
+    """While the first copy runs, the second is sent away to come back later; then it is a duplicate."""
     meanwhile: list[HttpResponse] = []
     charge = work.charge
 
@@ -153,7 +153,7 @@ def test_busy(event: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_mismatch(event: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Another message under a known id is not carried out: we do not say that it was, and a person reads why."""
+    """Another message under a known id is not handled: the response does not claim that it was; the log says why."""
     post(signed(event))
     event["data"]["amount"] = 9999
     with caplog.at_level(logging.ERROR, logger="testproject"):
@@ -163,7 +163,7 @@ def test_mismatch(event: dict[str, Any], caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_what_may_change(event: dict[str, Any]) -> None:
-    """What the sender says about the delivery, and the order of what it says."""
+    """What the sender says about the delivery may change, and so may the order of the content."""
     post(signed(event))
     again = {"attempt": 2, **dict(reversed(event.items())), "timestamp": "2026-01-01T00:05:00Z"}
     assert post(signed(again)).status_code == 204
@@ -180,14 +180,14 @@ def test_a_failure(event: dict[str, Any]) -> None:
 
 
 def test_a_refusal(event: dict[str, Any]) -> None:
-    """A declined card is an answer: trying again would change nothing."""
+    """A declined card is a result: a retry would change nothing."""
     event["data"]["card"] = "tok_declined"
     assert [post(signed(event)).status_code for _ in range(2)] == [204, 204]
     assert not Charge.objects.exists()
 
 
 def test_an_idempotency_key_besides(event: dict[str, Any]) -> None:
-    """Is not looked at: the id is the key."""
+    """The header is ignored: the id is the key."""
     request = signed(event)
     request["headers"]["Idempotency-Key"] = "somebody's"
     assert post(request).status_code == 204
