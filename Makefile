@@ -1,22 +1,22 @@
-# Each recipe works from a bare clone: it builds .venv first, with whatever Python 3.10 or newer PYTHON names.
+# Each recipe works in a fresh clone: it builds .venv first, with the Python (3.10 or newer) that PYTHON names.
 PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := test
 .PHONY: quick test foreign lint format demo bench docs pictures screenshots
 
-# Within a minute, without any service: what to run after each change.
+# Run this after each change: it takes less than a minute, and needs no service.
 quick: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	DATABASE=sqlite $(BIN)/python -m pytest -q -x -n 2 --dist=worksteal -m "unit and not (faults or needs or slow)"
 
-# TEST="postgresql -- -k purge" for a part of it.
+# TEST="postgresql -- -k purge" runs a part of it.
 test: .venv/dev
 	$(BIN)/python -m tests.run $(TEST)
 
-# Other people's suites, in an environment of their own; FOREIGN="djangorestframework" for one of them.
+# Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
 foreign: .venv/dev
 	$(BIN)/python -m tests.foreign $(FOREIGN)
 
@@ -35,18 +35,18 @@ demo: .venv/demo
 bench: .venv/dev
 	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
-# Needs Graphviz (dot), but only where the source of a picture has changed.
+# Needs Graphviz (dot), but only if the source of a picture has changed.
 pictures: .venv/dev
 	$(BIN)/python -m tests.docs.drawing
 
-# Of the demo's admin, in a Chromium: when its pages have changed.
+# Takes screenshots of the demo's admin in a Chromium. Run it after its pages have changed.
 screenshots: .venv/screenshots
 	$(BIN)/python -m tests.docs.screenshots
 
 docs: pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# One stamp an extra: rebuilt when pyproject.toml changes, light for the demo, complete for development.
+# One stamp per extra: rebuilt when pyproject.toml changes, small for the demo, complete for development.
 .venv/%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer, please: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

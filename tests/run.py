@@ -1,8 +1,9 @@
-"""Run the suite on every database that can be reached, and say at the end which could not.
+"""Run the suite on every database that can be reached, and report at the end which could not.
 
     python -m tests.run [sqlite] [postgresql] [mariadb] [-- pytest arguments]
 
-Each test runs where it can say something new: see `selection`. An -m among the arguments replaces that choice. With REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
+Each test runs where it can show something new: see `selection`. An -m among the arguments replaces that choice. With
+REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = os.environ.get("REQUIRE_SERVICES") == "1"
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
-#: Elsewhere a new order each time, which finds tests that lean on each other; CI's red run can be had again, but for
-#: which of the two processes took what.
+#: Locally the order is new each time, which finds tests that depend on each other; CI's red run can be repeated, except
+#: for which of the two processes took which test.
 ORDER = ("--randomly-seed=2026",) if os.environ.get("CI") == "true" else ()
-#: For the two cores that CI has.
+#: For CI's two cores.
 PARALLEL = ("--numprocesses=2", "--dist=worksteal")
 UNREACHABLE = 3
-#: Says what the database is; ends with UNREACHABLE and the driver's reason when it does not answer.
+#: Prints what the database is; ends with UNREACHABLE and the driver's reason when it does not respond.
 PROBE = f"""
 import sys
 from django.db import OperationalError, connection
@@ -71,9 +72,9 @@ def environment(database: str, before: Collection[str] = ()) -> Mapping[str, str
 
 
 def probe_database(database: str) -> tuple[bool, str]:
-    """Return whether the database answers, and its version or the reason.
+    """Return whether the database responds, and its version or the reason.
 
-    Anything but a refused connection is for pytest to show.
+    Any failure but a refused connection is for pytest to show.
     """
     command = [sys.executable, "-c", PROBE]
     done = subprocess.run(
@@ -83,7 +84,7 @@ def probe_database(database: str) -> tuple[bool, str]:
 
 
 def probe_redis() -> tuple[bool, str]:
-    """Return whether Redis answers a PING, and its answer or the reason."""
+    """Return whether Redis responds to a PING, and its response or the reason."""
     try:
         with socket.create_connection(("127.0.0.1", 6379), timeout=5) as connection:
             connection.sendall(b"PING\r\n")
@@ -106,7 +107,7 @@ def selection(database: str, before: Collection[str]) -> str:
 
 
 def run(database: str, before: Collection[str], arguments: list[str]) -> Counts:
-    """Run pytest once. A run that dies, or runs nothing, counts as a failure."""
+    """Run pytest once. A run that crashes, or runs nothing, counts as a failure."""
     print(f"\n=== {database} {'=' * (100 - len(database))}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"

@@ -1,6 +1,6 @@
 """A folder imports only folders of inner rings, and no modules import each other in a circle.
 
-Reads the imports of every module, wherever in it they stand: inside functions and for the type checker, too.
+The test reads every import of every module, including those inside functions and for the type checker.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 PACKAGE = "django_idempotency"
 ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 
-#: Drivers: a store may know its own, others none.
+#: Drivers: a store may import its own, other modules none.
 DRIVERS = frozenset({"redis", "boto3", "botocore", "psycopg", "psycopg2", "MySQLdb", "pymysql", "django_redis"})
-#: So many modules may lie in the package's root beside `__init__`.
+#: The number of modules that may be in the package's root beside `__init__`.
 LOOSE = 8
 
 
@@ -85,7 +85,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "middleware": row("concurrency conf core errors graphql http rest_framework", "asgiref django"),
         "decorators": row("conf core errors graphql http ninja rest_framework", "asgiref django"),
         PACKAGE: row("batches core decorators functions realms"),
-        # An app of its own: it shares the columns of the records' table, and nothing of how they are kept.
+        # An app of its own: it shares the columns of the records' table, and not the way they are stored.
         "outbox": row("errors inspection models stores", "django"),
     },
     "what looks at all of it": {
@@ -127,7 +127,7 @@ def imports(name: str, text: str) -> Iterator[tuple[int, str, bool]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            # "from . import x" imports a sibling; "from .a import x" may import a name or a module: look.
+            # "from . import x" imports a sibling; "from .a import x" may import a name or a module: check which.
             found = [f"{module}.{a.name}" if inside(f"{module}.{a.name}") in MODULES else module for a in node.names]
         else:
             continue
@@ -180,12 +180,12 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_no_import_crosses_a_ring() -> None:
-    """No module imports what lies further out than itself, and each lies in a ring."""
+    """No module imports another from a ring further out, and each is in a ring."""
     assert [each for name, path in MODULES.items() for each in crossings(name, path.read_text())] == []
 
 
 def test_no_circle() -> None:
-    """Whatever one module needs of another, the other can be read first."""
+    """A module that imports another can be read after it."""
     graph = {
         name: {module for _, module, ours in imports(name, path.read_text()) if ours and module != name}
         for name, path in MODULES.items()
@@ -201,7 +201,7 @@ def test_no_arrow_points_outwards() -> None:
 
 
 def test_nothing_is_allowed_in_vain() -> None:
-    """Each row is of something that exists, and uses all that it may import."""
+    """Each row is for something that exists, and uses everything that it may import."""
     used: dict[str, set[str]] = {name: set() for name in ROWS}
     for name, path in MODULES.items():
         home = row_of(name)
@@ -220,7 +220,7 @@ def test_drivers_stay_in_their_stores() -> None:
 
 
 def test_few_loose_modules() -> None:
-    """What is not public by its path in the root, and not asked for there by Django, lies in a folder."""
+    """A module is in a folder unless its path in the root is public, or Django expects it there."""
     loose = {path.stem for path in ROOT.glob("*.py")} - {"__init__"}
     assert len(loose) <= LOOSE, sorted(loose)
 
@@ -268,13 +268,13 @@ def test_the_test(module: str, text: str, crosses: bool) -> None:
     ("graph", "found"),
     [
         ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
-        ({"a": {"b", "c"}, "b": {"c"}, "c": set()}, []),  # twice is no circle
+        ({"a": {"b", "c"}, "b": {"c"}, "c": set()}, []),  # twice is not a circle
         ({"a": {"b"}, "b": {"a"}}, ["a", "b", "a"]),
         ({"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}, ["b", "c", "d", "b"]),
     ],
 )
 def test_the_finder_of_circles(graph: dict[str, set[str]], found: list[str]) -> None:
-    """It says where the circle is, and takes nothing else for one."""
+    """The finder reports where the circle is, and nothing else as one."""
     assert circle(graph) == found
 
 
@@ -287,7 +287,7 @@ def test_the_finder_of_circles(graph: dict[str, set[str]], found: list[str]) -> 
     ],
 )
 def test_importing_loads_no_model_and_no_driver(module: str) -> None:
-    """Before Django is set up, the package and what settings may name can be imported."""
+    """The package and what settings may name can be imported before Django is set up."""
     script = (
         "import sys, importlib; importlib.import_module(sys.argv[1]); "
         f"print(*sorted(({set(DRIVERS)!r} | {{'rest_framework', 'ninja', 'graphql', '{PACKAGE}.models', 'django.contrib.auth.models'}}) & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""The gate of the foreign suites: how it reads reports and judges differences. What it runs, `make foreign` runs."""
+"""The gate of the foreign suites: how it reads reports and judges differences. `make foreign` runs the suites."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_each_test_has_its_worst_outcome(tmp_path: Path):
 
 
 def test_a_difference_is_another_outcome_or_a_test_that_only_one_run_has():
-    """What failed without us, and fails with us, is no difference; a test that disappeared is one."""
+    """A test that fails with and without us is not a difference; a test that disappeared is one."""
     without = {"t::1": PASSED, "t::2": COUNTED, "t::3": PASSED}
     ours = {"t::1": COUNTED, "t::2": Outcome(state="failed"), "t::4": PASSED}
     assert differences(without, ours) == [
@@ -52,7 +52,7 @@ def test_a_difference_is_another_outcome_or_a_test_that_only_one_run_has():
 
 
 def test_an_explained_difference_passes_and_any_other_does_not():
-    """An explanation holds for its test, and only while that fails for the reason given."""
+    """An explanation applies to its test, and only while that fails for the reason given."""
     explained = Difference(test="t::1", without=PASSED, ours=COUNTED)
     of_another_test = Difference(test="t::2", without=PASSED, ours=COUNTED)
     for_another_reason = Difference(test="t::1", without=PASSED, ours=Outcome(state="failed", message="500 != 201"))
@@ -65,17 +65,17 @@ def test_an_explained_difference_passes_and_any_other_does_not():
 
 
 def test_an_explanation_without_a_difference_is_a_complaint():
-    """The list stays as short as what it explains."""
+    """The list stays as short as the differences that it explains."""
     assert complaints([], [EXPLANATION]) == ["explained, but no longer different: t::1"]
 
 
 def test_the_table_is_one_for_the_docs():
-    """Its output can be pasted."""
+    """The table can be pasted."""
     assert table(("suite", "alone"), [("a", "2 passed")]) == "| suite | alone |\n| --- | --- |\n| a | 2 passed |"
 
 
 def test_each_explanation_names_a_suite_a_mode_and_a_cause():
-    """None can be idle because of a misspelt name, or hold for whatever is shown."""
+    """No explanation can be idle because of a misspelt name, or match any output."""
     names = {suite.name for suite in SUITES}
     assert {(each.suite in names, each.mode in MODES[1:]) for each in EXPLAINED} == {(True, True)}
     assert all(each.shows and each.reason and each.tests for each in EXPLAINED)

@@ -1,4 +1,4 @@
-"""Instants are UTC, whatever the driver, the connection's time zone and USE_TZ say: also in the hour that comes twice."""
+"""Instants are UTC, whatever the driver, the connection's time zone and USE_TZ say: even in the hour that repeats."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
 ROOT = Path(__file__).resolve().parent.parent
-#: In Berlin it is 02:30 at both: of the autumn's first 02:30 and its second.
+#: In Berlin it is 02:30 at both: the autumn's first 02:30 and its second.
 TWICE = [datetime(2030, 10, 27, hour, 30, tzinfo=timezone.utc) for hour in (0, 1)]
 
 
 def read_twice() -> None:
-    """Write both instants, and read them by the store, by a purge and by the ORM."""
+    """Write both instants, and read them with the store, with a purge and with the ORM."""
     ticket = make_ticket()
     store = ORMStore()
     store.claim(ticket)
@@ -46,7 +46,7 @@ def read_twice() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_project_without_time_zones(settings: Settings) -> None:
-    """Where USE_TZ is off, a connection speaks local time."""
+    """With USE_TZ off, a connection uses local time."""
     settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
     read_twice()
 
@@ -62,7 +62,7 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget_time_zone() -> None:
-    """Let the connection read its time zone again, as Django's own receiver of `setting_changed` does."""
+    """Make the connection read its time zone again, as Django's own receiver of `setting_changed` does."""
     connection.close()
     cached = vars(connections[DEFAULT_DB_ALIAS])  # not the proxy's, which is empty
     for name in ("timezone", "timezone_name"):
@@ -71,11 +71,11 @@ def forget_time_zone() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_with_a_time_zone_of_its_own(in_berlin: None) -> None:
-    """Where USE_TZ is on, a database may have another zone than the project."""
+    """With USE_TZ on, a database may have another zone than the project."""
     read_twice()
 
 
-#: Psycopg 2, as Django takes it where psycopg 3 is not installed.
+#: Psycopg 2, which Django uses where psycopg 3 is not installed.
 SCRIPT = """
 import sys
 sys.modules["psycopg"] = None
@@ -94,7 +94,7 @@ read_twice()
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="a driver of PostgreSQL")
 @pytest.mark.django_db(transaction=True)
 def test_a_driver_that_returns_local_time_without_a_zone() -> None:
-    """Psycopg 2 does under USE_TZ=False, and then nobody can say which of the two 02:30 it is."""
+    """Psycopg 2 does so under USE_TZ=False, and then it is unknown which of the two 02:30 it is."""
     environment = {**os.environ, "DATABASE_NAME": str(connection.settings_dict["NAME"])}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],

@@ -1,4 +1,4 @@
-"""What becomes of a message: the table, row by row, and the page that shows it."""
+"""What happens to a message: the table, row by row, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class NetworkDown(Exception):
     ("error", "becomes"),
     [
         (None, Acknowledge()),  # it returned: the first time, or as a duplicate
-        (errors.ResponseNotStored(), Acknowledge()),  # done; nobody waits for the result
+        (errors.ResponseNotStored(), Acknowledge()),  # done; the result is not needed
         (errors.InProgress(headers={"Retry-After": "7"}), Redeliver(after=7)),  # when the record says
         (errors.InProgress(), Redeliver(after=1)),
         (errors.OwnershipLost(), Redeliver(after=1)),
-        (errors.LeaseLost(), Redeliver(after=1)),  # the new owner's answer is the one that counts
+        (errors.LeaseLost(), Redeliver(after=1)),  # the new owner's result is the one that counts
         (errors.StoreUnavailable(), Redeliver(after=1)),
         (errors.OutcomeUnknown(), Redeliver(after=1)),
         (errors.DeadlinePassed(), Redeliver(after=1)),  # to another host
@@ -38,19 +38,19 @@ class NetworkDown(Exception):
         (errors.HeldForPerson(), DeadLetter()),
         (errors.CalledItself(), DeadLetter()),  # a mistake in the program: it meets itself each time
         (NetworkDown(), Redeliver(after=1, failures=1)),
-        (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may put it right
+        (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may fix it
         (errors.RecordUnreadable(), Redeliver(after=1, failures=1)),  # a version that can read it may be on its way
         (errors.SecretUnknown(), Redeliver(after=1, failures=1)),
     ],
     ids=repr,
 )
 def test_the_table(error: Exception | None, becomes: Disposition) -> None:
-    """Each way in which a call ends."""
+    """The table has each way in which a call ends."""
     assert disposition(error) == becomes
 
 
 def test_an_error_of_ours_is_no_answer() -> None:
-    """Unless it is named: with `Exception` among the answers, what still runs elsewhere would be acknowledged."""
+    """It must be named: if `Exception` made it one, a message whose work still runs elsewhere would be acknowledged."""
     assert disposition(errors.InProgress(), answers=Exception) == Redeliver(after=1)
     assert disposition(errors.UnhashablePayload(), answers=TypeError) == DeadLetter()
     assert disposition(errors.HeldForPerson(), answers=(KeyError, errors.HeldForPerson)) == Acknowledge()
@@ -69,7 +69,7 @@ def test_failures_wait_longer_and_longer() -> None:
 
 
 def test_no_pause_is_longer_than_a_minute() -> None:
-    """However often it may fail."""
+    """The limit holds however often it may fail."""
     assert disposition(NetworkDown(), failures=50, limit=100) == Redeliver(after=60, failures=51)
 
 
@@ -80,19 +80,19 @@ def test_a_limit_of_one() -> None:
 
 @pytest.mark.parametrize("error", [errors.InProgress(), errors.StoreUnavailable()], ids=repr)
 def test_waiting_is_no_failure(error: Exception) -> None:
-    """A message whose turn has not come is never a dead letter for it."""
+    """Waiting for its turn never makes a message a dead letter."""
     assert disposition(error, failures=LIMIT - 1) == Redeliver(after=1, failures=LIMIT - 1)
 
 
 @pytest.mark.parametrize("answers", [CardDeclined, (CardDeclined,)], ids=["class", "tuple"])
 def test_a_kept_exception_is_an_answer(answers: type[Exception] | tuple[type[Exception], ...]) -> None:
-    """Another delivery would hear the same."""
+    """Another delivery would get the same one."""
     assert disposition(CardDeclined(), answers=answers) == Acknowledge()
     assert isinstance(disposition(NetworkDown(), answers=answers), Redeliver)
 
 
 def test_the_page_has_every_error() -> None:
-    """Each of ours, with what becomes of its message; errors that share a row share a base."""
+    """Each of our errors is there with its outcome; errors that share a row share a base."""
     shown = {
         code(error): code(becomes) for error, becomes, _ in checked("how-to/tasks-and-messages.md", "dispositions")
     }

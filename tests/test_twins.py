@@ -1,4 +1,4 @@
-"""A verb and its async twin are the same code but for `await`: whatever differs has drifted, or has its reason here."""
+"""A verb and its async twin are the same code but for `await`: a difference is listed with its reason, or is drift."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTIFIES = "an observer is called, or its coroutine is awaited if it has one"
 _ENTERS = "what stands around the work differs: a transaction there, a cancellation here"
 _DRIVES = "the driver has another client for async code"
 
-#: Twins that are not the same code, and why they cannot be. Decisions do not belong into them.
+#: Twins that are not the same code, and why they cannot be. Decisions do not belong in them.
 DIFFERENT = {
     "batches/running.py process_batch": "an async one also takes an async iterable",
     "engine/lease.py Event.take": _NOTIFIES,
@@ -46,7 +46,7 @@ DIFFERENT = {
 
 
 class Same(ast.NodeTransformer):
-    """Writes an async function as its sync twin would be: no `await`, no leading `a`, no docstring, no way into a thread."""
+    """Rewrites an async function as its sync twin: no `await`, no leading `a`, no docstring, no hop into a thread."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
@@ -87,7 +87,7 @@ class Same(ast.NodeTransformer):
 
 
 def same(function: Function, names: set[str]) -> str:
-    """Return what must be equal of both twins."""
+    """Return what must be equal in both twins."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     reader = Same(names)
     return " ".join(ast.dump(reader.visit(deepcopy(node))) for node in (function.args, *body))
@@ -126,7 +126,7 @@ def calls_its_twin(twin: Function, name: str) -> bool:
 
 @pytest.mark.parametrize("name", ALL)
 def test_twins(name: str) -> None:
-    """The same but for `await`, or listed with the reason; and what is the same is not listed."""
+    """Twins are the same but for `await`, or are listed with the reason; twins that are the same are not listed."""
     function, twin = ALL[name]
     alike = calls_its_twin(twin, name) or same(function, NAMES) == same(twin, NAMES)
     assert alike is not (name in DIFFERENT), f"Is {name} to decide? Move the decision into one place for both."
@@ -149,7 +149,7 @@ def test_the_list_names_what_there_is() -> None:
     ],
 )
 def test_the_test(twin: str, alike: bool) -> None:
-    """The reader sees through what async code must say otherwise, and through nothing else."""
+    """The reader looks through what async code must write differently, and through nothing else."""
     function = ast.parse("def read(self, key):\n    return self.store.read(key)").body[0]
     parsed = ast.parse(twin).body[0]
     assert isinstance(function, ast.FunctionDef)

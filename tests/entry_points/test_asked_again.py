@@ -384,7 +384,7 @@ def test_a_project_may_answer_for_its_replays(send: Send, settings: Settings, na
 
 @pytest.mark.parametrize("name", OPEN)
 def test_where_nothing_is_asked(send: Send, staff: User, name: str) -> None:
-    """A replay is given."""
+    """A replay is given where there is nothing to repeat."""
     assert send(f"open/{name}").status_code == 201
     withdraw(staff)
     assert send(f"open/{name}")["Idempotency-Replayed"] == "true"

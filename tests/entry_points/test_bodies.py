@@ -112,7 +112,7 @@ def test_a_template_is_stored_as_rendered(ask: Caller) -> None:
 def test_an_answer_that_is_not_stored_is_never_worked_for_again(
     ask: Caller, kind: str, expected: tuple[int, int]
 ) -> None:
-    """The first caller gets all of it; a retry hears that the work is done, with which status, and where."""
+    """The first caller gets all of it; a retry learns that the work is done, with which status, and where."""
     first = ask(kind)
     assert (first.status_code, len(content(first))) == expected
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_a_stream_may_be_buffered(ask: Caller) -> None:
 
 @override_settings(IDEMPOTENCY={"BUFFER_STREAM": True, "MAX_BODY": 65_536})
 def test_a_stream_longer_than_the_limit_reaches_the_first_caller_whole(ask: Caller) -> None:
-    """It is still a stream after the limit; a retry hears that it was not stored."""
+    """It is still a stream after the limit; a retry learns that it was not stored."""
     assert len(content(ask("large-stream"))) == WITHOUT_BODY["large-stream"][1]
     assert ask("large-stream").json()["code"] == "response-not-stored"
     assert effects() == 1

@@ -1,1 +1,1 @@
-"""Other people's test suites, run with this package installed: `python -m tests.foreign`. See docs/explanation/proof.md."""
+"""Other projects' suites, run with this package installed: `python -m tests.foreign`. See docs/explanation/proof.md."""

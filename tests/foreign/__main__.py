@@ -1,9 +1,9 @@
-"""Run other people's suites without us, with us installed, and with a fresh key on each unsafe request; then the shop.
+"""Run other projects' suites without us, with us installed, and with a fresh key on each unsafe request; then the shop.
 
     python -m tests.foreign [--build] [suite ...]
 
---build only makes their environment. It fails for each difference that explained.py does not have, and for each that it
-has and does not happen.
+--build only makes their environment. The run fails for each difference that explained.py does not list, and for each
+that it lists and that does not happen.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def said(found: dict[str, Run], mode: str) -> str:
 
 
 def judge(suite: Suite, found: dict[str, Run]) -> list[str]:
-    """Return a sentence for each thing that is not as it should be."""
+    """Return a sentence for each thing that is wrong."""
     failures = [
         f"{suite.name} ({mode}): {sentence}"
         for mode in MODES[1:]

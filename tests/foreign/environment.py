@@ -18,21 +18,21 @@ PYTHON = VENV / "bin" / "python"
 CACHE = ROOT / ".cache" / "foreign"
 REQUIREMENTS = HERE / "requirements.txt"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
-#: What this run was started with must not reach the suites.
+#: Variables of this run that must not reach the suites.
 _OURS = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "PYTEST_ADDOPTS", "PYTHONDEVMODE", "PYTHONPATH", "PYTHONWARNINGS")
 
 
 class Unavailable(Exception):
-    """What the suites need cannot be had."""
+    """What the suites need cannot be obtained."""
 
 
 def inherited() -> dict[str, str]:
-    """Return the environment of this process, less what is meant for it alone."""
+    """Return the environment of this process, without what is meant for it alone."""
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 def build(archives: Iterable[Archive], deadline: float) -> None:
-    """Install what the suites need, this package and the sources. Raises `Unavailable`, at the latest at the deadline."""
+    """Install what the suites need, this package and the sources. Raises `Unavailable` no later than the deadline."""
     CACHE.mkdir(parents=True, exist_ok=True)
     pins, built_with = REQUIREMENTS.read_text(encoding="utf-8"), VENV / "built-with.txt"
     if not built_with.exists() or built_with.read_text(encoding="utf-8") != pins:
@@ -60,7 +60,7 @@ def _unpack(archive: Archive, deadline: float) -> None:
             [str(PYTHON), *_PIP, *download], deadline, f"The sources of {archive.name} {archive.version} cannot be had"
         )
         (packed,) = (path for path in CACHE.glob("*.tar.gz") if path.name.replace("-", "_") == _file_name(archive))
-        # Unpacked beside its place and moved: half a folder is never taken for a whole one.
+        # Unpacked beside its place and then moved: half a folder is never mistaken for a whole one.
         with tarfile.open(packed) as tar:
             tar.extractall(CACHE / "unpacking", filter="data")
         next((CACHE / "unpacking").iterdir()).rename(folder)

@@ -1,4 +1,4 @@
-"""Every difference that is meant. What is not here fails the gate, and so does what is here and no longer happens."""
+"""Every intended difference. An unlisted difference fails the gate, and so does a listed one that no longer happens."""
 
 from __future__ import annotations
 

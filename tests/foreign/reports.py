@@ -25,7 +25,7 @@ Outcomes = Mapping[str, Outcome]
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One test that ended otherwise than in the run without us."""
+    """A test whose outcome differs from that in the run without us."""
 
     test: str
     without: Outcome
@@ -38,7 +38,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why tests of one suite differ in one mode, and what each of them must then say."""
+    """Why tests of one suite differ in one mode, and what each of them must then print."""
 
     suite: str
     mode: str
@@ -67,7 +67,7 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 
 
 def differences(without: Outcomes, ours: Outcomes) -> list[Difference]:
-    """Return each test that ended otherwise, also one that ran in one of the two only."""
+    """Return each test whose outcome differs, including one that ran in only one of the two."""
     return [
         Difference(test=test, without=without.get(test, MISSING), ours=ours.get(test, MISSING))
         for test in sorted({*without, *ours})
@@ -76,7 +76,7 @@ def differences(without: Outcomes, ours: Outcomes) -> list[Difference]:
 
 
 def complaints(found: Sequence[Difference], explanations: Iterable[Explanation]) -> list[str]:
-    """Return a sentence for each difference that nothing explains, and for each explanation that nothing needs."""
+    """Return a sentence for each difference without an explanation, and for each explanation without a difference."""
     explanations = list(explanations)
     unexplained = [f"unexplained: {each}" for each in found if not any(one.explains(each) for one in explanations)]
     idle = [
@@ -95,6 +95,6 @@ def tally(outcomes: Outcomes) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, as the docs have it."""
+    """Return a Markdown table, as in the docs."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -17,12 +17,12 @@ from .reports import Outcomes, read
 from .suites import HERE, MODES, Suite
 
 RESULTS = CACHE / "results"
-#: One for each core that CI has. A suite runs in one process: in its own order, the same in each mode.
+#: One for each core that CI has. A suite runs in one process, in its own order, the same in each mode.
 AT_A_TIME = 2
 
 
 class Cut(Exception):
-    """A run did not end in time, or without a report."""
+    """A run did not end in time, or ended without a report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +54,14 @@ def run_all(suites: Sequence[Suite], deadline: float) -> tuple[list[Run], list[s
 
 
 def run_one(suite: Suite, mode: str, deadline: float) -> Run:
-    """Run one suite in one mode. Raises `Cut` when it is not done by then, or has nothing to report."""
+    """Run one suite in one mode. Raises `Cut` if it is not finished by the deadline, or has nothing to report."""
     started = time.monotonic()
     place = RESULTS / f"{suite.name.replace(', ', '-').replace(' ', '-')}.{mode}"
     report, counted = place.with_name(f"{place.name}.xml"), place.with_name(f"{place.name}.json")
     for earlier in (report, counted):
         earlier.unlink(missing_ok=True)
     pytest = [str(PYTHON), "-m", "pytest", "-q", "-p", "foreign_guard", "-p", "no:django_idempotency"]
-    # The folder stands in our own repository, whose project is not to be found.
+    # The folder is in our own repository, whose project must not be found.
     plain = ["-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-o", "django_find_project=false"]
     environment = {
         **inherited(),
@@ -90,7 +90,7 @@ def run_one(suite: Suite, mode: str, deadline: float) -> Run:
 
 
 def call(command: list[str], folder: Path, environment: dict[str, str], log: Path, deadline: float) -> int:
-    """Run a command, with what it starts, until it ends. Raises `Cut` at the deadline."""
+    """Run a command, and what it starts, until it ends. Raises `Cut` at the deadline."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

@@ -1,4 +1,4 @@
-"""The shop, as one more suite: it is opened, bought in and closed by `python -m shop`, in the suites' environment."""
+"""The shop as one more suite: `python -m shop` opens it, buys in it and closes it, in the suites' environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "shop"
 
 
 def run(deadline: float) -> tuple[str, list[str]]:
-    """Return what came of it, in words, and a sentence for what is not as it should be."""
+    """Return the result in words, and a sentence for each thing that is wrong."""
     started = time.monotonic()
     log = RESULTS / f"{NAME}.log"
     environment = {**inherited(), "PYTHONPATH": str(HERE)}

@@ -1,7 +1,7 @@
 """The suites: what is taken from the index, in which version, and how its tests are started.
 
-Hashes stand beside versions, since these archives are run. Nothing a suite tests is changed; what is left out of a run
-says why here, and stands on the page.
+Versions have hashes, since these archives are run. Nothing that a suite tests is changed; a test left out of a run
+has its reason here, and on the page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Archive:
     name: str
     version: str
     sha256: str
-    #: Files of ours that are laid into a folder of it.
+    #: Our files that are copied into one of its folders.
     support: tuple[Path, str] | None = None
 
     @property
@@ -34,16 +34,16 @@ class Archive:
 class Suite:
     name: str
     archive: Archive
-    #: So many requests must have been guarded in the keyed run, or "identical" would mean nothing.
+    #: The number of requests that must be guarded in the keyed run; otherwise "identical" would mean nothing.
     guards: int
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
-    #: Tests that are not run, each file, class or test by its path.
+    #: Tests that are not run: each is a file, class or test, by its path.
     leave_out: tuple[str, ...] = ()
 
     @property
     def options(self) -> list[str]:
-        """What pytest is called with."""
+        """The arguments of pytest."""
         left_out = [f"--deselect={path}" if "::" in path else f"--ignore={path}" for path in self.leave_out]
         return [*self.arguments, *left_out]
 
@@ -77,7 +77,7 @@ REST_AUTH_SUITE = Suite(
     guards=190,
     # It has no configuration of pytest, and ours must not be found instead.
     arguments=("-c", "setup.cfg", "--rootdir=.", "--ds=tests.settings", "dj_rest_auth/tests"),
-    # Its settings are found as its own runner finds them. 100,000 rounds a password are most of its time, in each run.
+    # Its settings are found as its own runner finds them. 100,000 rounds per password are most of its time in each run.
     environment={"PYTHONPATH": "dj_rest_auth", "FOREIGN_FAST_PASSWORDS": "1"},
     # It calls Facebook.
     leave_out=("dj_rest_auth/tests/test_serializers.py::TestSocialLoginSerializer::test_http_error",),
@@ -100,7 +100,7 @@ SUITES = (
             "tests/test_models.py",
             "tests/test_settings.py",
             "tests/test_device.py::TestDeviceFlowWithSwappedDeviceGrantModel",
-            # URLconfs that are not in it; all of them ask by GET.
+            # URLconfs that are not in it; all of them use GET.
             (
                 "tests/test_oidc_views.py::TestConnectDiscoveryInfoView::"
                 "test_get_connect_discovery_info_fails_fast_on_unregistered_endpoint"

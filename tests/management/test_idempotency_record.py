@@ -196,7 +196,7 @@ class TestEveryStore:
         assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
 
     def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Naming its execution proves that it is suspended; otherwise it is leased, and refused."""
+        """Naming its execution confirms that nothing will resume it; without the name it is leased, and refused."""
         owner = claim(store)
         record = store.get(owner.id)
         assert record is not None

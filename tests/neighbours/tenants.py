@@ -1,4 +1,4 @@
-"""A shop of several tenants: one view, and the stores that it may stand behind."""
+"""A shop of several tenants: one view, and the stores that it may use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
 
 def behind(front: str) -> dict[str, Any]:
-    """Return STORES: records in one database, behind what answers before it."""
+    """Return STORES: records in one database, behind a front."""
     orm = {"BACKEND": f"{STORES}.orm.ORMStore", "OPTIONS": {"local_cache": front == "local_cache"}}
     if front != "redis":
         return {"default": orm}
@@ -45,7 +45,7 @@ urlpatterns = [path("pay/", pay), path("order/", order), path("guest/", guest)]
 
 
 def send(client: Client, where: str, to: str) -> tuple[str, bool]:
-    """Send the same as ever, and return what came back, and whether that is a replay."""
+    """Send the same request as always; return the response, and whether it is a replay."""
     headers = {"Host": to, **({} if where == "order" else {"Idempotency-Key": KEY})}
     response = client.post(f"/{where}/", '{"order": 17}', content_type="application/json", headers=headers)
     assert response.status_code == 201, response.content

@@ -62,7 +62,7 @@ class Staff(BasePermission):
 
 
 class Closing(BaseThrottle):
-    """Lets everybody pass until it is shut."""
+    """Lets every request pass until it is shut."""
 
     shut = False
 
@@ -77,7 +77,7 @@ class Declined(APIException):
     status_code = 402
 
 
-#: Has the slow handler begun? Asked, not awaited: an asyncio.Event belongs to one event loop.
+#: Has the slow handler begun? Polled, not awaited: an asyncio.Event belongs to one event loop.
 ENTERED = threading.Event()
 
 
@@ -158,7 +158,7 @@ class Sync(Checked, IdempotentViewMixin, APIView):
 
 
 class Atomic(Checked, IdempotentViewMixin, APIView):
-    """No transaction can cover it, and it does not ask for a lease."""
+    """No transaction can cover it, and it does not choose a lease."""
 
     async def post(self, request: Any) -> Response:
         await Effect.objects.acreate(label="atomic")
@@ -166,7 +166,7 @@ class Atomic(Checked, IdempotentViewMixin, APIView):
 
 
 class Bare(Checked, APIView):
-    """No guard of its own."""
+    """A view without a guard of its own."""
 
     async def post(self, request: Any) -> Response:
         await Effect.objects.acreate(label="bare")
@@ -261,7 +261,7 @@ def replayed(response: Any) -> bool:
 
 @guarded
 def test_a_retry_gets_the_first_response(call: Caller, url: str) -> None:
-    """The same bytes; another body is a mismatch; one effect."""
+    """The bytes are the same, another body is a mismatch, and there is one effect."""
     first, retry = call(url), call(url)
     assert (first.status_code, retry.content, replayed(retry)) == (201, first.content, True)
     assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "replayed")
@@ -271,7 +271,7 @@ def test_a_retry_gets_the_first_response(call: Caller, url: str) -> None:
 
 @guarded
 def test_a_demoted_or_revoked_caller_never_sees_the_replay(call: Caller, token: Token, user: User, url: str) -> None:
-    """403 of the permission, 401 of the authentication, and not a word of the stored response."""
+    """The permission's 403 or the authentication's 401, and no part of the stored response."""
     assert call(url, "secret").status_code == 201
     User.objects.filter(pk=user.pk).update(is_staff=False)
     demoted = call(url, "secret")
@@ -300,7 +300,7 @@ def test_a_throttled_retry_gets_429(call: Caller, url: str) -> None:
     [("declined", 402, Status.COMPLETED), ("denied", 403, Status.FREE), ("raise", 500, Status.FREE)],
 )
 def test_exceptions_end_as_the_table_says(call: Caller, url: str, how: str, status: int, left: Status) -> None:
-    """What REST framework answers is a response; what it does not frees the key."""
+    """An exception that REST framework handles is a response; any other frees the key."""
     assert call(url, how).status_code == status
     assert IdempotencyRecord.objects.get().status == left
     assert replayed(call(url, how)) is (left == Status.COMPLETED)
@@ -308,7 +308,7 @@ def test_exceptions_end_as_the_table_says(call: Caller, url: str, how: str, stat
 
 @pytest.mark.parametrize(("key", "code"), [(None, "key-missing"), ("a,b", "key-malformed")])
 def test_a_key_that_is_missing_or_malformed(call: Caller, key: str | None, code: str) -> None:
-    """400, and nothing ran."""
+    """The response is 400, and nothing runs."""
     refused = call("/required/", key=key)
     assert (refused.status_code, refused.json()["code"], effects()) == (400, code, 0)
 
@@ -318,7 +318,7 @@ def project_handler(error: Exception, context: Any) -> Response:
 
 
 def test_a_projects_own_exception_handler_answers_problems(call: Caller, settings: Settings) -> None:
-    """As in DRF."""
+    """The project's exception handler shapes the problem, as in DRF."""
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.project_handler"}
     for url in ("/required/", "/below/"):
         assert call(url, key="a,b").status_code == 499
@@ -327,7 +327,7 @@ def test_a_projects_own_exception_handler_answers_problems(call: Caller, setting
 
 @guarded
 def test_ten_at_once_are_one(call: Caller, url: str) -> None:
-    """One effect; the others hear that it runs."""
+    """There is one effect; the others get 409."""
 
     async def crowd() -> list[int]:
         return [answer.status_code for answer in await asyncio.gather(*(call.send(url, "slow") for _ in range(10)))]
@@ -340,7 +340,7 @@ def test_ten_at_once_are_one(call: Caller, url: str) -> None:
 
 @guarded
 def test_a_cancelled_handler_keeps_its_key(call: Caller, url: str) -> None:
-    """The work may still run somewhere: only the lease ends that."""
+    """The work may still be running elsewhere: only the lease frees the key."""
 
     ENTERED.clear()
 
@@ -358,7 +358,7 @@ def test_a_cancelled_handler_keeps_its_key(call: Caller, url: str) -> None:
 
 
 def test_actions_of_every_kind(call: Caller) -> None:
-    """adrf's own create, a sync action that adrf runs in a thread, and an exempt handler, which is said to be."""
+    """adrf's own create, a sync action that adrf runs in a thread, and an exempt handler, which is marked unguarded."""
     first, retry = call("/effects/"), call("/effects/")
     assert (first.status_code, replayed(retry)) == (400, False)  # the label is missing: dropped
     first, retry = (call("/viewset/", method="put", key=KEY + "2") for _ in range(2))
@@ -367,7 +367,7 @@ def test_actions_of_every_kind(call: Caller) -> None:
 
 
 def test_sync_handlers_are_atomic(call: Caller) -> None:
-    """As in DRF: what a failed handler wrote is gone."""
+    """As in DRF, a failed handler's writes are rolled back."""
     assert (call("/sync/", "raise").status_code, effects()) == (500, 0)
     assert (call("/sync/", "raise").status_code, effects()) == (500, 0)
     assert call("/sync/", key=KEY + "2").status_code == 201
@@ -376,7 +376,7 @@ def test_sync_handlers_are_atomic(call: Caller) -> None:
 
 @pytest.mark.parametrize("url", ["/atomic/", "/bare/"])
 def test_what_cannot_be_guarded_raises_before_anything_runs(call: Caller, url: str) -> None:
-    """`atomic` on an async handler; no guard under the middleware. Without a key both run."""
+    """`atomic` on an async handler, and a view without a guard under the middleware. Without a key both run."""
     call.client.raise_request_exception = True
     with pytest.raises(ConfigurationError, match="async"):
         call(url)
@@ -385,7 +385,7 @@ def test_what_cannot_be_guarded_raises_before_anything_runs(call: Caller, url: s
 
 
 def test_under_wsgi(token: Token) -> None:
-    """Django runs the async view in a loop of its own, guarded as under ASGI; and what cannot be guarded raises."""
+    """Django runs the async view in an event loop, guarded as under ASGI; a view that cannot be guarded raises."""
     headers = {"Authorization": f"Token {token.key}", "Idempotency-Key": KEY}
     send = functools.partial(Client().post, data={"how": ""}, content_type="application/json", headers=headers)
     for url in ("/mixin/", "/below/"):

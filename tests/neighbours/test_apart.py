@@ -1,4 +1,4 @@
-"""Packages that want settings of their own: each folder's cases run in a process apart, once for each of its settings."""
+"""Packages that need settings of their own: each folder's cases run in a process apart, once per settings module."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-#: Settings modules beside the cases that run under them. A folder that is added is found.
+#: Settings modules beside the cases that run under them. A new folder is found automatically.
 SETTINGS = sorted(path for path in HERE.glob("*/settings*.py") if (path.parent / "cases.py").exists())
-#: Packages that want a newer Python than the oldest of ours, and those that are not there, or warn, on Django's newest.
+#: Packages that need a newer Python than our oldest, and packages that do not support Django's newest, or warn on it.
 WANTS = {"allauth": (3, 11), "djstripe": (3, 11)}
 NOT_ON_THE_NEWEST = {"allauth", "ninja_extra"}
 
@@ -23,7 +23,7 @@ NOT_ON_THE_NEWEST = {"allauth", "ninja_extra"}
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_apart(settings: Path) -> None:
-    """Every case passes there. What they print is shown when one does not."""
+    """Every case passes there. Their output is shown if one fails."""
     if sys.version_info < WANTS.get(settings.parent.name, (3, 10)):
         pytest.skip("The package wants a newer Python.")
     if settings.parent.name in NOT_ON_THE_NEWEST and (sys.version_info < (3, 11) or django.VERSION >= (6, 1)):

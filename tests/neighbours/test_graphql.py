@@ -1,4 +1,4 @@
-"""graphene-django and strawberry themselves: a key guards mutations, and whoever has lost a right sees no replay."""
+"""graphene-django and strawberry themselves: a key guards mutations, and a caller without the right gets no replay."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BOTH = "query Look { effects } mutation Pay { charge { id } }"
 
 
 def pay(request: Any, how: str | None) -> int:
-    """Do what `how` says, once the caller is found to be allowed to."""
+    """Do what `how` says, once the caller is found to be authorised."""
     if not request.user.is_staff:
         raise PermissionDenied("Staff only.")
     effect = Effect.objects.create(label=how or "paid", attempt=getattr(request, "idempotency", None) is not None)
@@ -189,7 +189,7 @@ class EnteredStrawberry(Entered, StrawberryView):
 
 
 class Derived(Entered, Graphene):
-    """What a subclass puts in front stands in front of the guard, too."""
+    """What a subclass adds in front is in front of the guard, too."""
 
 
 @idempotent(authorize_replay=is_staff, keep=lambda response: True)
@@ -236,7 +236,7 @@ def staff(user: User) -> User:
 
 @pytest.fixture
 def call(staff: User) -> Call:
-    """Return a function that posts JSON under a key, as somebody of the staff."""
+    """Return a function that posts JSON under a key, as a staff user."""
     client = Client()
     client.force_login(staff)
 
@@ -277,7 +277,7 @@ def test_a_mutation_is_carried_out_once(call: Call, url: str) -> None:
 
 @every
 def test_a_caller_whose_right_was_withdrawn_never_sees_the_replay(call: Call, staff: User, url: str) -> None:
-    """The resolver asks for a right that a replay would skip: authorize_replay asks for it."""
+    """A replay would skip the right that the resolver checks, so authorize_replay checks it."""
     assert call(url, "secret").json()["data"]["charge"]
     User.objects.filter(pk=staff.pk).update(is_staff=False)
     refused = call(url, "secret")
@@ -290,7 +290,7 @@ def test_a_caller_whose_right_was_withdrawn_never_sees_the_replay(call: Call, st
 
 @pytest.mark.parametrize("url", ["/graphene/entered/", "/strawberry/entered/", "/graphene/derived/"])
 def test_what_a_class_asks_for_stands_in_front_of_the_guard(call: Call, staff: User, url: str) -> None:
-    """A permission of the view is asked for before a replay, wherever in the bases it stands."""
+    """A permission of the view is checked before a replay, whichever base has it."""
     assert call(url, "secret").json()["data"]["charge"]
     staff.user_permissions.clear()
     refused = call(url, "secret")
@@ -300,7 +300,7 @@ def test_what_a_class_asks_for_stands_in_front_of_the_guard(call: Call, staff: U
 
 
 def test_a_subclass_may_have_other_terms(call: Call) -> None:
-    """Decorated anew, and guarded once."""
+    """A subclass that is decorated again is guarded once."""
     assert call("/keeping/", "raise").json()["errors"]
     assert replayed(call("/keeping/", "raise"))
     assert effects() == 1
@@ -308,7 +308,7 @@ def test_a_subclass_may_have_other_terms(call: Call) -> None:
 
 @both
 def test_ten_at_once_are_one(staff: User, url: str) -> None:
-    """One effect; the others hear that it runs, or get the replay."""
+    """There is one effect; the others get 409, or the replay."""
 
     def send(_: int) -> int:
         client = Client()
@@ -332,7 +332,7 @@ def test_ten_at_once_are_one(staff: User, url: str) -> None:
 
 @every
 def test_a_result_with_errors_frees_the_key(call: Call, staff: User, url: str) -> None:
-    """A refusal is not remembered, and may be corrected; what a resolver wrote before it raised stays, as without a key."""
+    """A refusal is not remembered, and may be corrected; what a resolver wrote before it raised is kept as usual."""
     User.objects.filter(pk=staff.pk).update(is_staff=False)
     assert call(url, "a").json()["errors"]
     assert (IdempotencyRecord.objects.get().status, effects()) == (Status.FREE, 0)
@@ -345,7 +345,7 @@ def test_a_result_with_errors_frees_the_key(call: Call, staff: User, url: str) -
 
 @both
 def test_what_was_done_in_part_is_remembered(call: Call, url: str) -> None:
-    """A field of the result has failed, or one mutation of two: a retry would do the rest once more."""
+    """A field of the result has failed, or one mutation of two: a retry would repeat the part that succeeded."""
     part = "mutation { charge { id receipt } }"
     first = call(url, query=part)
     assert (first.json()["data"]["charge"]["receipt"], bool(first.json()["errors"])) == (None, True)
@@ -359,7 +359,7 @@ def test_what_was_done_in_part_is_remembered(call: Call, url: str) -> None:
 
 @both
 def test_a_resolver_may_keep_its_errors(call: Call, url: str) -> None:
-    """Its own word comes first."""
+    """The resolver's own setting wins."""
     assert call(url, "keep").json()["errors"]
     assert replayed(call(url, "keep"))
     assert effects() == 1
@@ -368,7 +368,7 @@ def test_a_resolver_may_keep_its_errors(call: Call, url: str) -> None:
 @both
 @pytest.mark.parametrize("how", ["broken", "rollback"])
 def test_what_was_rolled_back_is_not_remembered(call: Call, url: str, how: str) -> None:
-    """The library swallows an error that has cost us the transaction: the key is free, and nothing is half there."""
+    """The library swallows an error that has rolled back the transaction: the key is free, and nothing is half done."""
     failed = call(url, how)
     if how == "rollback":
         assert failed.json()["errors"]
@@ -378,7 +378,7 @@ def test_what_was_rolled_back_is_not_remembered(call: Call, url: str, how: str) 
 
 
 def test_graphene_rolls_back_under_atomic_requests(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its set_rollback() finds our transaction in the place of Django's: with a key as without one, nothing is written."""
+    """Its set_rollback() finds our transaction in place of Django's: with and without a key, nothing is written."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     two = 'mutation { a: charge { id } b: charge(how: "raise") { id } }'
     for key in (None, KEY, KEY):
@@ -389,7 +389,7 @@ def test_graphene_rolls_back_under_atomic_requests(call: Call, monkeypatch: pyte
 
 
 def test_graphene_with_atomic_mutations(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A savepoint inside of ours."""
+    """The mutation has a savepoint inside of our transaction."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_MUTATIONS", True)
     assert call("/graphene/", "a").json()["data"]["charge"]
     assert replayed(call("/graphene/", "a"))
@@ -401,7 +401,7 @@ def test_graphene_with_atomic_mutations(call: Call, monkeypatch: pytest.MonkeyPa
     "sent", [b"", b"{", b"[]", b'{"query": 1}', b'{"query": "mutation {"}', b'{"query": "mutation { x }"}']
 )
 def test_what_is_no_graphql_is_the_views_to_answer(staff: User, url: str, sent: bytes) -> None:
-    """Its 400 or its errors, as without a key; the key is free."""
+    """The view returns 400 or errors, as without a key; the key is free."""
     client = Client()
     client.force_login(staff)
 
@@ -418,7 +418,7 @@ def test_what_is_no_graphql_is_the_views_to_answer(staff: User, url: str, sent: 
 
 @every
 def test_a_query_is_not_guarded(call: Call, url: str) -> None:
-    """It runs each time, says so, and leaves no record; a document with both is what operationName says."""
+    """A query runs each time, says so, and leaves no record; in a document with both, operationName decides."""
     for query, more in ((QUERY, {}), (BOTH, {"operationName": "Look"})):
         first = call(url, query=query, **more)
         Effect.objects.create(label="between")
@@ -437,7 +437,7 @@ def test_a_query_under_required(call: Call) -> None:
 
 
 def test_a_query_by_get(staff: User) -> None:
-    """A safe method, with a key like without."""
+    """GET is a safe method, with and without a key."""
     client = Client()
     client.force_login(staff)
     for url in ("/graphene/", "/strawberry/"):
@@ -446,7 +446,7 @@ def test_a_query_by_get(staff: User) -> None:
 
 
 def test_graphene_prefers_the_query_of_the_address(call: Call) -> None:
-    """A mutation there behind a query in the body is guarded: what counts is what the view will run."""
+    """A mutation in the URL is guarded even with a query in the body: what the view will run decides."""
     url = "/graphene/?query=mutation+{charge+{+id+}}"
     assert said(call(url, query=QUERY)) == "created"
     assert replayed(call(url, query=QUERY))
@@ -455,7 +455,7 @@ def test_graphene_prefers_the_query_of_the_address(call: Call) -> None:
 
 @pytest.mark.parametrize("url", ["/graphene/batch/", "/strawberry/batch/"])
 def test_a_batch_is_guarded_as_one(call: Call, url: str) -> None:
-    """One response for all; a batch of queries alone is none; one that failed in part is remembered."""
+    """One response covers the batch; a batch of queries alone is not guarded; one that failed in part is remembered."""
     mixed = [body("a"), {"query": "{ effects }"}, body("raise")]
     first = call(url, batch=mixed)
     assert [bool(result.get("errors")) for result in first.json()] == [False, False, True]
@@ -476,26 +476,26 @@ def test_a_batch_is_guarded_as_one(call: Call, url: str) -> None:
     "view", [GrapheneView, StrawberryView, AsyncGraphQLView], ids=lambda view: view.__module__ + view.__name__
 )
 def test_rights_must_be_thought_of(view: type[Any]) -> None:
-    """A policy that lets a replay skip what resolvers ask for is refused at import, with what to type."""
+    """A policy that lets a replay skip the resolvers' checks is refused at import, with what to type."""
     with pytest.raises(ImproperlyConfigured, match="authorize_replay=lambda request, outcome: True"):
         idempotent()(view)
 
 
 def test_an_async_view_needs_a_lease() -> None:
-    """No transaction spans an await."""
+    """No transaction can span an await."""
     with pytest.raises(ImproperlyConfigured, match='guarantee="lease"'):
         idempotent(authorize_replay=is_staff)(AsyncGraphQLView)
 
 
 def test_the_librarys_own_class_is_not_touched() -> None:
-    """What is decorated is a subclass: another view of the project stays as it is."""
+    """The decorated class is a subclass: another view of the project is unchanged."""
     guarded = idempotent(authorize_replay=is_staff)(GrapheneView)
     assert (guarded.__name__, hasattr(GrapheneView, "idempotency_policy")) == ("GraphQLView", False)
 
 
 @pytest.mark.parametrize("url", ["/graphene/bare/", "/strawberry/bare/"])
 def test_the_middleware_leaves_a_bare_view_alone(call: Call, settings: Settings, url: str) -> None:
-    """And says so: it would replay what a resolver refuses now. Where keys are required nothing runs."""
+    """The response says so: a replay would show what a resolver now refuses. Where keys are required nothing runs."""
     assert [said(call(url, "a")), said(call(url, "a")), effects()] == ["unguarded", "unguarded", 2]
     settings.IDEMPOTENCY = {"REQUIRED": True}
     with pytest.raises(ConfigurationError, match="authorize_replay"):
@@ -541,7 +541,7 @@ def test_an_async_view_under_asgi(staff: User) -> None:
     ],
 )
 def test_what_a_document_asks_for(query: Any, name: Any, expected: Asked) -> None:
-    """Only a proven query, or subscription, changes nothing."""
+    """Only a proven query or subscription changes nothing."""
     assert asked(query, name) == expected
 
 
@@ -566,5 +566,5 @@ ONE, TWO, READ = Asked(changes=True), Asked(changes=True, several=True), Asked(c
     ],
 )
 def test_what_a_result_says(result: Any, operations: list[Asked], refused: bool | None) -> None:
-    """Refused is where nothing was done."""
+    """A result is a refusal only if nothing was done."""
     assert refusal(json.dumps(result).encode(), operations) is refused

@@ -1,4 +1,4 @@
-"""A host for each tenant: one database, one set of users, and a realm that keeps their keys apart."""
+"""A host per tenant: one database, one set of users, and a realm that keeps their keys apart."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def shop(request: pytest.FixtureRequest, settings: Settings) -> Callable[..., No
 
 @pytest.mark.parametrize("where", ["pay", "order"])
 def test_hosts(shop: Callable[..., None], settings: Settings, user: User, where: str) -> None:
-    """Without a realm the second tenant gets the first one's response, and is not charged; with one each has its own."""
+    """Without a realm the second tenant gets the first one's response, uncharged; with a realm each has its own."""
 
     def sent(*hosts: str) -> list[tuple[str, bool]]:
-        client = Client()  # a new one, since it keeps the middleware that it has met
+        client = Client()  # a new one, since it keeps the middleware that it has loaded
         client.force_login(user)
         return [send(client, where, host) for host in hosts]
 

@@ -1,4 +1,4 @@
-"""django-ninja itself: a guarded operation stands behind ninja's checks, and its response is ninja's own."""
+"""django-ninja itself: a guarded operation comes after ninja's checks, and its response is ninja's own."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OutOfStock(Exception):
 
 
 class Bearer(HttpBearer):
-    """A token's user, as most projects have it."""
+    """Returns a token's user, as most projects do."""
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
         found = Token.objects.filter(key=token, user__is_active=True).select_related("user").first()
@@ -70,21 +70,21 @@ class Bearer(HttpBearer):
 
 
 class ApiKey(HttpBearer):
-    """The row itself, which is no user."""
+    """Returns the row itself, which is not a user."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Token | None:
         return Token.objects.filter(key=token).first()
 
 
 class Text(HttpBearer):
-    """The token itself, as ninja's own documentation has it."""
+    """Returns the token itself, as ninja's own documentation does."""
 
     def authenticate(self, request: HttpRequest, token: str) -> str:
         return token
 
 
 class Closing(BaseThrottle):
-    """Lets everybody pass until it is shut."""
+    """Lets every request pass until it is shut."""
 
     shut = False
 
@@ -110,7 +110,7 @@ def work(request: HttpRequest) -> Effect:
     return Effect.objects.create(label="ninja", idempotency_key="", attempt=handle.attempt if handle else 0)
 
 
-#: How an operation ends → what it returns, of the row that it has written.
+#: How an operation ends → what it returns, for the row that it has written.
 RESULTS: dict[str, Callable[[Effect], Any]] = {
     "schema": lambda effect: ChargeOut(id=effect.pk, amount=5),
     "dict": lambda effect: {"id": effect.pk, "amount": 5, "note": "a dict"},
@@ -249,7 +249,7 @@ def exempt(request: HttpRequest) -> dict[str, int]:
 api.add_router("/first", router)
 api.add_router("/second", router, url_name_prefix="second")
 
-#: An API that answers problems in a shape of its own, and everything else that goes wrong with a 500.
+#: An API with a shape of its own for problems, and a 500 for every other error.
 own = NinjaAPI(urls_namespace="own", auth=Bearer())
 
 
@@ -289,7 +289,7 @@ def hidden(request: HttpRequest) -> dict[str, int]:
 
 
 class OneTime(Bearer):
-    """Locks the user, and uses the token up."""
+    """Locks the user, and consumes the token."""
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
         user = super().authenticate(request, token)
@@ -311,7 +311,7 @@ def is_locked(user: User) -> bool:
 
 
 def taking_tokens(run: Any) -> Any:
-    """The same outside of ninja's checks, and writes once the operation has run."""
+    """The same outside of ninja's checks, with a write after the operation."""
 
     @functools.wraps(run)
     def taking(request: HttpRequest, **kw: Any) -> Any:
@@ -325,7 +325,7 @@ def taking_tokens(run: Any) -> Any:
 
 
 def make(guard: Callable[..., Any]) -> NinjaAPI:
-    """Make an API whose operations are guarded by what is given."""
+    """Make an API whose operations are guarded by the given decorator."""
     made = NinjaAPI(urls_namespace=f"made-{id(guard)}", auth=OneTime())
 
     @made.post("/charges", response=RESPONSES)
@@ -355,7 +355,7 @@ def by_attempt(request: Any, how: str) -> Any:
     return result_of(second if effect.attempt > 1 else first, effect)
 
 
-#: An API whose operations lose what the guard needs, and that makes a 500 of everything.
+#: An API whose operations lose what the guard needs, and that turns every error into a 500.
 losing = NinjaAPI(urls_namespace="losing", auth=Bearer())
 losing.exception_handler(Exception)(anything)
 
@@ -452,7 +452,7 @@ def replayed(response: Any) -> bool:
 def test_a_retry_gets_what_ninja_made_of_the_result(
     call: Caller, url: str, how: str, status: int, content: bytes
 ) -> None:
-    """Schemas, dicts, a status, nothing, a response, answered exceptions: the same bytes, and one effect, committed."""
+    """Schemas, dicts, a status, nothing, a response, handled exceptions: the same bytes, and one effect, committed."""
     first, retry = (call(url, {"amount": 5, "how": how}) for _ in range(2))
     effect = Effect.objects.get()
     assert (first.status_code, first.content) == (status, content % effect.pk if b"%d" in content else content)
@@ -466,7 +466,7 @@ def test_a_retry_gets_what_ninja_made_of_the_result(
 @SYNC_AND_ASYNC
 @pytest.mark.parametrize("how", ["forbidden", "denied", "refused"])
 def test_a_refusal_frees_the_key(call: Caller, url: str, how: str) -> None:
-    """What the table drops is dropped, returned or raised; what it wrote stays, as without us."""
+    """What the table drops is dropped, returned or raised; what it wrote is kept, as without us."""
     assert [replayed(call(url, {"amount": 5, "how": how})) for _ in range(2)] == [False, False]
     assert effects() == 2
     assert call(url, {"amount": 6}).status_code == 200
@@ -475,7 +475,7 @@ def test_a_refusal_frees_the_key(call: Caller, url: str, how: str) -> None:
 @SYNC_AND_ASYNC
 @pytest.mark.parametrize("how", ["raise", "500", "invalid"])
 def test_a_failure_frees_the_key(call: Caller, url: str, how: str) -> None:
-    """An exception, a 500, a result that the response schema refuses; in `atomic` the writes are gone."""
+    """An exception, a 500 or a result that the response schema refuses; in `atomic` the writes are gone."""
     assert [call(url, {"amount": 5, "how": how}).status_code for _ in range(2)] == [500, 500]
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.attempt) == (RecordStatus.FREE, 2)
@@ -483,13 +483,13 @@ def test_a_failure_frees_the_key(call: Caller, url: str, how: str) -> None:
 
 
 def test_an_answered_integrity_error_keeps_what_was_written(call: Caller) -> None:
-    """The savepoint is gone, the rest is committed: as ninja's own API without a key has it."""
+    """The savepoint is gone and the rest is committed, as in ninja's own API without a key."""
     first, retry = (call("/api/charges", {"amount": 5, "how": "integrity"}) for _ in range(2))
     assert (first.status_code, first.json(), replayed(retry), effects()) == (422, {"conflict": True}, True, 1)
 
 
 def test_a_stream_is_made_inside_the_guard(call: Caller) -> None:
-    """Ninja makes lines of what the function returns; buffered, they are remembered."""
+    """Ninja streams lines from what the function returns; buffered, they are remembered."""
     first = call("/api/lines").getvalue()
     retry = call("/api/lines")
     assert first.count(b"\n") == 3
@@ -497,7 +497,7 @@ def test_a_stream_is_made_inside_the_guard(call: Caller) -> None:
 
 
 def test_parameters_of_every_kind(call: Caller) -> None:
-    """Path, query and body reach the function, and each belongs to the request that a key stands for."""
+    """Path, query and body reach the function, and each is part of the request that a key identifies."""
     first = call("/api/orders/7?fast=1", "deep", method="PATCH")
     assert first.json() == {"number": 7, "fast": True, "note": "deep", "id": Effect.objects.get().pk}
     assert replayed(call("/api/orders/7?fast=1", "deep", method="PATCH"))
@@ -512,7 +512,7 @@ def test_parameters_of_every_kind(call: Caller) -> None:
 
 
 def test_an_upload(call: Caller) -> None:
-    """A new boundary is the same request, and the function reads what was sent."""
+    """A new boundary is the same request, and the function can read the upload."""
 
     def send(content: str) -> Any:
         from django.core.files.uploadedfile import SimpleUploadedFile
@@ -531,7 +531,7 @@ def test_an_upload(call: Caller) -> None:
 
 @SYNC_AND_ASYNC
 def test_a_revoked_token_never_sees_the_replay(call: Caller, token: Token, url: str) -> None:
-    """401 from ninja's authentication, and not a word of the stored response."""
+    """The client gets 401 from ninja's authentication, and no part of the stored response."""
     first = call(url, {"amount": 5, "how": "dict"})
     token.delete()
     refused = call(url, {"amount": 5, "how": "dict"})
@@ -542,7 +542,7 @@ def test_a_revoked_token_never_sees_the_replay(call: Caller, token: Token, url: 
 
 @pytest.mark.parametrize("prefix", ["first", "second"])
 def test_a_demoted_superuser_never_sees_the_replay(browser: Client, user: User, prefix: str) -> None:
-    """Also under the middleware, which knows the session: it leaves a guarded operation alone."""
+    """The same holds under the middleware, which knows the session: it leaves a guarded operation alone."""
     User.objects.filter(pk=user.pk).update(is_superuser=True)
     send = functools.partial(browser.post, f"/api/{prefix}/admin", headers={"Idempotency-Key": KEY})
     assert (send().status_code, replayed(send())) == (200, True)
@@ -552,7 +552,7 @@ def test_a_demoted_superuser_never_sees_the_replay(browser: Client, user: User, 
 
 
 def test_the_middleware_leaves_an_unguarded_operation_alone(browser: Client, user: User) -> None:
-    """Nobody knows who may have its replay: it runs, and the response says that nothing guards it."""
+    """The middleware cannot tell who may have its replay: it runs, and the response says that it is unguarded."""
     User.objects.filter(pk=user.pk).update(is_superuser=True)
     send = functools.partial(browser.post, "/api/first/unguarded", headers={"Idempotency-Key": KEY})
     assert [send()["Idempotency-Status"] for _ in range(2)] == ["unguarded", "unguarded"]
@@ -563,7 +563,7 @@ def test_the_middleware_leaves_an_unguarded_operation_alone(browser: Client, use
 
 
 def test_where_keys_are_required_the_middleware_refuses_what_it_cannot_guard(browser: Client, settings: Any) -> None:
-    """An error names the function, with a key and without; an exempt one runs."""
+    """An error names the function, with and without a key; an exempt one runs."""
     settings.IDEMPOTENCY = {"REQUIRED": True}
     for headers in ({}, {"Idempotency-Key": KEY}):
         with pytest.raises(ConfigurationError, match=r"@idempotent\(\) on unguarded, directly below"):
@@ -583,7 +583,7 @@ def test_a_throttled_retry_gets_429(call: Caller, url: str) -> None:
 
 @SYNC_AND_ASYNC
 def test_what_ninja_refuses_claims_nothing(call: Caller, url: str) -> None:
-    """422 of the validation, 401: no record, so the corrected request runs under the same key."""
+    """422 of the validation, or 401: no record, so the corrected request runs under the same key."""
     assert call(url, {"amount": "many"}).status_code == 422
     assert Caller("nobody")(url).status_code == 401
     assert not IdempotencyRecord.objects.exists()
@@ -600,7 +600,7 @@ def test_a_key_belongs_to_the_one_whom_ninja_let_in(call: Caller, other_user: Us
 
 
 def test_an_api_key_is_a_principal_and_no_secret_is_stored(call: Caller, token: Token, other_user: User) -> None:
-    """Where authentication returns a row, the row owns the key; a primary key that is the token is hashed."""
+    """If authentication returns a row, the row owns the key; a primary key that is the token is hashed."""
     assert call("/api/first/keys").status_code == 200
     assert replayed(call("/api/first/keys"))
     assert not replayed(Caller(TokenFactory(user=other_user).key)("/api/first/keys"))
@@ -612,7 +612,7 @@ def test_an_api_key_is_a_principal_and_no_secret_is_stored(call: Caller, token: 
 
 
 def test_a_token_names_nobody(call: Caller, token: Token) -> None:
-    """A text is a secret and rotates: without a scope the key belongs to nobody, with one to what that says."""
+    """A string is a secret and rotates: without a scope the key has no owner, with one the scope is its owner."""
     refused = call("/api/first/text")
     assert (refused.status_code, refused.json()["code"], effects()) == (400, "scope-required", 0)
     assert call("/api/first/scoped").status_code == 200
@@ -646,14 +646,14 @@ def test_a_key_that_is_missing_or_malformed(call: Caller, key: str | None, code:
 
 @SYNC_AND_ASYNC
 def test_another_body_is_a_mismatch(call: Caller, url: str) -> None:
-    """422, and the first response stays."""
+    """422, and the first response is kept."""
     first = call(url)
     assert call(url, {"amount": 6}).json()["code"] == "request-mismatch"
     assert call(url).content == first.content
 
 
 def test_a_handler_for_everything_is_no_handler_for_problems(call: Caller) -> None:
-    """Only one that names Problem, or a class of ours, answers it; a 500 of the other is rolled back."""
+    """Only a handler for Problem, or for a class of ours, handles it; the other's 500 is rolled back."""
     assert [call("/own/charges?how=raise").status_code for _ in range(2)] == [500, 500]
     assert effects() == 0
 
@@ -662,7 +662,7 @@ def test_a_handler_for_everything_is_no_handler_for_problems(call: Caller) -> No
 
 
 def test_twenty_at_once_are_one(call: Caller, token: Token) -> None:
-    """Twenty threads, one key: one effect; the others hear that it runs, or get its response."""
+    """Twenty threads, one key: one effect; the others get 409, or the response."""
 
     def send(_: int) -> tuple[int, bool]:
         try:
@@ -680,7 +680,7 @@ def test_twenty_at_once_are_one(call: Caller, token: Token) -> None:
 
 
 def test_ten_tasks_at_once_are_one(token: Token) -> None:
-    """The same of an async operation, in one event loop."""
+    """The same for an async operation, in one event loop."""
 
     async def send() -> int:
         headers = {"Authorization": f"Bearer {token.key}", "Idempotency-Key": KEY}
@@ -699,7 +699,7 @@ def test_ten_tasks_at_once_are_one(token: Token) -> None:
 
 
 def test_a_cancelled_operation_keeps_its_key(token: Token) -> None:
-    """The work may still run somewhere: only the lease ends that."""
+    """The work may still be running elsewhere: only the lease frees the key."""
 
     ENTERED.clear()
 
@@ -746,13 +746,13 @@ def test_only_the_guarded_operation_leaves_atomic_requests(call: Caller) -> None
 def test_writes_mean_the_same_with_a_key_under_atomic_requests(
     call: Caller, key: str | None, how: str, status: int, written: int
 ) -> None:
-    """What ninja answers is committed. What it raises is not, also if Django answers it."""
+    """What ninja handles is committed. What it raises is not, even if Django handles it."""
     assert call("/api/charges", {"amount": 5, "how": how}, key=key).status_code == status
     assert effects() == written
 
 
 def trace(call: Caller, url: str, how: str, key: str | None, method: str = "POST") -> tuple[Any, list[str]]:
-    """Send. Return what was answered, and each statement, BEGIN and COMMIT among them."""
+    """Send. Return the response, and each statement, BEGIN and COMMIT among them."""
     TokenFactory(user=User.objects.get(), key=call.token)
     with CaptureQueriesContext(connection) as queries:
         response = call(url, {"amount": 5 if how != "unprocessable" else "many", "how": how}, key=key, method=method)
@@ -769,7 +769,7 @@ def begun(statements: list[str]) -> list[int]:
 @pytest.mark.usefixtures("atomic_requests", "user")
 @pytest.mark.parametrize("url", ["/charges", "/decorated"])
 def test_without_a_key_nothing_differs_under_atomic_requests(url: str) -> None:
-    """The same response, by the same statements in the same transactions, as of an operation that we do not know."""
+    """The same response, by the same statements in the same transactions, as from an operation that we do not guard."""
     call = Caller("token")
     hows = ("schema", "http-error", "denied", "refused", "invalid", "500", "raise", "integrity", "unprocessable")
     for method, how in [*(("POST", how) for how in hows), ("GET", "not allowed")]:
@@ -781,7 +781,7 @@ def test_without_a_key_nothing_differs_under_atomic_requests(url: str) -> None:
 @pytest.mark.usefixtures("atomic_requests", "user")
 @pytest.mark.parametrize(("url", "transactions"), [("/charges", 1), ("/decorated", 2)])
 def test_with_a_key_it_is_one_transaction(url: str, transactions: int) -> None:
-    """Authentication, validation and function; what a decorator does with the response is another."""
+    """It spans authentication, validation and function; what a decorator does with the response is another one."""
     answered, statements = trace(Caller("token"), f"/guarded{url}", "schema", KEY)
     assert (answered[0], len(begun(statements))) == (200, transactions)
     work = next(n for n, sql in enumerate(statements) if sql.startswith("INSERT") and "payments_effect" in sql)
@@ -794,14 +794,14 @@ def test_with_a_key_it_is_one_transaction(url: str, transactions: int) -> None:
 @pytest.mark.parametrize("prefix", ["guarded", "leased"])
 @pytest.mark.parametrize("key", [None, KEY])
 def test_a_lock_of_the_authentication_holds_in_the_function(call: Caller, prefix: str, key: str | None) -> None:
-    """With a key as without; and others see the claim meanwhile, so that a crash leaves its trace."""
+    """The lock holds with and without a key; others see the claim meanwhile, so that a crash leaves its trace."""
     assert call(f"/{prefix}/locks", key=key).json() == {"locked": True, "claimed": key is not None}
 
 
 @pytest.mark.usefixtures("atomic_requests")
 @pytest.mark.parametrize("how", ["raise", "500", "invalid"])
 def test_a_one_time_token_is_not_used_up_by_a_failure(call: Caller, how: str) -> None:
-    """What authentication took is rolled back with the work, so the keyed retry is authenticated."""
+    """What authentication consumed is rolled back with the work, so the keyed retry is authenticated."""
     send = functools.partial(call, "/guarded/charges", {"amount": 5, "how": f"{how} then schema"})
     assert send().status_code == 500
     assert (Token.objects.count(), effects(), IdempotencyRecord.objects.get().status) == (1, 0, RecordStatus.FREE)
@@ -812,7 +812,7 @@ def test_a_one_time_token_is_not_used_up_by_a_failure(call: Caller, how: str) ->
 
 @pytest.mark.usefixtures("atomic_requests")
 def test_what_decorate_view_wrote_before_is_rolled_back_with_a_failure(call: Caller) -> None:
-    """It stands inside the transaction, as without us; with a replay it is committed, as of an early response."""
+    """The decorator is inside the transaction, as without us; a replay commits its write, as an early response does."""
     Effect.objects.create(label="token")
     send = functools.partial(call, "/guarded/decorated", {"amount": 5, "how": "raise then schema"})
     assert send().status_code == 500
@@ -822,12 +822,12 @@ def test_what_decorate_view_wrote_before_is_rolled_back_with_a_failure(call: Cal
     assert list(Effect.objects.order_by("pk").values_list("label", flat=True)) == ["ninja", "after", "after"]
 
 
-# ----------------------------------------------------------------------------------------------- what the guard answers
+# ---------------------------------------------------------------------------------------------- what the guard responds
 
 
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic requests", "none"])
 def test_a_lost_transaction_is_a_503(call: Caller, request: pytest.FixtureRequest, atomic: bool) -> None:
-    """And no 500 of a handler for everything: nothing was committed, and the retry does it."""
+    """A handler for everything does not turn it into a 500: nothing was committed, and the retry does the work."""
     if atomic:
         request.getfixturevalue("atomic_requests")
     lost = call("/losing/transaction")
@@ -841,7 +841,7 @@ def test_a_lost_transaction_is_a_503(call: Caller, request: pytest.FixtureReques
 def test_a_derived_key_without_a_store_is_a_503(
     call: Caller, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, url: str, atomic: bool
 ) -> None:
-    """And no 500 of a handler for everything; under ATOMIC_REQUESTS what the function wrote is rolled back."""
+    """A handler for everything does not make it a 500; under ATOMIC_REQUESTS what the function wrote is rolled back."""
     if atomic and "async" in url:
         pytest.skip("Django refuses it")
     if atomic:
@@ -858,7 +858,7 @@ def test_a_derived_key_without_a_store_is_a_503(
 
 # --------------------------------------------------------------------------------------------------- ninja's test client
 
-#: Ninja's test client does not turn the names of headers into capitals, as a server does.
+#: Ninja's test client does not capitalise the names of headers, as a server does.
 CAPITALS = {"IDEMPOTENCY-KEY": KEY}
 
 
@@ -866,7 +866,7 @@ CAPITALS = {"IDEMPOTENCY-KEY": KEY}
 
 
 def test_in_decorate_view_it_is_refused() -> None:
-    """It would stand outside of ninja's authentication: the error names the operation, at import."""
+    """It would be outside of ninja's authentication: the error names the operation, at import."""
     fresh = NinjaAPI(urls_namespace="decorated")
     with pytest.raises(ImproperlyConfigured, match=r"'/charges' would replay before ninja has authenticated"):
 
@@ -886,7 +886,7 @@ def test_above_the_operation_it_is_refused() -> None:
 
 
 def test_an_async_operation_cannot_be_atomic() -> None:
-    """No transaction spans an await: the error says what to type, at import."""
+    """No transaction can span an await: the error says what to type, at import."""
     fresh = NinjaAPI(urls_namespace="atomic")
     with pytest.raises(ImproperlyConfigured, match=r'guarantee="lease"'):
 
@@ -896,7 +896,7 @@ def test_an_async_operation_cannot_be_atomic() -> None:
 
 
 def test_a_generator_is_refused() -> None:
-    """It runs while its response is sent, when nothing guards it any more."""
+    """A generator runs while its response is sent, when the guard has ended."""
 
     async def events(request: HttpRequest) -> AsyncIterator[int]:
         yield 1
@@ -914,7 +914,7 @@ def test_a_decorator_without_wraps_is_found_before_anything_runs(call: Caller) -
     call.client.raise_request_exception = True
     assert call("/own/hidden", key=None).status_code == 200
     before = effects()
-    assert call("/own/hidden").status_code == 500  # their handler for everything
+    assert call("/own/hidden").status_code == 500  # the API's handler for everything
     assert effects() == before
     request = call("/own/hidden", key=None).wsgi_request
     request.META["HTTP_IDEMPOTENCY_KEY"] = KEY
@@ -937,7 +937,7 @@ def test_inside_a_guarded_operation_another_is_a_function(call: Caller) -> None:
 
 
 def test_decorate_view_stands_outside_of_the_guard(call: Caller) -> None:
-    """Above or below @idempotent(): what it adds is added to a replay as well."""
+    """Above or below @idempotent(), what it adds is added to a replay as well."""
     fresh = NinjaAPI(urls_namespace="outside")
 
     def stamping(run: Any) -> Any:

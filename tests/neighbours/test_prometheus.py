@@ -1,4 +1,4 @@
-"""django-prometheus: its last middleware must be the last, behind ours, and only counts."""
+"""django-prometheus: its last middleware must come last, after ours, and only counts."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def measured(settings: Any) -> None:
 
 
 def test_check_and_migrate_pass() -> None:
-    """No error for the order that django-prometheus itself asks for, and no warning."""
+    """The order that django-prometheus itself asks for raises no error and no warning."""
     assert check_middleware() == []
     call_command("migrate", verbosity=0)
 
 
 def test_each_request_is_counted_and_guarded(user: User) -> None:
-    """One effect; the replay is a response like any other to who counts them."""
+    """There is one effect; to the counter a replay is a response like any other."""
     client = Client(raise_request_exception=False)
     client.force_login(user)
     before = counted()

@@ -13,7 +13,7 @@ from django_idempotency import outbox
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay
 
-#: Statements commit, as a server's do. Afterwards these tables are emptied, which is faster than all of them.
+#: Statements commit, as on a server. Afterwards only these tables are emptied, which is faster than emptying all.
 committed = pytest.mark.django_db(
     transaction=True,
     available_apps=["django_idempotency", "django_idempotency.outbox", "testproject.payments"],
@@ -35,7 +35,7 @@ def waiting() -> list[tuple[str, Any]]:
 
 
 class Recorder:
-    """A publisher that remembers, and fails for the keys and payloads in `bad`."""
+    """A publisher that records messages, and fails for the keys and payloads in `bad`."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any]] = []

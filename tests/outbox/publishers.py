@@ -1,4 +1,4 @@
-"""Publishers by dotted path. Those of other processes write into a file what they publish."""
+"""Publishers by dotted path. Those of other processes write what they publish to a file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def to_file(message: Any) -> None:
 
 
 class Broker:
-    """A broker in memory, which may be away. `journal` tells what publishers did."""
+    """A broker in memory, which may be unreachable. `journal` lists what publishers did."""
 
     journal: list[Any]
     #: What to do before the n-th message, counted from 0; an exception that it returns is raised.
     plan: dict[int, Any]
-    #: How often it cannot be connected to.
+    #: The number of connections that fail.
     away: int
 
     @classmethod

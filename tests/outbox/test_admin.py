@@ -1,4 +1,4 @@
-"""The admin of the outbox: to be read, with its secrets masked; an operator ends a back-off."""
+"""The admin of the outbox: read-only, with secrets masked, except that an operator may end a back-off."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_list(operator: Client) -> None:
 
 
 def test_a_message(operator: Client) -> None:
-    """With what looks like a secret masked."""
+    """Anything that looks like a secret is masked."""
     with transaction.atomic():
         outbox.send("topic", {"amount": 5, "token": "tok_hunter2"}, headers={"Authorization": "Bearer hunter2"})
     message = Message.objects.get()
@@ -77,14 +77,14 @@ def test_a_message(operator: Client) -> None:
 
 @pytest.mark.parametrize("lookup", ["payload__token__startswith", "payload__icontains", "headers__a__startswith"])
 def test_no_lookup_tells_what_is_masked(operator: Client, lookup: str) -> None:
-    """Letter by letter."""
+    """A look-up could otherwise reveal it letter by letter."""
     with transaction.atomic():
         outbox.send("topic", {"token": "tok_hunter2"}, headers={"a": "tok_hunter2"})
     assert operator.get(reverse(LIST), {lookup: "tok_h"}).status_code == 400
 
 
 def test_nothing_can_be_changed(admin_client: Client) -> None:
-    """Not even by a superuser."""
+    """Not even a superuser can change anything."""
     (message,) = failed("")
     assert admin_client.get(reverse("admin:idempotency_outbox_message_add")).status_code == 403
     assert admin_client.get(reverse("admin:idempotency_outbox_message_delete", args=[message.pk])).status_code == 403
@@ -94,7 +94,7 @@ def test_nothing_can_be_changed(admin_client: Client) -> None:
 
 
 def test_try_again_now(operator: Client) -> None:
-    """What was ticked, and what that waits for; nobody else. The attempts stay, and it is logged."""
+    """The ticked messages are retried with those that they wait for, and no others. Attempts are kept; it is logged."""
     messages = failed("a", "b", "a", "", "")
     page = try_again(operator, messages[2], messages[3]).content.decode()
     assert "3 messages will be retried now." in page
@@ -104,7 +104,7 @@ def test_try_again_now(operator: Client) -> None:
 
 
 def test_many_are_tried_again(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an outage all may be ticked: no payload is read, none has a statement of its own, and one line is logged."""
+    """After an outage all may be ticked: no payload is read, none takes its own statement, and one line is logged."""
     monkeypatch.setattr(admin, "TOGETHER", 3)
     messages = failed(*["a", ""] * 3, "b")
     with CaptureQueriesContext(connection) as statements:
@@ -128,6 +128,6 @@ def test_seeing_needs_its_permission() -> None:
 
 @pytest.mark.parametrize("forged", ["x", f"{2**70}", str(UUID(int=1))])
 def test_a_forged_primary_key(operator: Client, forged: str) -> None:
-    """No page of ours has it: 404."""
+    """A forged primary key is a 404."""
     ticked = {"action": "try_again", "_selected_action": [forged]}
     assert operator.post(reverse(LIST), ticked).status_code == 404

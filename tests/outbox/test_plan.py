@@ -1,4 +1,4 @@
-"""100,000 messages: every look and every lock goes by an index, whatever the keys are."""
+"""100,000 messages: every look and every lock uses an index, whatever the keys are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 ROWS = 100_000
-#: SQL of the key of the n-th message, and whether it waits for its next attempt; statements of a batch.
+#: SQL of the n-th message's key, and whether it waits for its next attempt; statements of a batch.
 SHAPES = {
     "no keys": ("''", "NULL", 3),
     "a key each": ("'key-' || n", "NULL", 4),
@@ -55,7 +55,7 @@ def statements(request: Any) -> int:
 
 
 def test_a_batch(statements: int) -> None:
-    """Five statements at most, by an index. What waits is not even looked at."""
+    """A batch is five statements at most, by an index, and does not even read messages that wait."""
     relay = Recorder().relay(size=100)
     with CaptureQueriesContext(connection) as captured:
         published = len(relay.batch().published)
@@ -65,5 +65,5 @@ def test_a_batch(statements: int) -> None:
         for sql in asked:
             cursor.execute(f"EXPLAIN {sql}")
             plan = "\n".join(line for (line,) in cursor.fetchall())
-            # Where keys are left out nearly all rows may be, so PostgreSQL may read the table.
+            # A filter on keys may leave out nearly all rows, so PostgreSQL may read the table.
             assert f"Seq Scan on {Message._meta.db_table}" not in plan or "NOT" in sql

@@ -1,4 +1,4 @@
-"""What a second look at the outbox found: messages out of order, lost, or published again and again."""
+"""Found in a second review of the outbox: messages out of order, lost, or published again and again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def in_thread(act: Any) -> Any:
 
 
 def slow_writer(key: str, number: int) -> Any:
-    """Send in another connection. Returned is what commits it, and waits until it has."""
+    """Send in another connection. Return a function that commits it, and waits until it has."""
     has_sent, may_commit = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -64,12 +64,12 @@ def slow_writer(key: str, number: int) -> Any:
 @committed
 @server
 def test_writers_one_at_a_time_are_in_order() -> None:
-    """The recipe of docs/how-to/outbox.md: the second writer of the key begins when the first has committed."""
+    """The recipe of docs/how-to/outbox.md: the second writer of a key begins after the first has committed."""
     recorder = Recorder()
     relay = recorder.relay()
     commit = slow_writer("account", 1)  # position 1
     sent("other")  # position 2
-    relay.batch()  # a sweep: the first that is there is 2
+    relay.batch()  # a sweep: the first message there is 2
     commit()
     with transaction.atomic():
         outbox.send("topic", 2, key="account")  # position 3
@@ -108,7 +108,7 @@ def test_writers_one_at_a_time_are_in_order_across_pages(monkeypatch: pytest.Mon
 @committed
 @pytest.mark.parametrize(("bad", "good"), [("a", "A"), ("a", "á"), ("a", "a ")])
 def test_a_key_that_collates_alike_is_not_blocked(monkeypatch: pytest.MonkeyPatch, bad: str, good: str) -> None:
-    """For MariaDB's usual collations these are equal: what fails on the first page would hide the others for ever."""
+    """MariaDB's usual collations treat these as equal: failures on the first page would hide the others permanently."""
     monkeypatch.setattr(taking, "PAGE", 2)
     sent(bad, bad, bad, good, bad)
     Message.objects.filter(payload=0).update(not_before=in_five_minutes())
@@ -148,7 +148,7 @@ def test_an_async_publisher_loses_nothing(name: str) -> None:
 
 @committed
 def test_a_publisher_that_breaks_the_transaction() -> None:
-    """It writes a row of its own, such as an audit, and that fails: a failure of this message like any other."""
+    """A publisher's own write, such as an audit row, fails: this is a failure of the message like any other."""
     sent("a", "bad", "b")
     taken, seen = Message.objects.all()[0].message_id, []
 
@@ -192,7 +192,7 @@ def test_what_no_database_holds_is_refused_while_the_transaction_is_good(bad: An
 
 @committed
 def test_a_relay_that_could_not_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without autocommit nobody ends its transaction: whatever was published would be published again for ever."""
+    """Without autocommit its transaction never ends: whatever was published would be published again without end."""
     sent("")
     recorder = Recorder()
     connection.close()
@@ -222,7 +222,7 @@ async def async_generator() -> AsyncIterator[None]:
 @committed
 @pytest.mark.parametrize("promise", [coroutine, generator, async_generator, Future])
 def test_a_promise_is_no_confirmation(promise: Any) -> None:
-    """What nobody runs, or has not ended yet, may still fail: deleted now, the message would be lost."""
+    """A coroutine that never runs, or a pending Future, may still fail: deleted now, the message would be lost."""
     sent("")
     batch = Relay(lambda message: promise(), using=DEFAULT_DB_ALIAS).batch()
     assert not batch.published
@@ -242,7 +242,7 @@ class Clock:
 @committed
 @pytest.mark.parametrize("behind", [0, 3])
 def test_attempts_that_time_out_do_not_take_all_of_the_time(monkeypatch: pytest.MonkeyPatch, behind: int) -> None:
-    """Twelve endpoints are down, 30 seconds each: more than the longest back-off. What is for others goes on."""
+    """Twelve endpoints are down, 30 seconds each: more than the longest back-off. Messages for others continue."""
     monkeypatch.setattr(taking, "PAGE", 10)
     clock, recorder = Clock(monkeypatch), Recorder()
     recorder.bad = {f"down-{number}" for number in range(12)}
@@ -269,7 +269,7 @@ def test_attempts_that_time_out_do_not_take_all_of_the_time(monkeypatch: pytest.
 
 @committed
 def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each message is tried once. To fail at all of them takes longer than the longest back-off."""
+    """Each message is tried once, although failing at all of them takes longer than the longest back-off."""
     clock, recorder = Clock(monkeypatch), Recorder()
     recorder.bad = {"down"}
 
@@ -290,7 +290,7 @@ def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPat
 @committed
 @pytest.mark.parametrize(("key", "enabled"), [(None, True), ("k", False)])
 def test_a_guard_that_does_not_guard_opens_no_transaction(key: str | None, enabled: bool) -> None:
-    """Then send() wants the project's own, which does inside a guard, too."""
+    """send() then needs the project's own transaction, which also works inside a guard."""
 
     @idempotent_function(key="key", key_prefix="relying")
     def relying(key: str | None) -> None:
@@ -312,7 +312,7 @@ def test_a_guard_that_does_not_guard_opens_no_transaction(key: str | None, enabl
 
 @committed
 def test_a_look_at_many_keys_that_wait_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No statement names more keys than two pages hold: at 70,000 that wait, a look took half a minute."""
+    """No statement names more keys than two pages hold: with 70,000 waiting keys, a look took half a minute."""
     monkeypatch.setattr(taking, "PAGE", 10)
     sent(*(f"waits-{number}" for number in range(100)), "waits-0", "waits-99", "due")
     last = Message.objects.order_by("pk")[99].pk

@@ -1,4 +1,4 @@
-"""`manage.py relay_outbox`: what it says, how it ends, and what it does when the broker or the database goes away."""
+"""`manage.py relay_outbox`: what it prints, how it ends, and what it does when the broker or the database is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE = "tests.outbox.publishers"
 
 @pytest.fixture(autouse=True)
 def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """Collect what would be waited for."""
+    """Collect the waits instead of waiting."""
     Broker.reset()
     taken: list[float] = []
     monkeypatch.setattr(relay_outbox.Command, "nap", lambda command, seconds: taken.append(seconds))
@@ -53,7 +53,7 @@ def terminate() -> None:
 
 
 def test_once() -> None:
-    """All that is due, batch by batch, through one publisher."""
+    """All that is due is published, batch by batch, through one publisher."""
     sent(*[""] * 5)
     assert relay("--once", "--batch=2") == "5 messages published.\n"
     assert Broker.journal == ["opened", 0, 1, 2, 3, 4, "closed"]
@@ -61,7 +61,7 @@ def test_once() -> None:
 
 
 def test_once_ends_beside_traffic() -> None:
-    """What was there at its start is published, and not for ever what comes meanwhile."""
+    """The relay publishes what was there at its start, and not without end what arrives meanwhile."""
     sent("", "")
 
     def another() -> None:
@@ -77,7 +77,7 @@ def test_nothing() -> None:
 
 
 def test_silence() -> None:
-    """Also in the beginning of one that stays."""
+    """The relay is silent, also at the start of one that keeps running."""
     sent("", "")
     Broker.plan = {0: terminate}
     out = StringIO()
@@ -98,7 +98,7 @@ def test_the_setting(settings: Settings) -> None:
 
 
 def test_failures_end_in_an_error() -> None:
-    """So that cron, or whoever runs it, notices."""
+    """The exit status makes cron notice."""
     sent("a", "b")
     Broker.plan = {0: lambda: ValueError("no such exchange")}
     with pytest.raises(CommandError, match=r"1 message published, 1 failed\. Failed messages are retried"):
@@ -132,7 +132,7 @@ def test_senseless_numbers(argument: str) -> None:
 
 
 def test_once_without_a_broker() -> None:
-    """Nothing is waited for, and nothing secret is said."""
+    """The relay does not wait, and prints no secret."""
     sent("")
     Broker.away = 1
     with pytest.raises(
@@ -150,7 +150,7 @@ def test_whatever_fails_at_opening_is_the_broker() -> None:
 
 
 def test_once_and_the_broker_leaves() -> None:
-    """It says what was published until then."""
+    """The relay says what it had published until then."""
     sent("", "", "")
     Broker.plan = {2: BrokerUnavailable}
     with pytest.raises(CommandError, match=r"(?s)The broker did not respond.*2 messages published, 1 failed"):
@@ -158,7 +158,7 @@ def test_once_and_the_broker_leaves() -> None:
     assert waiting() == [("", 2)]
 
 
-# ---------------------------------------------------------------------------------------------------------- for ever
+# ---------------------------------------------------------------------------------------------------- without --once
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -171,12 +171,12 @@ def test_a_signal_lets_the_current_message_end(number: signal.Signals) -> None:
 
 
 def test_a_second_signal_does_not_wait() -> None:
-    """For a publisher that hangs. What it had published since the last COMMIT is published again."""
+    """The second signal is for a publisher that hangs. What it published since the last COMMIT is published again."""
     sent("", "", "")
 
     def interrupt_twice() -> None:
         for _ in range(2):
-            signal.raise_signal(signal.SIGINT)  # to this thread: two that are still under way to another are one
+            signal.raise_signal(signal.SIGINT)  # to this thread: two pending signals to another would be one
 
     Broker.plan = {1: interrupt_twice}
     with pytest.raises(CommandError, match=r"Interrupted in the middle of a message\. 1 message published") as caught:
@@ -186,7 +186,7 @@ def test_a_second_signal_does_not_wait() -> None:
 
 
 def test_it_looks_again(naps: list[float]) -> None:
-    """After what --poll says, for as long as nothing is due."""
+    """The relay looks again after --poll seconds, for as long as nothing is due."""
     looks = []
 
     def nap(command: relay_outbox.Command, seconds: float) -> None:
@@ -202,7 +202,7 @@ def test_it_looks_again(naps: list[float]) -> None:
 
 
 def test_it_connects_anew(naps: list[float], caplog: Any) -> None:
-    """To a broker that left and came back, a little later each time; what had to wait goes as soon as it may."""
+    """To a lost broker it reconnects a little later each time; delayed messages go as soon as they may."""
     sent("", "", "")
     Broker.plan = {1: lambda: ConnectionResetError("reset by amqp://shop:geheim@host/"), 2: terminate}
 
@@ -237,7 +237,7 @@ def raising(*errors: Exception) -> Any:
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no connection to lose")
 @pytest.mark.parametrize("error", [OperationalError("server closed the connection"), InterfaceError("closed")])
 def test_a_lost_database(monkeypatch: pytest.MonkeyPatch, naps: list[float], error: Exception) -> None:
-    """It is connected to anew; with --once it is an error."""
+    """The relay reconnects; with --once it is an error."""
     sent("")
     Broker.plan = {0: terminate}
     monkeypatch.setattr(Relay, "batch", raising(error, error))
@@ -249,7 +249,7 @@ def test_a_lost_database(monkeypatch: pytest.MonkeyPatch, naps: list[float], err
 
 
 def test_a_lost_race_is_tried_again(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
-    """Also with --once: five times."""
+    """A lost race is tried again, five times in all with --once."""
     locked = OperationalError("database is locked")
     sent("")
     monkeypatch.setattr(Relay, "batch", raising(*[locked] * 4))
@@ -262,7 +262,7 @@ def test_a_lost_race_is_tried_again(monkeypatch: pytest.MonkeyPatch, naps: list[
 
 @pytest.mark.parametrize("arguments", [[], ["--once"]])
 def test_not_migrated(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    """No time heals that."""
+    """Waiting cannot help."""
     kind = OperationalError if connection.vendor == "sqlite" else ProgrammingError
     monkeypatch.setattr(Relay, "batch", raising(kind("no such table: django_idempotency_message")))
     with pytest.raises(CommandError, match=r"(?s)cannot be read\. Is it migrated\?.*no such table"):
@@ -278,7 +278,7 @@ class Terminal(StringIO):
 
 
 def test_progress_on_a_terminal() -> None:
-    """A line that is overwritten, and gone in the end."""
+    """Progress is one line, overwritten, and removed at the end."""
     sent("", "", "")
     seen = Terminal()
     relay("--once", "--batch=2", stderr=seen)
@@ -298,7 +298,7 @@ def test_progress_on_a_terminal() -> None:
 def test_progress_elsewhere(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], pace: float, lines: list[str]
 ) -> None:
-    """Only if asked for, and not more often than every few seconds."""
+    """Elsewhere it is printed only if asked for, and at most every few seconds."""
     monkeypatch.setattr(relay_outbox, "PACE", pace)
     sent("", "")
     seen = StringIO()

@@ -1,4 +1,4 @@
-"""A batch: published, forgotten or noted, in one transaction."""
+"""A batch: published, then deleted or marked as failed, in one transaction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_published_and_forgotten(recorder: Recorder) -> None:
 
 
 def test_what_the_publisher_sees(recorder: Recorder) -> None:
-    """All of it, under the id that send() returned."""
+    """The publisher sees the whole message, under the id that send() returned."""
     seen: list[Message] = []
     recorder.before = seen.append
     (message_id,) = sent("a", topic="payment.created")
@@ -50,7 +50,7 @@ def test_what_the_publisher_sees(recorder: Recorder) -> None:
 @pytest.mark.parametrize("count", [10, 50])
 @pytest.mark.parametrize("keys", [1, 5, 0])
 def test_statements(recorder: Recorder, count: int, keys: int) -> None:
-    """As many for 50 messages as for 10: a look, its keys, the heads, those behind, one DELETE. A savepoint is none."""
+    """50 messages take as many as 10: a look, its keys, the heads, those behind, a DELETE. Savepoints do not count."""
     sent(*(f"key-{n % keys}" if keys else "" for n in range(count)))
     relay = recorder.relay()
     with CaptureQueriesContext(connection) as captured:
@@ -59,13 +59,13 @@ def test_statements(recorder: Recorder, count: int, keys: int) -> None:
         verb for query in captured if (verb := query["sql"].split()[0].strip("(")) in ("SELECT", "DELETE", "UPDATE")
     ]
     look = ["SELECT"] * (2 if keys else 1)
-    if connection.vendor == "sqlite":  # a statement more for what has failed; and it looks before the write lock, too
+    if connection.vendor == "sqlite":  # one more statement for failures; and it looks before the write lock, too
         look = [*look, "SELECT", "UPDATE", *look, "SELECT"]
     assert asked == [*look, *["SELECT"] * (2 if keys else 1), "DELETE"]
 
 
 def test_statements_of_failures(recorder: Recorder) -> None:
-    """One for each, by its primary key."""
+    """Each failure takes one statement, by its primary key."""
     recorder.bad = {0, 2}
     sent(*[""] * 10)
     relay = recorder.relay()
@@ -85,7 +85,7 @@ def test_a_failure_holds_its_key_and_no_other(recorder: Recorder) -> None:
     assert numbers(recorder.seen, "a") == [0]
     assert (numbers(recorder.seen, "b"), numbers(recorder.seen, "")) == ([3, 6], [4])
     assert waiting() == [("a", 1), ("a", 2), ("a", 5)]
-    assert not recorder.relay().batch()  # nobody overtakes it
+    assert not recorder.relay().batch()  # no other message overtakes it
     recorder.bad.clear()
     make_due()
     recorder.relay().batch()
@@ -109,7 +109,7 @@ def test_a_failure_is_noted(recorder: Recorder, caplog: Any) -> None:
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(0, 1), (1, 2), (4, 16), (8, 256), (9, 300), (10_000, 300)])
 def test_back_off(recorder: Recorder, attempts: int, seconds: int) -> None:
-    """Twice as long each time, and never longer than five minutes."""
+    """The back-off doubles each time, up to five minutes."""
     recorder.bad = {0}
     sent("")
     Message.objects.update(attempts=attempts)
@@ -123,7 +123,7 @@ def test_back_off(recorder: Recorder, attempts: int, seconds: int) -> None:
 
 @pytest.mark.parametrize("error", [BrokerUnavailable(), ConnectionResetError()])
 def test_the_broker_is_away(recorder: Recorder, error: Exception) -> None:
-    """What was published is forgotten, nothing more is tried, and the message that met it waits: it may be the reason."""
+    """What was published is deleted, nothing more is tried, and the message that met it waits: it may be the cause."""
     recorder.bad, recorder.error = {2}, error
     sent("", "", "", "", "")
     batch = recorder.relay().batch()
@@ -133,14 +133,14 @@ def test_the_broker_is_away(recorder: Recorder, error: Exception) -> None:
 
 
 def test_stopping(recorder: Recorder) -> None:
-    """After the current message."""
+    """The relay stops after the current message."""
     sent("", "", "")
     assert len(recorder.relay(stopping=lambda: len(recorder.seen) == 2).batch().published) == 2
     assert [number for _, number in waiting()] == [2]
 
 
 def test_a_slow_broker_does_not_make_long_transactions(recorder: Recorder, monkeypatch: Any) -> None:
-    """At least one message, and no further one after that time."""
+    """A batch publishes at least one message, and none after that time."""
     monkeypatch.setattr(relaying, "LONGEST", -1)
     monkeypatch.setattr(relaying, "LONGEST_ALONE", -1)
     sent("", "", "")
@@ -149,7 +149,7 @@ def test_a_slow_broker_does_not_make_long_transactions(recorder: Recorder, monke
 
 
 def test_the_connection_breaks_before_commit(recorder: Recorder) -> None:
-    """Published again, under the same ids: at least once."""
+    """The messages are published again, under the same ids: at least once."""
     ids = sent("a", "a")
     seen = []
 
@@ -167,7 +167,7 @@ def test_the_connection_breaks_before_commit(recorder: Recorder) -> None:
 
 
 def test_not_inside_a_transaction(recorder: Recorder) -> None:
-    """Of somebody else: it would hold the locks, and could take the DELETE back."""
+    """Inside another transaction it would keep its locks, and the DELETE could be rolled back."""
     sent("")
     with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
         recorder.relay().batch()
@@ -179,7 +179,7 @@ def test_told() -> None:
 
 
 def test_attempts_stay_exact(recorder: Recorder) -> None:
-    """Each failure is one more."""
+    """Each failure adds one."""
     recorder.bad = {0}
     sent("")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Several relays at once, as processes of their own: they share the work, keep the order, and may die."""
+"""Several relays at once, each a process: they share the work, keep the order, and may die."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(file: Path) -> Iterator[Start]:
-    """Return what starts a relay. In the end all are killed."""
+    """Return a function that starts a relay. All are killed in the end."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, pause: float = 0) -> subprocess.Popen[str]:
@@ -104,7 +104,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM
 
 
 def test_they_share_the_work(start: Start, file: Path) -> None:
-    """Each message once, those of a key in their order, by more than one of them; and what comes meanwhile."""
+    """Each message goes once, those of a key in order, by more than one relay; so do messages that arrive meanwhile."""
     relays = [start("--poll=0.02", "--batch=7", pause=0.002) for _ in range(3)]
     ids = sent(*keys(200))
     until(lambda: len(read(file)) > 50, "some are published")
@@ -120,12 +120,12 @@ def test_they_share_the_work(start: Start, file: Path) -> None:
         assert numbers == [
             number for number, sent_to in [*enumerate(keys(200)), *enumerate(keys(100))] if sent_to == key
         ]
-    if connection.vendor != "sqlite":  # whose lock may go to the same one again and again
+    if connection.vendor != "sqlite":  # its lock may go to the same one again and again
         assert len({each.process for each in published}) > 1
 
 
 def test_a_failing_key_stops_nobody_else(start: Start, file: Path) -> None:
-    """It waits, with all behind it, while others go on."""
+    """The key waits, with all its messages, while others continue."""
     relays = [start("--poll=0.02", "--batch=5") for _ in range(2)]
     sent("bad", *keys(30), "bad", *keys(30), "bad")
     until(lambda: len(read(file)) == 60, "all others are published")
@@ -141,7 +141,7 @@ def test_a_failing_key_stops_nobody_else(start: Start, file: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped(start: Start, file: Path, number: signal.Signals) -> None:
-    """The current message ends, what was published is forgotten, the rest stays, and it says how many."""
+    """The current message ends, what was published is deleted, the rest is kept, and the relay says how many."""
     sent(*[""] * 50)
     relay = start("--poll=0.02", pause=0.1)
     until(lambda: len(read(file)) > 2, "some are published")
@@ -154,7 +154,7 @@ def test_stopped(start: Start, file: Path, number: signal.Signals) -> None:
 
 @pytest.mark.sqlite
 def test_killed(start: Start, file: Path) -> None:
-    """What it had published since its last COMMIT is published again by the next, under the same ids; nothing is lost."""
+    """What it published since its last COMMIT is published again by the next, under the same ids; nothing is lost."""
     ids = [str(message_id) for message_id in sent(*["a"] * 30)]
     relay = start("--poll=0.02", "--batch=30", pause=0.05)
     until(lambda: len(read(file)) >= 1, "some are published")
@@ -177,7 +177,7 @@ def stop_when_empty(relay: Any) -> None:
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no connection to lose")
 def test_cut_off(start: Start, file: Path) -> None:
-    """The database ends its session, in the middle of a batch and while it waits: it connects anew."""
+    """The database ends its session, in the middle of a batch and while it waits: the relay reconnects."""
     ids, others = sent(*["a"] * 20), sessions()  # what earlier tests have left running
     relay = start("--poll=0.02", "--batch=20", pause=0.05)
     until(lambda: len(read(file)) >= 1, "some are published")
@@ -193,7 +193,7 @@ def test_cut_off(start: Start, file: Path) -> None:
 
 
 def sessions() -> set[int]:
-    """Name the database sessions of all others."""
+    """List the database sessions of all others."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(
@@ -210,14 +210,14 @@ def cut_off(theirs: set[int]) -> None:
     """End these database sessions."""
     with connection.cursor() as cursor:
         for session in theirs:
-            with suppress(OperationalError):  # it has ended by itself
+            with suppress(OperationalError):  # it has ended already
                 cursor.execute(
                     "SELECT pg_terminate_backend(%s)" if connection.vendor == "postgresql" else "KILL %s", [session]
                 )
 
 
 def test_stopped_while_it_waits(start: Start, file: Path) -> None:
-    """At once, however long --poll is."""
+    """It stops at once, however long --poll is."""
     sent("")
     relay = start("--poll=600")
     until(lambda: not Message.objects.exists(), "there is nothing more to do")

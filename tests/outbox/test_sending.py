@@ -26,7 +26,7 @@ from .helpers import committed, sent, waiting
 
 
 def test_importing_it_loads_no_model() -> None:
-    """So that settings and modules of any app may."""
+    """Settings and modules of any app may import it."""
     script = "import sys; from django_idempotency import outbox; print([m for m in sys.modules if 'models' in m and 'idem' in m])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
@@ -35,7 +35,7 @@ def test_importing_it_loads_no_model() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
 def test_those_who_do_not_install_it_get_no_table(installed: bool) -> None:
-    """And no command."""
+    """Such projects get no command either."""
     script = f"""
 from django.conf import settings
 from testproject import settings as testproject
@@ -54,7 +54,7 @@ print("django_idempotency_message" in [model._meta.db_table for model in apps.ge
 class TestMessages:
     @pytest.mark.parametrize("payload", [None, 0, "", [], False, {}, {"amount": 2499, "lines": [1, None]}, "grün"])
     def test_payloads(self, payload: Any) -> None:
-        """Whatever JSON can say; None, 0, "", [] and False are payloads, too."""
+        """Anything that JSON can express; None, 0, "", [] and False are payloads, too"""
         with transaction.atomic():
             outbox.send("topic", payload)
         found = Message.objects.get().payload
@@ -69,7 +69,7 @@ class TestMessages:
         assert message.headers == {"sum": "2"}
 
     def test_ids(self) -> None:
-        """Random, unique, and the one that the publisher will see."""
+        """An id is random, unique, and the one that the publisher will see."""
         first, second = sent("", "")
         assert first != second
         assert set(Message.objects.values_list("message_id", flat=True)) == {first, second}
@@ -88,14 +88,14 @@ class TestMessages:
         ],
     )
     def test_no_messages(self, message: dict[str, str], words: str) -> None:
-        """Also on SQLite, which knows no length, and on MariaDB, which takes spaces for nothing."""
+        """They are refused on SQLite too, which has no lengths, and on MariaDB, which ignores trailing spaces."""
         with transaction.atomic(), pytest.raises(ValueError, match=words):
             outbox.send(message.get("topic", "topic"), 1, key=message.get("key", ""))
         assert waiting() == []
 
     @pytest.mark.parametrize("payload", [object(), {"a": {1, 2}}, float("nan"), ["a\0b"], {"\0": 1}, "\\\0"])
     def test_what_json_cannot_say(self, payload: Any) -> None:
-        """Is an error before the database hears of it: the transaction is good."""
+        """The error comes before any statement, so the transaction is intact."""
         with transaction.atomic():
             with pytest.raises((TypeError, ValueError)):
                 outbox.send("topic", payload)
@@ -107,7 +107,7 @@ class TestMessages:
 
 class TestInATestCase(TestCase):
     def test_its_own_transaction_does_not_count(self) -> None:
-        """Or a missing atomic() would show only in production."""
+        """If it did, a missing atomic() would show only in production."""
         with pytest.raises(outbox.OutsideTransaction):
             outbox.send("topic", 1)
         with transaction.atomic():
@@ -118,13 +118,13 @@ class TestInATestCase(TestCase):
 @committed
 class TestTransactions:
     def test_outside(self) -> None:
-        """An error that says what to do, and no message."""
+        """Outside of a transaction an error says what to do, and no message is written."""
         with pytest.raises(outbox.OutsideTransaction, match=r"transaction\.atomic\(\)"):
             outbox.send("topic", 1)
         assert waiting() == []
 
     def test_without_autocommit(self) -> None:
-        """A transaction that the project ends by hand is one."""
+        """A transaction that the project ends by hand counts."""
         transaction.set_autocommit(False)
         try:
             outbox.send("topic", 1)
@@ -141,7 +141,7 @@ class TestTransactions:
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_inside_a_guard(self, fails: bool) -> None:
-        """Effect, record and message: all or none."""
+        """Effect, record and message are kept together or not at all."""
         operation = AtomicOperation(ORMStore(), atomic_ticket(), lambda *_: None)
         operation.open()
         Effect.objects.create(label="charge")

@@ -1,4 +1,4 @@
-"""Which messages a relay takes: a page sorted, and heads and what stands behind them locked."""
+"""Which messages a relay takes: a page is sorted, and heads and the messages behind them are locked."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .helpers import committed, sent, waiting
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=1)
 
-#: What is shown as (key, back-off) in the order of positions 1, 2, 3; heads, what stands behind, which keys wait.
+#: (key, back-off) at positions 1, 2, 3; heads, the messages behind, the keys that wait.
 PAGES = [
     ([], [], {}, set()),
     ([("", None), ("", None)], [1, 2], {}, set()),  # without a key each is its own
-    ([("", None), ("", LATER), ("", NOW)], [1, 3], {}, set()),  # due at its very instant
+    ([("", None), ("", LATER), ("", NOW)], [1, 3], {}, set()),  # due at that very instant
     ([("a", None), ("b", None), ("a", None)], [1, 2], {"a": [3], "b": []}, set()),
     ([("a", LATER), ("a", None), ("b", None)], [3], {"b": []}, {"a"}),  # behind one that waits
     ([("a", NOW), ("a", LATER), ("a", None)], [1], {"a": [2, 3]}, set()),  # only its first says when a key is due
     ([("a", None), ("", None), ("a", None), ("b", LATER), ("b", None)], [1, 2], {"a": [3]}, {"b"}),
-    ([("a", NOW + timedelta(hours=6)), ("a", None)], [1], {"a": [2]}, set()),  # where a clock was ahead
+    ([("a", NOW + timedelta(hours=6)), ("a", None)], [1], {"a": [2]}, set()),  # a clock was ahead
 ]
 
 
@@ -53,21 +53,21 @@ class TestTaker:
         assert [number for _, number in self.take(self.taker())] == [0, 1, 2, 3, 4, 5]
 
     def test_no_more_than_its_size(self) -> None:
-        """Heads first; what stands behind one only without a gap."""
+        """Heads come first, and messages behind one only without a gap."""
         sent("a", "a", "a", "b", "b", "")
         assert self.take(self.taker(3)) == [("a", 0), ("b", 3), ("", 5)]
         assert self.take(self.taker(4)) == [("a", 0), ("a", 1), ("b", 3), ("", 5)]
         assert self.take(self.taker(1)) == [("a", 0)]
 
     def test_page_by_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What waits on the first pages hides nothing on the last, and is not taken for a head there."""
+        """A message that waits on the first pages hides nothing on the last, and is not taken for a head there."""
         monkeypatch.setattr(taking, "PAGE", 2)
         sent("bad", "bad", "bad", "bad", "bad", "good", "bad", "good")
         Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
         assert self.take(self.taker()) == [("good", 5), ("good", 7)]
 
     def test_gaps(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What another holds for an instant ends a run: what stands behind that would overtake it."""
+        """A message that another relay holds for an instant ends a run: those behind it would overtake it."""
         sent("a", "a", "a", "a")
         real = Taker._locked
 
@@ -78,7 +78,7 @@ class TestTaker:
         assert self.take(self.taker()) == [("a", 0), ("a", 1)]
 
     def test_tried_by_another_since_the_look(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A head that is not due any more when it is locked is left, with all behind it."""
+        """A head that is no longer due when it is locked is skipped, with all behind it."""
         sent("a", "a", "b")
         real = Taker._locked
 
@@ -90,19 +90,19 @@ class TestTaker:
         assert self.take(self.taker()) == [("b", 2)]
 
     def test_looks_from_the_first_that_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What was deleted long ago is not walked over again, and what was committed late is found by the next sweep."""
+        """Rows deleted long ago are not walked over again, and the next sweep finds a late commit."""
         taker = self.taker()
         sent("", "", "")
         late = Message.objects.order_by("pk")[0]
         Message.objects.filter(pk=late.pk).delete()
         assert len(self.take(taker)) == 2
-        late.save(force_insert=True)  # given before the look, committed after it
+        late.save(force_insert=True)  # its position is from before the look, its commit from after it
         assert len(self.take(taker)) == 2
         monkeypatch.setattr(taking, "SWEEP", 0)
         assert len(self.take(taker)) == 3
 
     def test_what_waits_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What has failed is found again when it is due, also where it stands before the first that has not."""
+        """A failed message is found again when it is due, even before the first one that has not failed."""
         monkeypatch.setattr(taking, "PAGE", 2)
         taker = self.taker()
         sent("", "", "", "")
@@ -112,7 +112,7 @@ class TestTaker:
         assert self.take(taker) == [("", 0), ("", 1), ("", 2), ("", 3)]
 
     def test_what_was_committed_late_comes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its position was given before the look: what stands behind it under its key waits for it."""
+        """Its position is from before the look: later messages of its key wait for it."""
         taker = self.taker()
         sent("", "a", "")
         late = Message.objects.get(key="a")
@@ -123,7 +123,7 @@ class TestTaker:
         assert self.take(taker) == [("a", 1), ("", 2), ("a", 0)]
 
     def test_a_failure_between_is_no_gap(self) -> None:
-        """One that has failed behind one that was committed late keeps its place."""
+        """A failed message behind one that was committed late keeps its place."""
         sent("a", "a", "a", "b")
         Message.objects.filter(payload=1).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
         assert [number for _, number in self.take(self.taker())] == [0, 1, 2, 3]
@@ -135,7 +135,7 @@ class TestTaker:
         assert [number for _, number in self.take(self.taker())] == [0, 1, 2]
 
     def test_forgetting_looks_at_no_other_row(self) -> None:
-        """Not even where the table is so small that MariaDB would rather read all of it, and wait for others' locks."""
+        """This holds even for a table so small that MariaDB would rather read all of it, and wait for others' locks."""
         sent(*[""] * 8)
         first = list(Message.objects.order_by("pk"))[:6]
         with CaptureQueriesContext(connection) as captured:
@@ -151,7 +151,7 @@ class TestTaker:
 
     @pytest.mark.skipif("connection.vendor != 'mysql'", reason="USE is theirs")
     def test_a_publisher_that_chooses_another_database(self) -> None:
-        """Its messages are forgotten all the same, and none of the other database."""
+        """The relay still deletes its own messages, and none of the other database."""
         sent("", "")
         other = connection.ops.quote_name(f"{connection.settings_dict['NAME']}_other")
         table = connection.ops.quote_name(Message._meta.db_table)

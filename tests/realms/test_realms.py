@@ -1,4 +1,4 @@
-"""Realms: which tenant a request or a call is in, and that the keys of two never meet."""
+"""Realms: the tenant of a request or a call, and that the keys of two tenants never meet."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SCOPES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("plain", SCOPES)
 def test_every_scope_is_qualified(plain: str) -> None:
-    """Of a user, of who is named, and of all together: by the policy, and by the setting alike."""
+    """Scopes of a user, of a named owner and of all callers are qualified, by the policy and by the setting alike."""
     user, fields = SCOPES[plain]
 
     def scope(to: str, **more: Any) -> str | None:
@@ -63,20 +63,20 @@ def test_every_scope_is_qualified(plain: str) -> None:
 
 
 def test_nobody_stays_nobody() -> None:
-    """A realm is no principal."""
+    """A realm is not a principal."""
     assert scope_of(sent(), None, conf.resolve(Policy(realm=by_host)), "k" * 20) is None
 
 
 @pytest.mark.parametrize("wrong", ["", 7, b"acme", ["acme"], SimpleNamespace(slug="acme")], ids=repr)
 def test_a_realm_that_is_no_name(wrong: Any) -> None:
-    """An empty one would put all into one realm: it is said, without the value."""
+    """An empty name would put all callers into one realm: the error says so, without the value."""
     with pytest.raises(ConfigurationError, match=r"Policy\.realm must return text or None") as caught:
         realm_of(Policy(realm=lambda request: wrong), sent())
     assert "acme" not in str(caught.value)
 
 
 def test_a_realm_that_is_a_coroutine_function() -> None:
-    """Its coroutine would be the name of everybody's realm."""
+    """The coroutine would become the name of every caller's realm."""
 
     async def slow(request: HttpRequest) -> str:
         await asyncio.sleep(0)
@@ -91,7 +91,7 @@ def test_a_realm_that_is_a_coroutine_function() -> None:
 
 
 def test_the_block_goes_before_policy_and_setting() -> None:
-    """The innermost one; `None` is an answer, too."""
+    """The innermost block wins; `None` is a value, too."""
     policy = Policy(realm=by_host)
     with realm("outer"):
         with realm("inner"):
@@ -104,7 +104,7 @@ def test_the_block_goes_before_policy_and_setting() -> None:
 
 @pytest.mark.parametrize(("wrong", "error"), [("", ValueError), (7, TypeError), (b"acme", TypeError)])
 def test_a_block_that_names_nothing(wrong: Any, error: type[Exception]) -> None:
-    """It is said before anything runs."""
+    """The error comes before anything runs."""
     with pytest.raises(error, match=r"realm\(\) takes"), realm(wrong):
         pytest.fail("it ran")
 
@@ -140,7 +140,7 @@ def calls() -> list[int]:
 
 @override_settings(IDEMPOTENCY={"STORES": MEMORY})
 def test_a_call_in_two_realms(calls: list[int]) -> None:
-    """Two calls, two derived keys, and each realm's own replay; without a realm the second would be the first."""
+    """Two calls have two derived keys, and each realm has its own replay; without a realm they would be one call."""
     answers = []
     for name in ("a", "b", "a", "b"):
         with realm(name):
@@ -159,7 +159,7 @@ def test_a_call_in_two_realms(calls: list[int]) -> None:
 
 @override_settings(IDEMPOTENCY={"STORES": MEMORY})
 def test_a_realm_reaches_the_tasks_that_are_started_in_it(calls: list[int]) -> None:
-    """Calls side by side in one event loop are each in their own."""
+    """Concurrent calls in one event loop are each in their own realm."""
 
     async def both() -> list[int]:
         async def one(name: str) -> int:
@@ -184,7 +184,7 @@ NOW: list[str | None] = ["a"]
 
 @override_settings(IDEMPOTENCY={"STORES": MEMORY, "REALM": "tests.realms.test_realms.of_now"})
 def test_the_setting_is_asked_at_each_call(calls: list[int]) -> None:
-    """It gets no request, and says where we are now; `None` says nowhere."""
+    """The setting gets no request, and returns the current realm; `None` means no realm."""
     answers = []
     for now in ("a", "b", None, "a"):
         NOW[0] = now
@@ -198,7 +198,7 @@ def test_the_setting_is_asked_at_each_call(calls: list[int]) -> None:
 
 @override_settings(IDEMPOTENCY={"STORES": MEMORY})
 def test_derived_keys_while_disabled(calls: list[int]) -> None:
-    """Nothing is remembered then, and two tenants' charges still are two to the provider."""
+    """Nothing is remembered then, and two tenants' charges are still two to the provider."""
     with overridden(enabled=False):
         for name in ("a", "b", "a"):
             with realm(name):
@@ -216,19 +216,19 @@ def test_derived_keys_while_disabled(calls: list[int]) -> None:
 
 
 def test_a_host() -> None:
-    """In small letters. A call has no host, and must not be taken for everybody's."""
+    """The host is lower-cased. A call has no host, and must not share one realm with every other."""
     assert host(sent("Shop.Localhost:8000")) == "shop.localhost:8000"
     with pytest.raises(ConfigurationError, match="needs a request"):
         host(None)
 
 
 def test_a_schema_without_django_tenants() -> None:
-    """The connection has none: it is said, and what to type."""
+    """The connection has no schema: the error says so, and what to type."""
     with pytest.raises(ConfigurationError, match=r'DATABASES\["default"\]\["ENGINE"\]'):
         schema(None)
 
 
 @pytest.mark.parametrize("ready", [host, schema])
 def test_what_is_ready_is_taken_by_a_policy(ready: Callable[..., str]) -> None:
-    """As it is."""
+    """A policy takes it as it is."""
     assert Policy(realm=ready).realm is ready

@@ -1,4 +1,4 @@
-"""`derive()` follows the operation: the same at every attempt and takeover, another when the operation is another."""
+"""`derive()` follows the operation: the same key at every attempt and takeover, another key for another operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..support.fakes import Listener, operation_of
 
 pytestmark = committed
 
-#: What an attempt may end with, and be followed by another; `None`: its process dies.
+#: How an attempt may end so that another follows; `None`: its process dies.
 FOLLOWED = (WorkResult.FAILED, WorkResult.DROPPED, None)
 
 
@@ -36,7 +36,7 @@ def guarantee(request: pytest.FixtureRequest) -> Guarantee:
 def run(
     guarantee: Guarantee, ended: WorkResult | None, body: bytes = b"one", *, now: datetime = NOW
 ) -> tuple[Execute, str]:
-    """Run the key once more. Return what it was, and the key that it derived."""
+    """Run the key once more. Return the verdict, and the key that it derived."""
     named = secret_id(configured.SECRET_KEY)
     ticket: Ticket = make_ticket(body=body, guarantee=guarantee, lease=0, secret_id=named, now=now)
     call = operation_of(ORMStore(), ticket, Listener(), renews=False)
@@ -62,12 +62,12 @@ def test_every_attempt(guarantee: Guarantee) -> None:
     ends = (*FOLLOWED, *FOLLOWED[::-1])
     runs = [run(guarantee, ended) for ended in ends]
     assert len({derived for _, derived in runs}) == 1
-    assert runs[-1][0].attempt == (6 if guarantee is Guarantee.LEASE else 4)  # in `atomic` a crash is written nowhere
+    assert runs[-1][0].attempt == (6 if guarantee is Guarantee.LEASE else 4)  # in `atomic` a crash is not recorded
 
 
 @pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.FAILED, None])
 def test_for_an_operator(guarantee: Guarantee, ended: WorkResult | None) -> None:
-    """A record names what its operation has derived, whatever became of its last attempt."""
+    """A record gives the key that its operation has derived, however its last attempt ended."""
     keys = {run(guarantee, WorkResult.FAILED)[1], run(guarantee, ended)[1]}
     record = ORMStore().get(make_ticket().id)
     assert record is not None
@@ -75,7 +75,7 @@ def test_for_an_operator(guarantee: Guarantee, ended: WorkResult | None) -> None
 
 
 def test_a_corrected_request(guarantee: Guarantee) -> None:
-    """After a refusal another body derives another key, at each of its attempts; the first body its own one again."""
+    """After a refusal another body derives another key, at each of its attempts; the first body its own again."""
     _, refused = run(guarantee, WorkResult.DROPPED, b"amount: -1")
     corrected = [run(guarantee, ended, b"amount: 1")[1] for ended in (None, WorkResult.FAILED, WorkResult.DROPPED)]
     assert len(set(corrected)) == 1
@@ -85,7 +85,7 @@ def test_a_corrected_request(guarantee: Guarantee) -> None:
 
 @pytest.mark.parametrize("ended", [*FOLLOWED, WorkResult.KEPT])
 def test_a_new_life(guarantee: Guarantee, ended: WorkResult | None) -> None:
-    """What comes after the retention is another operation, and so is what comes after that."""
+    """After the retention the key is another operation, and after the next retention yet another."""
     derived = set()
     for each in (ended, WorkResult.KEPT, WorkResult.FAILED):
         verdict, key = run(guarantee, each)
@@ -96,7 +96,7 @@ def test_a_new_life(guarantee: Guarantee, ended: WorkResult | None) -> None:
 
 
 def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
-    """It is one operation from its first moment, also while the store still has the expired record only."""
+    """It is one operation from its start, even while the store has only the expired record."""
     _, before = run(guarantee, WorkResult.KEPT)
     pass_by(days=2)
     runs = [run(guarantee, ended) for ended in (None, None, WorkResult.FAILED, None, WorkResult.KEPT)]
@@ -108,7 +108,7 @@ def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
 
 @pytest.mark.parametrize(("verb", "same"), [("release", True), ("expire", False), ("erase", False)])
 def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
-    """*Release* lets the operation run again, *Expire* and *Erase* end it, also where a purge comes in between."""
+    """*Release* lets the operation run again; *Expire* and *Erase* end it, even if a purge comes in between."""
     _, before = run(guarantee, WorkResult.KEPT)
     getattr(ORMStore(), verb)(make_ticket().id, audit=lambda _: None)
     assert ORMStore().purge(limit=10).count == 0
@@ -116,7 +116,7 @@ def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
 
 
 def test_a_purge(guarantee: Guarantee) -> None:
-    """What comes after the retention is another operation, also where its record is not there any more."""
+    """After the retention the key is another operation, even if its record is gone."""
     _, before = run(guarantee, WorkResult.FAILED)
     pass_by(days=2)
     assert ORMStore().purge(limit=10).count == 1
@@ -124,14 +124,14 @@ def test_a_purge(guarantee: Guarantee) -> None:
 
 
 def test_a_lost_record(guarantee: Guarantee) -> None:
-    """A store that has forgotten a claim, as after a crash, derives the same key: the provider knows it."""
+    """A store that has lost a claim, as in a crash, derives the same key: the provider knows it."""
     _, before = run(guarantee, None)
     IdempotencyRecord.objects.all().delete()
     assert run(guarantee, WorkResult.KEPT, now=NOW + timedelta(seconds=1))[1] == before
 
 
 def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
-    """The secret of attempt 1 goes on counting, for whoever takes over; a new life begins with the new one."""
+    """The secret of attempt 1 stays valid for any takeover; a new life begins with the new secret."""
     _, before = run(guarantee, None)
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "rotated"
@@ -144,6 +144,6 @@ def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
 
 
 def test_without_an_operation() -> None:
-    """A call that goes on without its store derives nothing: when that is back, a retry would derive another key."""
+    """A call that continues without its store derives nothing: once that is back, a retry would derive another key."""
     with pytest.raises(OperationUnknown):
         derive(LeaseOperation(ORMStore(), make_ticket(), Listener()), "charge")

@@ -1,4 +1,4 @@
-"""Aliases of STORES: stores that are made of stores, a local cache before any, and who stands outermost."""
+"""Aliases of STORES: stores made of stores, a local cache before any of them, and which one is outermost."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def configure(settings: Settings) -> Any:
     def configure(**given: dict[str, Any]) -> None:
         settings.IDEMPOTENCY = {"STORES": given}
 
-    # Nothing here asks it.
+    # No test here connects to it.
     settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
     return configure
 
 
 class TestNested:
     def test_aliases_become_stores(self, configure: Any) -> None:
-        """The same objects that the aliases stand for."""
+        """The stores are the same objects that the aliases refer to."""
         configure(default=layered(front="redis", authority="records"), records=ORM, redis=REDIS)
         store = stores["default"]
         assert isinstance(store, LayeredStore)
@@ -104,7 +104,7 @@ class TestNested:
         ],
     )
     def test_what_cannot_be(self, configure: Any, given: dict[str, Any], words: str, code: str, typed: str) -> None:
-        """It is said which alias is wrong, by the registry and by the check."""
+        """The registry and the check name the alias that is wrong."""
         configure(
             default=layered(**given),
             loop=layered(front="redis", authority="default") if given.get("authority") == "loop" else ORM,
@@ -118,12 +118,12 @@ class TestNested:
         assert typed in hints(check_settings()[:1])[code]
 
     def test_a_guarantee_that_it_cannot_keep(self, configure: Any) -> None:
-        """`atomic` is the authority's to give."""
+        """Only the authority can give `atomic`."""
         configure(default=layered(front="redis", authority="memory"), memory=MEMORY, redis=REDIS)
         assert list(hints(check_settings())) == ["E016"]
 
     def test_a_database_that_is_not_there(self, configure: Any) -> None:
-        """It is said once, of the store that uses it."""
+        """It is reported once, for the store that uses it."""
         configure(
             default=layered(front="redis", authority="records"),
             records={**ORM, "OPTIONS": {"using": "nowhere"}},
@@ -134,7 +134,7 @@ class TestNested:
 
 
 def test_other_caches_other_stores(configure: Any, settings: Settings) -> None:
-    """A store of a cache is built anew when a test changes CACHES, as with DATABASES."""
+    """A store on a cache is rebuilt when a test changes CACHES, as one on a database is for DATABASES."""
     configure(default=REDIS)
     before = stores["default"]
     assert stores["default"] is before
@@ -175,7 +175,7 @@ class TestLocalCache:
 
 class TestForemost:
     def test_over_the_same_table(self, configure: Any) -> None:
-        """Whichever store is asked about, its records' outermost layer is found."""
+        """The outermost layer of a store's records is found from any of their stores."""
         configure(
             default=ORM,
             fast=layered(front="redis", authority="cached"),
@@ -201,7 +201,7 @@ class TestForemost:
         assert stores.outermost(stores["broken"]) is stores["broken"]
 
     def test_over_the_keys_of_another_sentinel(self, configure: Any, settings: Settings) -> None:
-        """Two servers that their Sentinels know by one name are two."""
+        """Two servers with one name at different Sentinels are two servers."""
         one, two = (
             {**settings.CACHES["default"], "OPTIONS": {"SENTINELS": [(host, 26379)]}} for host in ("north", "south")
         )
@@ -213,7 +213,7 @@ class TestForemost:
 
 @pytest.mark.django_db(transaction=True)
 class TestThroughAnEntryPoint:
-    """A DRF view in `atomic`, before a store with a local cache."""
+    """A DRF view in `atomic`, with a local cache in front of its store."""
 
     @pytest.fixture(autouse=True)
     def cache(self, configure: Any) -> None:
@@ -238,12 +238,12 @@ class TestThroughAnEntryPoint:
         assert Effect.objects.count() == 1
 
     def test_another_body(self, client: APIClient) -> None:
-        """What is cached is compared before it is served."""
+        """A cached record is compared before it is served."""
         self.charge(client)
         assert self.charge(client, 1).status_code == 422
 
     def test_a_release_in_the_admin(self, client: APIClient) -> None:
-        """This process forgets the answer, too."""
+        """This process forgets the response, too."""
         self.charge(client)
         boss = Client()
         boss.force_login(AdminFactory())
@@ -254,6 +254,6 @@ class TestThroughAnEntryPoint:
         assert Effect.objects.count() == 2
 
     def test_a_dry_run_of_a_purge(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """It counts in the table under the layers."""
+        """A dry run counts in the table under the layers."""
         call_command("purge_idempotency", "--dry-run")
         assert capsys.readouterr().out == "Nothing to purge.\n"

@@ -1,4 +1,4 @@
-"""On or off: what the environment may say, what an override says over it, and the one warning."""
+"""On or off: what the environment may say, what an override changes, and the one warning."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ NEITHER = ["2", "maybe", "yes please", " 1", "1 ", "none", "enabled", "10", "ja"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without the variable, and with the warning still to be given."""
+    """Begin without the variable, and with the warning still to come."""
     monkeypatch.delenv(switch.VARIABLE, raising=False)
     monkeypatch.setattr(switch, "_warned", False)
 
 
 @pytest.mark.parametrize("raw", YES)
 def test_yes(monkeypatch: pytest.MonkeyPatch, raw: str) -> None:
-    """Off, in every spelling."""
+    """The switch is off, in every spelling."""
     monkeypatch.setenv(switch.VARIABLE, raw)
     assert not switch.enabled()
 
 
 @pytest.mark.parametrize("raw", NO)
 def test_no(monkeypatch: pytest.MonkeyPatch, raw: str) -> None:
-    """On; an empty variable is one that is not set."""
+    """The switch is on; an empty variable counts as not set."""
     monkeypatch.setenv(switch.VARIABLE, raw)
     assert switch.enabled()
 
 
 def test_nothing() -> None:
-    """On, where nobody has said a word."""
+    """The switch is on by default."""
     assert switch.enabled()
 
 
 @pytest.mark.parametrize("raw", NEITHER)
 def test_neither(monkeypatch: pytest.MonkeyPatch, raw: str) -> None:
-    """A word that nobody agreed upon is an error each time, and the error says what to type."""
+    """An unknown word is an error each time, and the error says what to type."""
     monkeypatch.setenv(switch.VARIABLE, raw)
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="Type IDEMPOTENCY_DISABLED=1"):
@@ -51,7 +51,7 @@ def test_neither(monkeypatch: pytest.MonkeyPatch, raw: str) -> None:
 
 
 def test_the_environment_is_read_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what a word means is remembered."""
+    """Only the meaning of a word is cached."""
     for raw, expected in [("1", False), ("0", True), ("1", False), ("", True)]:
         monkeypatch.setenv(switch.VARIABLE, raw)
         assert switch.enabled() is expected
@@ -60,7 +60,7 @@ def test_the_environment_is_read_live(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("raw", ["1", "0", "maybe"])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_an_override_wins(monkeypatch: pytest.MonkeyPatch, raw: str, enabled: bool) -> None:
-    """Over whatever the environment says, and only while it is open."""
+    """An override wins over the environment, and only while it is open."""
     monkeypatch.setenv(switch.VARIABLE, raw)
     with switch.overridden(enabled=enabled):
         assert switch.enabled() is enabled
@@ -68,7 +68,7 @@ def test_an_override_wins(monkeypatch: pytest.MonkeyPatch, raw: str, enabled: bo
 
 
 def test_overrides_nest() -> None:
-    """The innermost says so; leaving it, the one around it does."""
+    """The innermost override wins; when it is left, the one around it does."""
     with switch.overridden(enabled=False):
         with switch.overridden(enabled=True):
             assert switch.enabled()
@@ -80,7 +80,7 @@ def test_overrides_nest() -> None:
 
 
 def test_overrides_may_end_in_any_order() -> None:
-    """Those of two threads do: each takes away its own."""
+    """Overrides of two threads may: each removes its own."""
     first, second = switch.overridden(enabled=False), switch.overridden(enabled=True)
     first.__enter__()
     second.__enter__()
@@ -97,7 +97,7 @@ def test_an_override_ends_with_an_exception() -> None:
 
 
 def test_an_override_is_for_the_process() -> None:
-    """The threads of a live server see it, those that were there before too."""
+    """The threads of a live server see it, including those that started earlier."""
     seen, ask = [], threading.Event()
 
     def serve() -> None:
@@ -113,7 +113,7 @@ def test_an_override_is_for_the_process() -> None:
 
 
 def test_one_warning_a_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A log record, not a `warnings.warn`, which PYTHONWARNINGS=error would make the answer of a request."""
+    """The warning is a log record: with PYTHONWARNINGS=error, `warnings.warn` would break a request."""
     monkeypatch.setenv(switch.VARIABLE, "1")
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         for _ in range(3):
@@ -124,7 +124,7 @@ def test_one_warning_a_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
 
 
 def test_no_warning_for_an_override(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A test that switches off means it; and the one warning is kept for later."""
+    """An override is deliberate, so it does not use up the one warning."""
     monkeypatch.setenv(switch.VARIABLE, "1")
     with switch.overridden(enabled=False):
         switch.warn_once()

@@ -21,7 +21,7 @@ def ticket(policy: Policy | None = None, **given: Any) -> Ticket:
 
 
 def test_what_the_policy_says() -> None:
-    """Durations in seconds; in `atomic` the lease is the claim's."""
+    """Durations are in seconds; in `atomic` the lease is the claim's."""
     made = ticket(Policy(guarantee="lease", lease=timedelta(minutes=1), ttl=timedelta(hours=1)))
     assert (made.id, made.guarantee, made.lease, made.ttl) == (record_id("user:1", "k"), Guarantee.LEASE, 60, 3600)
     with override_settings(IDEMPOTENCY={"CLAIM_LEASE": 3}):
@@ -29,7 +29,7 @@ def test_what_the_policy_says() -> None:
 
 
 def test_every_field_is_in_its_place() -> None:
-    """Many of them are text."""
+    """Many fields are text, and could be swapped unnoticed."""
     made = ticket()
     assert made == Ticket(
         id=record_id("user:1", "k"),
@@ -58,17 +58,17 @@ def test_the_secret_is_read_live_and_not_shown() -> None:
 
 
 def test_a_lease_may_be_given() -> None:
-    """By a host's limit."""
+    """A host's limit may set it."""
     assert ticket(Policy(guarantee="lease"), lease=0.5).lease == 0.5
 
 
 def test_a_path_fits_its_column() -> None:
-    """The longest that there is room for."""
+    """The longest path that fits is kept."""
     assert ticket(path="p" * 300).path == "p" * 255
 
 
 def test_a_token_is_nobody_elses() -> None:
-    """Also not in a process that was forked, whatever the parent has drawn."""
+    """Tokens stay unique in a forked process, whatever the parent has drawn."""
     tokens = {ticket().owner for _ in range(100)}
     assert len(tokens) == 100
     assert {token.version for token in tokens} == {4}

@@ -1,4 +1,4 @@
-"""Scope functions: guests, and names that are no secret."""
+"""Scope functions: guests, and names that are not secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scope(request: HttpRequest, **fields: Any) -> str | None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("engine", ["db", "cache", "cached_db"])
 def test_a_guest(engine: str) -> None:
-    """The same at each request of a session, another in another; the key itself is nowhere."""
+    """The scope is the same for each request of a session, and differs between sessions; it never contains the key."""
     one, other = visit(engine), visit(engine)
     for request in (one, other):
         request.session.create()
@@ -45,14 +45,14 @@ def test_a_guest(engine: str) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("key", [None, "z" * 32], ids=["none yet", "one that is over"])
 def test_a_guest_without_a_session(key: str | None) -> None:
-    """Nobody: a session made now would be lost with the first response, and the retry be another guest's."""
+    """There is no scope: a session made now would be lost with the first response, and the retry be another guest's."""
     request = visit("db", key)
     assert scope(request, scope=scopes.session) is None
     assert request.session.session_key is None
 
 
 def test_sessions_that_have_no_key_that_stays() -> None:
-    """None at all, or one in a signed cookie: said, and what to type."""
+    """Without sessions, or with signed cookies, the error says so, and what to type."""
     with pytest.raises(ConfigurationError, match="SessionMiddleware"):
         scopes.session(RequestFactory().post("/"))
     with pytest.raises(ConfigurationError, match="SESSION_ENGINE"):
@@ -60,7 +60,7 @@ def test_sessions_that_have_no_key_that_stays() -> None:
 
 
 def test_a_name_is_a_secret_until_it_is_said_to_be_none() -> None:
-    """What stands in tables, the admin and logs is its hash."""
+    """Tables, the admin and logs show its hash."""
 
     def email(request: HttpRequest) -> str:
         return "ada@example.com"
@@ -76,6 +76,6 @@ async def later(request: HttpRequest) -> str:
 
 @pytest.mark.parametrize("wrong", [later, "shop.clients.partner", None])
 def test_what_is_no_scope_function(wrong: Any) -> None:
-    """It is said where it is declared."""
+    """The error comes at the declaration."""
     with pytest.raises(TypeError, match=r"scopes\.public\(\) takes a sync function"):
         scopes.public(wrong)

@@ -1,4 +1,4 @@
-"""Selectors: over Python objects as they are, compiled where they are declared."""
+"""Selectors: over Python objects as they are, compiled at their declaration."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ PAYLOAD = {
     ],
 )
 def test_expressions(expression: str, expected: Any) -> None:
-    """JMESPath over objects, tuples and mappings, with values of the types that they had."""
+    """JMESPath over objects, tuples and mappings, with values of their original types."""
     found = Selector(expression)(PAYLOAD)
     assert found == expected
     assert type(found) is type(expected)
@@ -188,13 +188,13 @@ def test_nothing_is_copied() -> None:
 
 
 def test_what_a_property_raises_is_raised() -> None:
-    """It is no fault of the expression."""
+    """The expression is not at fault."""
     with pytest.raises(LookupError, match="of the project's own"):
         Selector("lines[0].broken")(PAYLOAD)
 
 
 def test_a_callable_is_called_with_the_payload() -> None:
-    """And what it raises is its own affair."""
+    """An exception from it is passed on."""
     selector = Selector(lambda payload: payload["count"] + 1)
     assert selector(PAYLOAD) == 6
     with pytest.raises(KeyError):
@@ -219,7 +219,7 @@ def zipped(text: str) -> str:
     ("name", "pack"), [("json", str), ("base64", packed), ("base64_gzip", zipped)], ids=["json", "base64", "gzip"]
 )
 def test_unpacking(prefix: str, name: str, pack: Callable[[str], str]) -> None:
-    """Under our names and those of AWS Powertools; text or bytes, as brokers hand over; what is absent stays absent."""
+    """Under our names and those of AWS Powertools; text or bytes, as brokers deliver; what is absent stays absent."""
     body, inner = pack(json.dumps(ORDER)), f"{prefix}{name}(body)"
     expression = f"{inner}.order.id" if name == "json" else f"{prefix}json({inner}).order.id"
     selector = Selector(expression)
@@ -228,7 +228,7 @@ def test_unpacking(prefix: str, name: str, pack: Callable[[str], str]) -> None:
 
 
 def test_amounts_of_json_keep_their_digits() -> None:
-    """As floats these two were one."""
+    """As floats these two would be one."""
     selector = Selector("from_json(@)")
     assert selector("0.1") == Decimal("0.1")
     assert selector("0.10000000000000000555") == Decimal("0.10000000000000000555")
@@ -236,7 +236,7 @@ def test_amounts_of_json_keep_their_digits() -> None:
 
 
 def test_whole_numbers() -> None:
-    """Of decimals, too, and of those with many digits."""
+    """Whole decimals too, and whole numbers with many digits."""
     selector = Selector("[floor(@), ceil(@)]")
     assert [selector(number) for number in (Decimal("12.5"), Decimal("-12.5"), 12)] == [[12, 13], [-13, -12], [12, 12]]
     assert selector(Decimal("1e400")) == [10**400, 10**400]
@@ -268,14 +268,14 @@ def test_whole_numbers() -> None:
         ("keys(@)", "secret", "keys() takes object, not string."),
         ("avg(@)", [Decimal(1), 1.5], "TypeError in one of its functions."),
         ("a < b", {"a": 1, "b": "secret"}, "TypeError in one of its functions."),
-        # In the next process its text would be another one, and so would the key.
+        # In the next process its text would differ, and so would the key.
         ("to_string(@)", {"ids": {1, 2}}, "to_string() takes a value that has a text, not set."),
         ("to_string(@)", Functions(), "to_string() takes a value that has a text, not Functions."),
     ],
     ids=lambda value: ascii(value)[:30] if not isinstance(value, str) or value.startswith(("[[", "11")) else None,
 )
 def test_a_payload_that_does_not_fit(expression: str, value: Any, said: str) -> None:
-    """It is said what the function takes, and never what it got."""
+    """The error says what the function takes, and never what it got."""
     with pytest.raises(NotSelectable) as caught:
         Selector(expression)(value)
     assert str(caught.value) == f"{expression!r} cannot be applied: {said}"
@@ -311,7 +311,7 @@ def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor may a list of them, one for each element of a projection; the next payload begins anew."""
+    """Nor may a list of them, one for each element of a projection; the next payload starts afresh."""
     monkeypatch.setattr("django_idempotency.selectors.functions.INFLATE_LIMIT", 1024**2)
     selector = Selector("[*].from_base64_gzip(@)")
     half = zipped("x" * (1024**2 // 2))
@@ -342,7 +342,7 @@ def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_wrong_expression_fails_at_once(expression: str, said: str) -> None:
-    """Not at the first payload; with the expression, the place and what is wrong."""
+    """Not at the first payload; the error has the expression, the place and what is wrong."""
     with pytest.raises(ValueError, match=f"^{re.escape(repr(expression))} is not a JMESPath expression: .*{said}"):
         Selector(expression)
 
@@ -352,7 +352,7 @@ async def aselect(payload: Any) -> Any: ...
 
 @pytest.mark.parametrize("wrong", [None, 5, b"a", ["a"], aselect], ids=shown)
 def test_what_is_no_selector(wrong: Any) -> None:
-    """Neither text nor callable, or one whose answer nobody awaits."""
+    """Neither text nor callable, or a callable whose result is never awaited."""
     with pytest.raises(ValueError, match="type a JMESPath expression, or a sync function"):
         Selector(wrong)
 
@@ -361,7 +361,7 @@ def test_what_is_no_selector(wrong: Any) -> None:
 
 
 class Theirs(jmespath.functions.Functions):
-    """As written for jmespath itself."""
+    """A function is written as for jmespath itself."""
 
     def __init__(self, suffix: str = "!") -> None:
         self.suffix = suffix
@@ -390,7 +390,7 @@ def test_own_functions_stand_beside_ours(functions: Any) -> None:
 
 
 def test_own_functions_keep_their_state_and_win() -> None:
-    """Two objects of one class are two; of one name, the project's counts."""
+    """Two objects of one class are two; if names collide, the project's function wins."""
     one, other = Theirs("?"), Theirs("...")
     assert Selector("shout(@)", functions=one)("x") == "X?"
     assert Selector("shout(@)", functions=other)("x") == "X..."
@@ -414,7 +414,7 @@ def test_own_functions_keep_their_state_and_win() -> None:
     ids=str,
 )
 def test_what_is_put_together_from_parts(expression: Any, *, in_parts: bool) -> None:
-    """There, a part that is None is a part that is missing; in what was selected as it is, None may be a value."""
+    """A part that is None is a missing part; in a value selected as it is, None may be a value."""
     assert Selector(expression).in_parts is in_parts
 
 
@@ -439,12 +439,12 @@ def test_what_is_put_together_from_parts(expression: Any, *, in_parts: bool) -> 
     ],
 )
 def test_the_names_that_a_payload_is_asked_for(expression: Any, roots: set[str]) -> None:
-    """So that a misspelt one can be told where it is declared."""
+    """They make it possible to report a misspelt name at the declaration."""
     assert Selector(expression).roots == roots
 
 
 def test_what_is_missing_depends_on_what_was_selected() -> None:
-    """A null inside of what was selected whole is a value; a null in place of a part is missing."""
+    """A null inside a value that was selected whole is a value; a null in place of a part is missing."""
     payload = {"a": {"id": 1, "note": None}, "b": None}
     for expression, missing in {"a": False, "[a, b]": True, "a.[id, note]": True, "b": True, "c[*]": True}.items():
         selector = Selector(expression)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class State(Enum):
     PAID = "paid"
-    HELD = object()  # a value that nothing could store: members go by name
+    HELD = object()  # a value that cannot be stored: members go by name
 
 
 class Level(IntEnum):
@@ -57,7 +57,7 @@ class Order:
 
 @dataclass
 class Derived:
-    """What its __init__ does is not done again."""
+    """Its __init__ has an effect that is not repeated."""
 
     runs: ClassVar[int] = 0
     given: int
@@ -107,7 +107,7 @@ class Owner:
 
 @attrs.define
 class Untyped:
-    """Its types stand where attrs had them before annotations."""
+    """It declares its types as attrs did before annotations."""
 
     owner = attrs.field(type=Owner)
 
@@ -135,7 +135,7 @@ class Loose(pydantic.BaseModel):
 
 
 class Later(pydantic.BaseModel):
-    """Defined behind the model that names it."""
+    """Defined after the model that names it."""
 
     when: date
     validated: bool = True
@@ -148,7 +148,7 @@ class Later(pydantic.BaseModel):
 
 
 class Waiting(pydantic.BaseModel):
-    """No instance is ever made, so nobody but us completes it."""
+    """No instance is ever made, so only our code completes it."""
 
     behind: Behind
 
@@ -183,7 +183,7 @@ class Declined(Exception):
 
 
 class DeclinedAgain(Declined):
-    """Nobody named this one."""
+    """No annotation names it."""
 
 
 class Rewritten(Declined):

@@ -33,7 +33,7 @@ ORDER = {of.Order, of.Line, of.State}
         (of.Service, set()),  # a class of neither kind
         (of.State, {of.State}),
         (of.Order, ORDER),  # and what its fields name, as strings
-        (Optional[of.Order], ORDER),  # noqa: UP045 - also as it was written once
+        (Optional[of.Order], ORDER),  # noqa: UP045 - also in the older spelling
         (Union[of.Order, of.Level], {*ORDER, of.Level}),  # noqa: UP007
         (of.Order | None, ORDER),
         (list[of.Level], {of.Level}),
@@ -46,7 +46,7 @@ ORDER = {of.Order, of.Line, of.State}
         (Bound, {of.Owner}),
         (OneOf, {of.Owner, of.Level}),
         (list[Bound], {of.Owner}),  # type: ignore[valid-type]
-        (of.Page, {of.Page}),  # whose fields name it again
+        (of.Page, {of.Page}),  # its fields name it again
         (of.Page[of.Level], {of.Page, of.Level}),
         (of.PaidPage, {of.PaidPage, of.Page, of.State}),
         (Awaitable[of.Level], {of.Level}),
@@ -114,12 +114,12 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     ],
 )
 def test_strings(function: Any, expected: set[type]) -> None:
-    """Under `from __future__ import annotations` every annotation is one."""
+    """Under `from __future__ import annotations` every annotation is a string."""
     assert returned(function) == (expected, set())
 
 
 def test_names_for_the_type_checker_only() -> None:
-    """What can be resolved, is; the rest is told by name."""
+    """Names that can be resolved are; the others are reported by name."""
     assert returned(of.partly_unresolved) == (ORDER, {"Absent"})
     found, unresolved = returned(of.hopeless)
     assert found == set()
@@ -151,7 +151,7 @@ def test_local_classes() -> None:
 
 
 def test_names_inside_a_class() -> None:
-    """An annotation may name what its own class holds, also beside a name that stands nowhere."""
+    """An annotation may name what its own class holds, even beside a name that is undefined."""
 
     @dataclass
     class Outer:

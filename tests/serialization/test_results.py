@@ -36,7 +36,7 @@ def test_nothing_is_an_answer(value: Any, serializer: Any) -> None:
 
 
 def test_by_annotation() -> None:
-    """Instances of what the return annotation names, and of what is named beside it; nothing else."""
+    """Instances of what the return annotation names, and of what is named beside it, are stored; nothing else is."""
     results = results_for(of.Service.method)
     assert results.load(results.dump(ORDER)) == ORDER
     with pytest.raises(
@@ -50,7 +50,7 @@ def test_by_annotation() -> None:
 
 
 def test_unresolved_names_are_told() -> None:
-    """What can be resolved is stored; the message says which name stood in the way of the rest."""
+    """What can be resolved is stored; the message says which name prevented the rest."""
     results = results_for(of.partly_unresolved)
     assert results.load(results.dump(ORDER)) == ORDER
     with pytest.raises(Unstorable, match="could not be resolved: Absent "):
@@ -88,20 +88,20 @@ class Schema:
     ids=["object", "pair", "list"],
 )
 def test_serializers(serializer: Any) -> None:
-    """A pair, or an object with both; never asked about None."""
+    """A serializer is a pair, or an object with both; it never gets None."""
     results = results_for(bare, serializer)
     assert results.load(results.dump(of.Owner("a"))) == of.Owner("a")
     assert results.load(results.dump(None)) is None
 
 
 def test_a_serializer_that_makes_none() -> None:
-    """Its None is not the function's."""
+    """The serializer's None is not the function's."""
     results = results_for(bare, (lambda value: None, lambda stored: (stored, "loaded")))
     assert results.load(results.dump(0)) == (None, "loaded")
 
 
 def test_a_serializer_that_came_or_went() -> None:
-    """What was stored without one is not handed to it; what it stored is not returned without it."""
+    """A result stored without a serializer is not passed to one, and one stored with it is not returned without it."""
     without, within = results_for(bare), results_for(bare, Schema())
     assert within.load(without.dump({"a": 1})) == {"a": 1}
     with pytest.raises(Unreadable):
@@ -114,12 +114,12 @@ def test_a_serializer_that_came_or_went() -> None:
         ("a", b'1:{"$":["serialized",["a"]]}'),
         ({"a": 1}, b'1:{"$":["serialized",[{"a":1}]]}'),
         (0, b'1:{"$":["serialized",[0]]}'),
-        (None, b"1:null"),  # no serializer is asked about it
+        (None, b"1:null"),  # no serializer is called for it
     ],
     ids=shown,
 )
 def test_golden_results_of_a_serializer(value: Any, expected: bytes) -> None:
-    """What a release wrote, every later one reads."""
+    """Every later release reads what an earlier one wrote."""
     results = results_for(bare, (lambda value: [value], lambda stored: stored[0]))
     assert results.dump(value) == expected
     assert results.load(expected) == value
@@ -171,7 +171,7 @@ def test_wrong_classes() -> None:
     ids=shown,
 )
 def test_exceptions(error: Exception) -> None:
-    """Class, text, args and attributes are the same; without __init__."""
+    """Class, text, args and attributes are the same, without a call of __init__."""
     back = load_error(dump_error(error, KEPT), KEPT)
     assert type(back) is type(error)
     assert (str(back), repr(back), back.args, vars(back)) == (str(error), repr(error), error.args, vars(error))
@@ -193,7 +193,7 @@ def test_exceptions(error: Exception) -> None:
     ids=shown,
 )
 def test_exceptions_of_python_itself(error: Exception, fields: str) -> None:
-    """They have fields that are in no `__dict__`, and some of those in no args."""
+    """They have fields that are in no `__dict__`, and some of those are not in args."""
     back = load_error(dump_error(error, [type(error)]), [type(error)])
     assert (str(back), back.args) == (str(error), error.args)
     assert {name: getattr(back, name) for name in fields.split()} == {
@@ -202,7 +202,7 @@ def test_exceptions_of_python_itself(error: Exception, fields: str) -> None:
 
 
 def test_what_lacks_a_name_is_not_kept() -> None:
-    """It may be anything, and only helps Python to guess what was meant."""
+    """The object may be anything, and only helps Python to guess what was meant."""
     with pytest.raises(AttributeError) as caught:
         object().nothing  # type: ignore[attr-defined]  # noqa: B018
     back = load_error(dump_error(caught.value, [AttributeError]), [AttributeError])
@@ -232,7 +232,7 @@ def test_what_lacks_a_name_is_not_kept() -> None:
     ids=shown,
 )
 def test_golden_exceptions(error: Exception, expected: bytes) -> None:
-    """What a release wrote, every later one raises."""
+    """Every later release raises what an earlier one wrote."""
     stored = b'1:{"$":' + expected + b"}"
     assert dump_error(error, KEPT) == stored
     back = load_error(stored, KEPT)
@@ -240,7 +240,7 @@ def test_golden_exceptions(error: Exception, expected: bytes) -> None:
 
 
 def test_the_nearest_class_that_is_named() -> None:
-    """An exception of a class that nobody named is kept as the nearest one that somebody did."""
+    """An exception of a class that is not named is kept as its nearest base class that is."""
     again = of.DeclinedAgain(of.State.PAID, limit=Decimal(1))
     assert type(load_error(dump_error(again, [Exception, of.Declined]), [Exception, of.Declined])) is of.Declined
     assert type(load_error(dump_error(again, [Exception, of.DeclinedAgain]), [of.DeclinedAgain])) is of.DeclinedAgain
@@ -271,7 +271,7 @@ def test_exceptions_that_cannot_be_kept(error: Exception, kept: list[type[Except
 
 
 def test_only_named_exceptions_are_rebuilt() -> None:
-    """The classes of today decide, not the bytes. A result is no exception, and the other way round."""
+    """Today's classes decide, not the bytes. A result is never read as an exception, nor the reverse."""
     data = dump_error(of.Fielded(3), KEPT)
     assert data == b'1:{"$":["error","tests.serialization.result_types.Fielded",{"code":3,"args":[3]}]}'
     for other in (b'1:{"$":["error","builtins.SystemExit",{"args":[3]}]}', b"1:3", b"1:null", b'1:{"$":["error"]}'):

@@ -127,8 +127,8 @@ def there_and_back(value: Any, annotation: Any = None) -> Any:
     return Results(classes).load(Results(classes).dump(value))
 
 
-def typed(value: Any) -> Any:  # noqa: PLR0911 - a row a kind
-    """A value with the types of everything in it, and what `==` does not look at."""
+def typed(value: Any) -> Any:  # noqa: PLR0911 - a row per kind
+    """Return a value with the types of everything in it, and with what `==` ignores."""
     if isinstance(value, dict):
         return dict, [(typed(key), typed(item)) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
@@ -147,7 +147,7 @@ def typed(value: Any) -> Any:  # noqa: PLR0911 - a row a kind
 
 @pytest.mark.parametrize("value", VALUES, ids=[f"{type(value).__name__}{n}" for n, value in enumerate(VALUES)])
 def test_there_and_back(value: Any) -> None:
-    """Equal, of the same types all the way down, and made anew."""
+    """Values come back equal, of the same types all the way down, and newly made."""
     back = there_and_back(value)
     assert typed(back) == typed(value)
     assert typed(there_and_back([value, {"it": value}])) == typed([value, {"it": value}])
@@ -157,14 +157,14 @@ def test_there_and_back(value: Any) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "-NaN", "sNaN", "NaN123"])
 def test_not_a_number(text: str) -> None:
-    """What equals nothing comes back as what it was."""
+    """A NaN equals nothing, and comes back as a NaN."""
     assert str(there_and_back(Decimal(text))) == text
     assert math.isnan(there_and_back([float("nan")])[0])
 
 
 @pytest.mark.parametrize(("annotation", "value"), INSTANCES, ids=shown)
 def test_instances(annotation: Any, value: Any) -> None:
-    """An instance of a class that is allowed equals what was written, and so do its hash and its text."""
+    """An instance of an allowed class equals what was written, and so do its hash and its text."""
     back = there_and_back(value, annotation)
     assert back == value
     assert type(back) is type(value)
@@ -175,7 +175,7 @@ def test_instances(annotation: Any, value: Any) -> None:
 
 @pytest.mark.parametrize("cls", [of.Hashed, of.HashedOpen])
 def test_no_hash_is_stored(cls: Any) -> None:
-    """attrs may keep an instance's hash inside it; in the next process it is another one."""
+    """attrs may keep an instance's hash inside it; in the next process the hash differs."""
     value = cls("a")
     assert hash(value) == value._attrs_cached_hash
     back = there_and_back(value, cls)
@@ -196,7 +196,7 @@ def test_no_init() -> None:
 
 
 def test_pydantic_keeps_more_than_fields() -> None:
-    """Extra and private values, and which fields were set."""
+    """Extra and private values are kept, and which fields were set."""
     value = of.Loose(the_name="a", more=[1])  # type: ignore[call-arg]
     value._hidden = 4
     assert value.slow is value.slow
@@ -208,7 +208,7 @@ def test_pydantic_keeps_more_than_fields() -> None:
 
 @pytest.mark.parametrize("kind", ["dataclass", "slots", "attrs", "pydantic", "tuple"])
 def test_a_class_that_has_grown(kind: str) -> None:
-    """What was stored before a field was added gets its default, as any old caller; one without is unreadable."""
+    """A field added since then gets its default, as for any old caller; without one the value is unreadable."""
     name, stored = {
         "dataclass": ("Page", '{"items":[]}'),
         "slots": ("Order", '{"id":1,"lines":[],"gone":2}'),
@@ -262,7 +262,7 @@ NESTED = st.recursive(
 
 @given(NESTED)
 def test_any_nesting(value: Any) -> None:
-    """Whatever is in whatever."""
+    """Any kind may contain any other."""
     assert typed(there_and_back(value)) == typed(value)
 
 
@@ -306,7 +306,7 @@ def test_any_nesting(value: Any) -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else f"{len(value)}{value[:50]!r}",
 )
 def test_golden(value: Any, expected: bytes) -> None:
-    """What a release wrote, every later one reads."""
+    """Every later release reads what an earlier one wrote."""
     results = Results([of.State, of.Right, of.Point, of.Owner, of.Later])
     assert results.dump(value) == expected
     assert typed(results.load(expected)) == typed(value)
@@ -341,7 +341,7 @@ class OnSlots(Slotted):
 
 
 def test_slots_of_a_base() -> None:
-    """They are no fields, and are no less of the value; one that was never set stays so."""
+    """Slots are not fields, but are still part of the value; one that was never set stays unset."""
     value = OnSlots(7)
     value.note = "paid in cash"
     value.hide("the till")
@@ -359,7 +359,7 @@ class ListedLine(of.Line, list): ...
     [
         (Plain(), "result is a tests.serialization.test_typed_json.Plain, which cannot be stored"),
         ([0, {"a": (Plain(),)}], "result[1].a[0] is a tests"),
-        ({"not a name": Plain()}, 'result."…" is a'),  # a key may be anybody's
+        ({"not a name": Plain()}, 'result."…" is a'),  # a key may be secret
         ({"a": ORDER}, "result.a is a tests.serialization.result_types.Order, and that class is not named"),
         ([of.State.PAID], "result[0] is a tests.serialization.result_types.State, and that class is not named"),
         (Kept("a"), "Kept, which"),
@@ -394,7 +394,7 @@ def nested(depth: int) -> list[Any]:
 
 
 def test_depth() -> None:
-    """To a depth that can be read back wherever it was written; deeper, and in cycles, it is refused."""
+    """Values are stored to a depth that every process can read back; deeper values and cycles are refused."""
     assert there_and_back(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
     chain: Any = None
     for _ in range(MAX_DEPTH // 2):
@@ -414,7 +414,7 @@ def test_depth() -> None:
 
 
 def test_a_stack_that_is_nearly_full() -> None:
-    """Where Python's own limit comes first, it is our exception, too."""
+    """Where Python's own limit comes first, the exception is ours, too."""
 
     def at_depth(frames: int) -> None:
         if frames:
@@ -430,7 +430,7 @@ def test_a_stack_that_is_nearly_full() -> None:
 
 
 def test_a_value_that_fails_when_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """dump() raises one exception, whatever an instance does. Its message has nothing of the value."""
+    """dump() raises one exception, whatever an instance does. Its message contains nothing of the value."""
     value = of.Loose(the_name="a")
     monkeypatch.setattr(of.Loose, "__getstate__", lambda self: vars(self)["secret"])
     with pytest.raises(Unstorable, match="KeyError") as caught:
@@ -449,7 +449,7 @@ def test_two_classes_of_one_name() -> None:
 
 
 def test_a_subclass_is_another_class() -> None:
-    """Exact classes are allowed, not what inherits from them."""
+    """Exact classes are allowed, not their subclasses."""
     with pytest.raises(Unstorable, match=r"PaidPage, and that class is not named"):
         Results([of.Page]).dump(of.PaidPage([]))
 
@@ -522,7 +522,7 @@ def test_any_bytes(data: bytes) -> None:
     ],
 )
 def test_a_class_that_is_not_allowed_is_never_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes choose among what is allowed. No name in them is looked up anywhere."""
+    """Bytes choose among the allowed classes. No name in them is ever looked up."""
     calls: list[object] = []
     monkeypatch.setattr(os, "system", calls.append)
     monkeypatch.setattr(of.Order, "__setattr__", lambda *args: calls.append(args))
@@ -533,7 +533,7 @@ def test_a_class_that_is_not_allowed_is_never_made(name: str, monkeypatch: pytes
 
 
 def test_tampered_state_stays_data() -> None:
-    """Names of Python's own become entries of `__dict__`, if that: an instance cannot become one of another class."""
+    """Python's own names become at most entries of `__dict__`: an instance cannot become one of another class."""
     back = Results([of.Line]).load(
         b'1:{"$":["tests.serialization.result_types.Line",{"name":"a","price":1,"__class__":"x","__init__":"y","__dict__":{}}]}'
     )
@@ -542,7 +542,7 @@ def test_tampered_state_stays_data() -> None:
 
 
 def test_changes_do_not_reach_what_is_stored() -> None:
-    """Written at once, and read anew."""
+    """Values are written at once, and read anew."""
     value = {"lines": [of.Line("tea", Decimal(1))]}
     results = Results([of.Line])
     data = results.dump(value)

@@ -1,4 +1,4 @@
-"""The people of the tests."""
+"""The users of the tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TokenFactory(factory.django.DjangoModelFactory[Token]):
 
 
 def grant(user: User, model: type[Model], *codenames: str) -> None:
-    """Give permissions on a model. Their rows are made here: conftest.py keeps a flush from making all of them."""
+    """Grant permissions on a model. Their rows are made here: conftest.py keeps a flush from making all of them."""
     about = ContentType.objects.get_for_model(model)
     for codename in codenames:
         user.user_permissions.add(Permission.objects.get_or_create(codename=codename, content_type=about)[0])

@@ -1,4 +1,4 @@
-"""A store that answers as it is told and writes down what happened, COMMIT and ROLLBACK included."""
+"""A store that returns what the test lists and records what happened, COMMIT and ROLLBACK included."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
 
 
 def operation_of(store: BaseStore, ticket: Ticket, sink: EventSink, **lease: Any) -> Any:
-    """Return the operation of a ticket, by its guarantee. `lease` are the options of a lease."""
+    """Return the operation of a ticket, by its guarantee. `lease` holds the options of a lease."""
     if ticket.guarantee is Guarantee.ATOMIC:
         return AtomicOperation(store, ticket, sink)
     return LeaseOperation(store, ticket, sink, **lease)
 
 
 class FakeGuard(Guard):
-    """A transaction that is only words in a trace."""
+    """A transaction that only writes words to a trace."""
 
     def __init__(self, *, needs_rollback: bool = False) -> None:
         super().__init__(joins=True)
@@ -59,9 +59,9 @@ class FakeGuard(Guard):
 
 
 class FakeStore(BaseStore):
-    """Each verb takes its next answer; an answer that is an exception is raised.
+    """Each verb returns its next result; a result that is an exception is raised.
 
-    `locks` are the records that guards find (`None`: somebody else holds it); without any, guards join nothing.
+    `locks` are the records that guards find (`None`: another owner holds it); without any, guards join nothing.
     `commit` is what COMMIT raises, `on_commit` what comes right after it, and `dooms` whether the work marked its
     transaction for rollback.
     """
@@ -134,7 +134,7 @@ class FakeStore(BaseStore):
 
 
 def answer(answers: list[Any]) -> Any:
-    """Return the next answer, or raise it."""
+    """Return the next result, or raise it."""
     given = answers.pop(0)
     if isinstance(given, BaseException):
         raise given

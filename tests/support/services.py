@@ -1,4 +1,4 @@
-"""The services beside the databases: skipped where they are not there, unless REQUIRE_SERVICES says that they must be."""
+"""The services beside the databases: tests skip missing ones, unless REQUIRE_SERVICES says that they must be there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/9")
 
-#: Where servers' programs are.
+#: The folders of the servers' programs.
 SERVERS_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin"
 
 
@@ -27,13 +27,13 @@ def answers(port: int) -> bool:
 needs_redis = pytest.mark.needs("redis")
 #: Only its program: the tests start a node of their own.
 needs_rabbitmq = pytest.mark.needs("rabbitmq")
-#: Only its program: a test starts a server of its own, with a setting that cannot be changed on one that runs.
+#: Only its program: a test starts a server of its own, with a setting that cannot be changed at run time.
 needs_mariadb_server = pytest.mark.needs("mariadb-server")
 
 
 @cache
 def missing(service: str) -> str:
-    """Return why a service cannot be used, or "". With REQUIRE_SERVICES=1 each is taken to be there: its tests fail."""
+    """Return why a service cannot be used, or "". REQUIRE_SERVICES=1 assumes that each is there: its tests fail."""
     if os.environ.get("REQUIRE_SERVICES") == "1":
         return ""
     match service:

@@ -1,4 +1,4 @@
-"""Servers of a test's own: to freeze, to kill, to start again."""
+"""Servers of a test's own: to freeze, to kill and to restart."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 Running = TypeVar("Running", bound="Server")
 
 
-#: Below those that systems lend to whoever opens a connection (Linux from 32768): while a server is down, its port is
-#: lent to nobody.
+#: Below the ports that systems use for outgoing connections (Linux from 32768): while a server is down, its port is
+#: given to no other process.
 PORTS = range(20_000, 32_000)
 #: Of those, each of the suite's two processes takes every other one, and none twice.
 _PARITY = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2
@@ -34,7 +34,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, or was given."""
+    """Return a port that is free and was not returned before."""
     while True:
         port = SystemRandom().choice(PORTS[_PARITY::2])  # `random` itself gives each test the same
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -52,11 +52,11 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Return what to start."""
+        """Return the command to start."""
 
     @abstractmethod
     def answers(self) -> bool:
-        """Does it serve?"""
+        """Does it respond?"""
 
     def start(self) -> None:
         self._process = subprocess.Popen(self.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -93,7 +93,7 @@ class Server(ABC):
 
 
 class RedisServer(Server):
-    """Its files are in a folder."""
+    """A server whose files are in a folder."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         super().__init__()
@@ -119,13 +119,13 @@ class RedisServer(Server):
 
 
 class RedisNode(RedisServer):
-    """One of a cluster. It has no slots yet."""
+    """A node of a cluster. It has no slots yet."""
 
     #: Of a cluster of Redis: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
     SLOTS = 16384
 
     def __init__(self, folder: Path) -> None:
-        self._bus = free_port()  # 10,000 above the port may be no port
+        self._bus = free_port()  # 10,000 above the port may not be a valid port
         super().__init__(folder, "--cluster-enabled", "yes", "--cluster-port", str(self._bus))
 
     def join(self, others: Sequence[RedisNode]) -> None:
@@ -148,7 +148,7 @@ class RedisNode(RedisServer):
 
 
 class DynamoDBServer(Server):
-    """moto's, over HTTP: it keeps everything in memory, so a restart forgets the table too."""
+    """moto's server over HTTP: it keeps everything in memory, so a restart forgets the table too."""
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""assert_idempotent(): what keeps its promise passes, and each way to break it fails, with words to find it by."""
+"""assert_idempotent(): what keeps its promise passes, and each way to break it fails, with a message to find it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def memory(settings: Settings) -> None:
 
 
 class Work:
-    """Something that must happen once, and counts how often it did."""
+    """Work that must happen once, and counts how often it did."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -74,7 +74,7 @@ def guarded_function(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def problems(act: Any, **asked: Any) -> str:
-    """Return what assert_idempotent has to say against an act."""
+    """Return what assert_idempotent reports about an act."""
     with pytest.raises(AssertionError) as raised:
         assert_idempotent(act, **{"times": 5, **asked})
     return str(raised.value)
@@ -99,7 +99,7 @@ def test_a_guarded_function_passes(work: Work) -> None:
 @pytest.mark.parametrize(("asked", "expected"), [({}, 21), ({"times": 3}, 4), ({"times": 1}, 2)], ids=str)
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurrent: bool) -> None:
-    """So many as are asked for, or twenty; and the one that comes alone. A call that is made again is counted once."""
+    """As many as requested, or twenty; and the one that comes alone. A call that is repeated is counted once."""
     called: list[None] = []
     answered: list[int] = []
 
@@ -120,7 +120,7 @@ def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurre
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("how", ["function", "partial", "object", "lambda", "one by one"])
 def test_a_guarded_coroutine_function_passes(work: Work, how: str) -> None:
-    """In tasks of one event loop; what only returns a coroutine is awaited in its thread."""
+    """Coroutines run as tasks of one event loop; a function that only returns one is awaited in its thread."""
 
     @idempotent_function(key="order", key_prefix="charge")
     async def charge(order: int = 17) -> int:
@@ -135,7 +135,7 @@ def test_a_guarded_coroutine_function_passes(work: Work, how: str) -> None:
 
 
 def test_an_unguarded_function_fails(work: Work) -> None:
-    """It says that nothing guards it, how often the effect came, and the answers."""
+    """The message says that nothing guards it, how often the effect occurred, and the results."""
     said = problems(work, effects=lambda: work.runs)
     assert "Not idempotent, of 6 calls" in said
     assert "Nothing was guarded" in said
@@ -146,7 +146,7 @@ def test_an_unguarded_function_fails(work: Work) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_guard_that_is_off_fails(work: Work) -> None:
-    """And says why."""
+    """The message says why it is off."""
     charge = guarded_function(work)
     with override_idempotency(enabled=False):
         assert "idempotency is off" in problems(charge)
@@ -154,7 +154,7 @@ def test_a_guard_that_is_off_fails(work: Work) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_an_effect_outside_the_guard_fails(work: Work) -> None:
-    """Everything looks well but for the effects."""
+    """Everything looks right but for the effects."""
 
     @idempotent_function(key_prefix="charge")
     def charge(order: int = 17) -> str:
@@ -164,14 +164,14 @@ def test_an_effect_outside_the_guard_fails(work: Work) -> None:
         work()
         return charge()
 
-    said = problems(act, effects=lambda: work.runs, concurrent=False)  # at once, a busy call would make its act again
+    said = problems(act, effects=lambda: work.runs, concurrent=False)  # at once, a busy call would repeat its act
     assert said.splitlines()[1:2] == ["  effects() rose by 6, not by 1."]
     assert "The guards said: claimed 1" in said
 
 
 @pytest.mark.usefixtures("memory")
 def test_the_calls_are_made_at_once() -> None:
-    """All are inside before the first one goes on; then one comes alone."""
+    """All are inside before the first one continues; then one comes alone."""
     inside = threading.Barrier(5)
     seen: list[int] = []
     charge = guarded_function(lambda: None)
@@ -187,7 +187,7 @@ def test_the_calls_are_made_at_once() -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_busy_answer_in_a_project_s_own_words(work: Work) -> None:
-    """The guard's word counts: it is asked again."""
+    """The guard's own status counts: the call is repeated."""
     charge = guarded_function(work)
 
     def act() -> Any:
@@ -201,7 +201,7 @@ def test_a_busy_answer_in_a_project_s_own_words(work: Work) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_new_key_for_each_retry_fails(work: Work) -> None:
-    """The commonest mistake: each retry makes its key anew."""
+    """The commonest mistake: each retry makes a new key."""
 
     @idempotent_function(key="attempt", key_prefix="charge")
     def charge(attempt: str) -> int:
@@ -242,7 +242,7 @@ def test_work_that_fails_and_is_run_again_fails(work: Work) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_an_exception_may_be_the_answer(work: Work) -> None:
-    """One that is kept is raised again, to all."""
+    """A kept exception is raised again, in every call."""
 
     @idempotent_function(keep_exceptions=LookupError, key_prefix="charge")
     def charge(order: int = 17) -> int:
@@ -255,7 +255,7 @@ def test_an_exception_may_be_the_answer(work: Work) -> None:
 
 
 def test_different_exceptions_are_different_answers() -> None:
-    """Also those that are expected."""
+    """This holds for expected exceptions, too."""
     number = itertools.count()
 
     def act() -> None:
@@ -268,7 +268,7 @@ def test_different_exceptions_are_different_answers() -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_result_of_another_type_fails() -> None:
-    """What a replay returns equals the first result, its type included."""
+    """A replay must equal the first result, including its type."""
     results: Iterator[Any] = itertools.chain([1], itertools.repeat(True))
     charge = guarded_function(lambda: None)
 
@@ -281,7 +281,7 @@ def test_a_result_of_another_type_fails() -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_nested_guards_are_the_first_run_s_own(work: Work) -> None:
-    """Only what every call asks about is the call's key."""
+    """Only the guard that every call reaches has the call's key."""
 
     @idempotent_function(key_prefix="inner")
     def inner(order: int = 17) -> int:
@@ -345,7 +345,7 @@ def test_a_known_key_fails(work: Work) -> None:
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_work_without_an_end_fails(kind: str) -> None:
-    """Within the bound, and without waiting for those who hang."""
+    """It fails within the bound, without waiting for calls that hang."""
     release = threading.Event()
 
     @idempotent_function(key_prefix="charge")
@@ -362,11 +362,11 @@ def test_work_without_an_end_fails(kind: str) -> None:
     assert time.monotonic() - began < 10
     release.set()
     for thread in set(threading.enumerate()) - before:
-        thread.join(20)  # or it would ask again, in the store of the next test
+        thread.join(20)  # or it would call again, in the store of the next test
 
 
 def test_an_event_loop_is_refused() -> None:
-    """With what to type, which then works."""
+    """The error says what to type, and that works."""
 
     async def test() -> None:
         with pytest.raises(RuntimeError, match="await sync_to_async"):
@@ -483,14 +483,14 @@ def test_every_entry_point_passes(user: User, url: str) -> None:
 @committed
 @pytest.mark.urls(__name__)
 def test_an_async_request_passes(post: Callable[..., HttpRequest]) -> None:
-    """AsyncRequestFactory's, in tasks."""
+    """Requests from AsyncRequestFactory run in tasks."""
     assert_idempotent(post("/aguarded/", AsyncRequestFactory), times=8, effects=Effect.objects.count)
 
 
 @committed
 @pytest.mark.urls(__name__)
 def test_a_client_in_a_function_passes(user: User) -> None:
-    """Where more than one request is to be made."""
+    """A function is for tests that send more than one request."""
 
     def act() -> Any:
         client = Client()
@@ -513,7 +513,7 @@ def test_a_client_in_a_function_passes(user: User) -> None:
     ],
 )
 def test_a_wrong_view_fails(post: Callable[..., HttpRequest], user: User, url: str, said: str) -> None:
-    """Unguarded, guarded behind the effect, under a key that changes, or with an answer that nobody remembers."""
+    """Unguarded, guarded after the effect, under a key that changes, or with a response that is not remembered."""
     request = post(url)
     if url == "/keyed-wrongly/":
         del request.user
@@ -523,7 +523,7 @@ def test_a_wrong_view_fails(post: Callable[..., HttpRequest], user: User, url: s
 @committed
 @pytest.mark.urls(__name__)
 def test_a_request_without_a_key_fails(post: Callable[..., HttpRequest]) -> None:
-    """It asks whether the call sends one."""
+    """The message asks whether the call sends one."""
     said = problems(post("/guarded/", headers={}), effects=Effect.objects.count)
     assert "does the call send a key" in said
     assert "6 of 6 responses have no Idempotency-Replayed" in said
@@ -533,7 +533,7 @@ def test_a_request_without_a_key_fails(post: Callable[..., HttpRequest]) -> None
 @committed
 @pytest.mark.urls(__name__)
 def test_a_server_elsewhere(live_server: LiveServer) -> None:
-    """Its guards are not heard: the responses say which is a replay, and which is busy."""
+    """Its guards cannot be observed: the responses say which is a replay, and which is busy."""
     import httpx
 
     def act(url: str) -> httpx.Response:
@@ -565,7 +565,7 @@ def test_inside_a_test_case_it_says_what_to_type(post: Callable[..., HttpRequest
 @pytest.mark.urls(__name__)
 @pytest.mark.parametrize("url", ["/guarded/", "/streaming/"])
 def test_inside_a_test_case_one_by_one(post: Callable[..., HttpRequest], url: str) -> None:
-    """Through the test's own connection, which stays open."""
+    """The calls use the test's own connection, which stays open."""
     assert_idempotent(post(url), times=3, concurrent=False, effects=Effect.objects.count)
     assert transaction.get_connection().in_atomic_block
 
@@ -573,7 +573,7 @@ def test_inside_a_test_case_one_by_one(post: Callable[..., HttpRequest], url: st
 @pytest.mark.django_db
 @pytest.mark.usefixtures("memory")
 def test_inside_a_test_case_with_records_in_memory(work: Work) -> None:
-    """No record is in that transaction: one by one, unasked."""
+    """No record is in that transaction, so the calls run one by one without being asked to."""
     threads = set()
 
     @idempotent_function(key_prefix="charge")

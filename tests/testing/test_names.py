@@ -12,7 +12,7 @@ from django_idempotency import testing
 
 @pytest.mark.parametrize("name", testing.__all__)
 def test_every_name_is_there(name: str) -> None:
-    """Each under the name that it was made with."""
+    """Each name is the one that the object was defined with."""
     assert getattr(testing, name).__name__ == name
     assert set(testing._MODULES) == set(testing.__all__)
 
@@ -23,7 +23,7 @@ def test_another_name_is_not() -> None:
 
 
 def test_a_name_loads_its_own_module_only() -> None:
-    """Whoever overrides needs no hypothesis, and no pytest."""
+    """Overriding needs neither hypothesis nor pytest."""
     script = (
         "import sys; from django_idempotency.testing import override_idempotency, RecordingStore; "
         "print(*sorted({'pytest', 'hypothesis', 'django_idempotency.models'} & set(sys.modules)))"

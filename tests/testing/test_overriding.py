@@ -21,7 +21,7 @@ def nothing_stays() -> Iterator[None]:
 
 
 def test_it_is_a_context_manager() -> None:
-    """And may be entered again while it is open."""
+    """It may be entered again while it is open."""
     off = override_idempotency(enabled=False)
     with off, override_idempotency(enabled=True):
         assert switch.enabled()
@@ -37,7 +37,7 @@ def test_an_exception_passes() -> None:
 
 
 def test_it_decorates_a_function() -> None:
-    """Name, arguments and result are the function's; recursion is no matter."""
+    """Name, arguments and result are the function's; recursion works."""
 
     @override_idempotency(enabled=False)
     def count(number: int) -> list[bool]:
@@ -62,7 +62,7 @@ def test_it_decorates_a_coroutine_function() -> None:
 
 
 def run(case: type[unittest.TestCase]) -> dict[str, bool]:
-    """Run a class of tests, and return what each place of it has seen."""
+    """Run a class of tests, and return what each part of it has seen."""
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
     assert not result.errors
@@ -73,7 +73,7 @@ def run(case: type[unittest.TestCase]) -> dict[str, bool]:
 
 
 class Seeing(SimpleTestCase):
-    """Notes where it is on."""
+    """Records where it is on."""
 
     seen: ClassVar[dict[str, bool]]
 
@@ -94,7 +94,7 @@ class Seeing(SimpleTestCase):
 
 
 def test_it_decorates_a_test_case() -> None:
-    """From before setUpClass(), until after the last test; a method may say otherwise."""
+    """It holds from before setUpClass() until after the last test; a method may override it."""
 
     @override_idempotency(enabled=False)
     class Off(Seeing):
@@ -105,7 +105,7 @@ def test_it_decorates_a_test_case() -> None:
 
 
 def test_subclasses_of_a_test_case() -> None:
-    """They inherit it, or say otherwise; their base is not changed."""
+    """They inherit it, or override it; their base is not changed."""
 
     @override_idempotency(enabled=False)
     class Off(Seeing):
@@ -127,7 +127,7 @@ def test_subclasses_of_a_test_case() -> None:
 
 
 def test_a_class_that_cannot_be_set_up() -> None:
-    """Leaves nothing behind."""
+    """Nothing is left behind."""
 
     @override_idempotency(enabled=False)
     class Broken(unittest.TestCase):
@@ -143,7 +143,7 @@ def test_a_class_that_cannot_be_set_up() -> None:
 
 
 def test_another_class_is_refused() -> None:
-    """Nothing would be set up; it says what to type."""
+    """Nothing would be set up, so the error says what to type."""
 
     class TestCharges:
         pass
@@ -153,7 +153,7 @@ def test_another_class_is_refused() -> None:
 
 
 def test_a_generator_is_refused() -> None:
-    """It would run outside."""
+    """It would run outside of the override."""
 
     def fixture() -> Iterator[None]:
         yield
@@ -168,7 +168,7 @@ def test_a_generator_is_refused() -> None:
 
 
 def test_other_bases_of_a_subclass_are_set_up() -> None:
-    """A decorated class that has no setUpClass() is none in the way of another's."""
+    """A decorated class without setUpClass() does not hide another base's."""
     was_set_up = []
 
     @override_idempotency(enabled=False)

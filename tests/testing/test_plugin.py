@@ -1,4 +1,4 @@
-"""The plugin for pytest, in a pytest of its own: there may be no Django in it."""
+"""The plugin for pytest, in a pytest of its own, where Django may be missing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_assert_idempotent_fails(assert_idempotent):
     assert_idempotent(lambda: runs.append(3))
 """
 
-#: In a project without: nothing is loaded that it would not want, and the switch needs no settings.
+#: In a project without Django: nothing unwanted is loaded, and the switch needs no settings.
 WITHOUT = """
 import sys
 from django_idempotency.runtime import switch
@@ -96,7 +96,7 @@ def test_idempotency_disabled(idempotency_disabled):
 
 
 class Shop:
-    """A project of somebody else's, with tests."""
+    """Another project, with tests."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
@@ -134,7 +134,7 @@ def test_it_is_declared() -> None:
 
 
 def test_built_metadata_declares_it() -> None:
-    """What the build backend makes of pyproject.toml."""
+    """The build backend's output from pyproject.toml declares it."""
     core = pytest.importorskip("hatchling.metadata.core", reason="only where the package is built")
     plugins = pytest.importorskip("hatchling.plugin.manager")
     metadata = core.ProjectMetadata(str(ROOT), plugins.PluginManager())
@@ -142,12 +142,12 @@ def test_built_metadata_declares_it() -> None:
 
 
 def test_with_django(shop: Shop) -> None:
-    """Every fixture."""
+    """Every fixture works."""
     assert shop.run(WITH_DJANGO, "--ds=shop_settings") == {"passed": 8, "xfailed": 1}
 
 
 def test_without_django(shop: Shop) -> None:
-    """Present and unused it is no matter."""
+    """The plugin may be present and unused."""
     assert shop.run(WITHOUT, "-p", "no:django", "-p", "no:hypothesispytest") == {"passed": 2}
 
 

@@ -25,7 +25,7 @@ KEPT = Row(
     effects=(1,),
 )
 
-#: Each is not what the row above promised.
+#: Each differs from what the row above promised.
 BROKEN = {
     "charged twice": {"effects": (1, 1)},
     "not charged": {"effects": ()},
@@ -39,7 +39,7 @@ BROKEN = {
 
 
 def test_kept() -> None:
-    """Rows that are what they promised end the demo with 0."""
+    """Rows that match their promise end the demo with 0."""
     assert exit_code([KEPT, KEPT]) == 0
 
 
@@ -61,18 +61,18 @@ def test_nothing_seen() -> None:
         (Answer(status=201, replayed=True), "201 replayed"),
         (Answer(status=422, code="request-mismatch"), "422 request-mismatch"),
         (Answer(status=409, code="in-progress", retry_after=1), "409 in-progress"),
-        (Answer(status=409, code="in-progress", retry_after=0), "409 in-progress without Retry-After"),  # a storm
+        (Answer(status=409, code="in-progress", retry_after=0), "409 in-progress without Retry-After"),  # a retry storm
         (Answer(status=409, code="in-progress"), "409 in-progress without Retry-After"),
         (Answer(status=None), "no answer"),  # its worker was killed
     ],
 )
 def test_label(answer: Answer, label: str) -> None:
-    """Everything that is promised of an answer is in its label."""
+    """The label has everything that is promised of a response."""
     assert answer.label == label
 
 
 def test_seen() -> None:
-    """A row shows equal answers once, and counts them."""
+    """A row shows equal responses once, and counts them."""
     assert KEPT.seen == "201\n2 x 409 in-progress"
     assert KEPT.counted == "1 / 1"
     assert replace(KEPT, effects=()).counted == "0 / 1"

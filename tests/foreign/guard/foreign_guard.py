@@ -1,7 +1,7 @@
-"""A pytest plugin for other people's suites: it installs the package in their settings, and gives their requests keys.
+"""A pytest plugin for other projects' suites: it installs the package in their settings, and gives their requests keys.
 
-It runs in an environment of its own, from a folder of its own: the suites have a package `tests`, too. FOREIGN_MODE says
-what it does, FOREIGN_COUNTS names the file for what it has counted.
+It runs in an environment of its own, from a folder of its own: the suites also have a package `tests`. FOREIGN_MODE
+says what it does, FOREIGN_COUNTS names the file for its counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _receivers: list[Any] = []
 
 
 def before_setup() -> None:
-    """Change the suite's settings before Django reads them: what the suite is run with, and in two modes ourselves."""
+    """Change the suite's settings before Django reads them: what the suite is run with, and in two modes our own."""
     set_up = django.setup
 
     def setup(set_prefix: bool = True) -> None:
@@ -54,7 +54,7 @@ def before_setup() -> None:
 
 
 def listen() -> None:
-    """Count each event of the package, and have it guard what it leaves alone by default: the views of allauth."""
+    """Count each event of the package, and make it guard what it leaves alone by default: the views of allauth."""
     from django_idempotency import signals
     from django_idempotency.http import markers
 
@@ -70,7 +70,7 @@ def listen() -> None:
 
 
 def give_keys(factory: type) -> None:
-    """Make a factory, and the clients made of it, send a fresh key with each unsafe request."""
+    """Make a factory, and the clients made from it, send a fresh key with each unsafe request."""
     generic = factory.generic  # type: ignore[attr-defined]
 
     def keyed(self: Any, method: str, *args: Any, headers: Any = None, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What django-oauth-toolkit's tests import, and its distribution leaves out. It is laid beside them, as `tests`.
+"""What django-oauth-toolkit's tests import and its distribution leaves out. It is laid beside them, as `tests`.
 
-Its own is not public in the index, so this is ours: settings, presets and fixtures, as its tests ask for them.
+The originals are not in the index, so these are ours: settings, presets and fixtures, as the tests expect them.
 """

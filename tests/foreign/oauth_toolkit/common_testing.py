@@ -1,4 +1,4 @@
-"""The names that the tests take their bases from; they differ from Django's for several databases only."""
+"""The names of the tests' base classes; they differ from Django's only for several databases."""
 
 from __future__ import annotations
 

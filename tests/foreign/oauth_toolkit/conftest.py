@@ -1,4 +1,4 @@
-"""The fixtures that the tests ask for."""
+"""The fixtures that the tests request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Changed:
 
     def __init__(self, values: dict[str, Any]) -> None:
         live.reload()
-        # The core is made anew for each request: what it was first made with would outlive the test.
+        # The core is remade for each request: the first one's options would outlive the test.
         self.update({"ALWAYS_RELOAD_OAUTHLIB_CORE": True, **values})
 
     def update(self, values: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Changed:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (list, tuple)) and any(isinstance(each, type) for each in value):
             setattr(live, name, value)  # as it is: a setting's classes are named, and imported
-            live._cached_attrs.add(name)  # so that reload() takes it away
+            live._cached_attrs.add(name)  # so that reload() removes it
         else:
             self.update({name: value})
 
@@ -130,7 +130,7 @@ def rp_settings(oauth2_settings: Changed) -> Changed:
 
 
 def tokens_for(application: Any, user: Any, scope: str = "openid") -> SimpleNamespace:
-    """Take a user through the code grant, and return what the client has got."""
+    """Take a user through the code grant, and return what the client received."""
     client = Client()
     client.force_login(user)
     answer = client.post(

@@ -1,4 +1,4 @@
-"""Values of OAUTH2_PROVIDER, by the names that the tests know them by."""
+"""Values of OAUTH2_PROVIDER, under the names that the tests use."""
 
 from __future__ import annotations
 

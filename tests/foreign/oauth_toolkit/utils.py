@@ -13,5 +13,5 @@ def get_basic_auth_header(user: str, password: str) -> dict[str, str]:
 
 
 def spy_on(method: Callable[..., Any]) -> Any:
-    """Return a stand-in for a method, which calls it and remembers how."""
+    """Return a stand-in for a method, which calls it and records how."""
     return mock.create_autospec(method, side_effect=method)

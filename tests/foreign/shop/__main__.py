@@ -1,6 +1,6 @@
-"""Open the shop on a database of its own, buy in it, and print what came of it as JSON.
+"""Open the shop on a database of its own, buy in it, and print the result as JSON.
 
-A shop that is not as it should be ends with the sentence that says why, and with status 1.
+If the shop misbehaves, the run ends with a sentence that says why, and with status 1.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def database() -> Iterator[None]:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Start gunicorn, and return where."""
+    """Start gunicorn, and return its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"127.0.0.1:{free.getsockname()[1]}"
@@ -122,12 +122,12 @@ def orders(name: str) -> int:
     from django.db import connection
     from oscar.apps.order.models import Order
 
-    connection.close()  # what others have committed
+    connection.close()  # to see what others have committed
     return len(Order.objects.filter(user__username=name))
 
 
 def buy_twenty_times_without_a_key(url: str, product: int) -> dict[str, Any]:
-    """See what the shop does alone: it protects its order number, and its customer sees errors."""
+    """Check what the shop does alone: it protects its order number, and its customer sees errors."""
     customer = Customer(url, "alone@example.com", PASSWORD)
     customer.fill_basket_and_check_out(product)
     found = customer.at_once(AT_ONCE, PLACE, PLACE_FORM, key=None)
@@ -137,7 +137,7 @@ def buy_twenty_times_without_a_key(url: str, product: int) -> dict[str, Any]:
 
 
 def buy_twenty_times_at_once(url: str, product: int) -> dict[str, Any]:
-    """Twenty times the button at once, under one key: one order, and nineteen replays of its answer."""
+    """Press the button twenty times at once, under one key: one order, and nineteen replays of its response."""
     customer = Customer(url, "twenty@example.com", PASSWORD)
     customer.fill_basket_and_check_out(product)
     found = customer.at_once(AT_ONCE, PLACE, PLACE_FORM, key=str(uuid4()))

@@ -17,19 +17,19 @@ ADDRESS = {
 }
 PLACE = "/checkout/preview/"
 PLACE_FORM = {"action": "place_order"}
-#: Seconds that a duplicate asks again for.
+#: Seconds for which a duplicate is repeated.
 PATIENCE = 30
 
 
 class Unexpected(Exception):
-    """The shop answered otherwise than a customer may expect."""
+    """The shop's response is not what a customer may expect."""
 
 
 class Customer:
     def __init__(self, url: str, email: str, password: str) -> None:
         self._url = url
         self._client = httpx.Client(base_url=url, trust_env=False, timeout=60)
-        #: Those of a customer whom the shop knows: what comes before the login belongs to nobody, and is not guarded.
+        #: The keys of requests after the login: a request before it has no owner, and is not guarded.
         self.keys: set[str] = set()
         self.get("/accounts/login/")
         form = {"login-username": email, "login-password": password, "login_submit": "1"}
@@ -51,7 +51,7 @@ class Customer:
         return {**headers, "Idempotency-Key": key}
 
     def at_once(self, count: int, path: str, form: dict[str, str], *, key: str | None) -> list[httpx.Response]:
-        """Send a form so often at once, and each again while it is busy; without a key each once."""
+        """Send a form this many times at once, and each again while it is busy; without a key each once."""
         headers, cookies = self._headers(key), dict(self._client.cookies)
 
         def send(_: int) -> httpx.Response:
@@ -67,7 +67,7 @@ class Customer:
             return list(pool.map(send, range(count)))
 
     def fill_basket_and_check_out(self, product: int) -> None:
-        """Go as far as the page with the button "Place order"."""
+        """Go to the page with the button "Place order"."""
         self.get("/catalogue/")
         self.expect(self.post(f"/basket/add/{product}/", {"quantity": "1"}), 302)
         self.get("/checkout/")

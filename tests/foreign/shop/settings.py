@@ -44,7 +44,7 @@ MIDDLEWARE = [
     "django.contrib.flatpages.middleware.FlatpageFallbackMiddleware",
     "django_idempotency.middleware.IdempotencyMiddleware",
 ]
-# oscar's checkout has a dispatch() of its own, which cannot be asked again before a replay: the shop asks itself.
+# oscar's checkout has its own dispatch(), which cannot be repeated before a replay: the shop decides itself.
 IDEMPOTENCY = {"AUTHORIZE_REPLAY": "shop.till.customers_only"}
 TEMPLATES = [
     {

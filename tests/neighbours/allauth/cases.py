@@ -1,4 +1,4 @@
-"""allauth headless behind the middleware: what says who somebody is, is never stored and never replayed."""
+"""allauth headless behind the middleware: responses that prove who a user is are never stored and never replayed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ann() -> User:
     params=[{}, {"REQUIRED": True}, {"SCOPE": lambda request: "everybody"}], ids=["plain", "required", "scope"]
 )
 def configured(request: pytest.FixtureRequest, settings: Settings) -> None:
-    """The middleware as it is, where it wants keys, and where it believes to know everybody."""
+    """The middleware with its defaults, with keys required, and with a scope that names every caller."""
     settings.IDEMPOTENCY = request.param
 
 
@@ -71,14 +71,14 @@ def test_two_logins_of_an_app_are_two_sessions(ann: User, configured: None) -> N
 
 
 def test_two_logins_of_a_browser_are_two_sessions(ann: User, configured: None) -> None:
-    """Each gets its own cookie."""
+    """Each login gets a cookie of its own."""
     callers = [Caller(), Caller()]
     assert_unguarded(*(caller.login(BROWSER) for caller in callers))
     assert len({caller.client.cookies["sessionid"].value for caller in callers}) == 2
 
 
 def test_a_signup_is_not_stored(configured: None) -> None:
-    """The second one hears that the name is taken, as without a key."""
+    """The second signup is refused because the name is taken, as without a key."""
     data = {"username": "bob", "email": "bob@shop.example", "password": PASSWORD}
     first, second = (Caller()("POST", f"{APP}/auth/signup", **data) for _ in range(2))
     assert (first.status_code, second.status_code) == (200, 400)
@@ -88,7 +88,7 @@ def test_a_signup_is_not_stored(configured: None) -> None:
 
 @pytest.mark.parametrize("base", [APP, BROWSER])
 def test_a_caller_whose_right_was_withdrawn_never_sees_a_replay(ann: User, configured: None, base: str) -> None:
-    """Deactivated or logged out: allauth's own refusal, and no word of the first response."""
+    """A caller deactivated or logged out gets allauth's own refusal, and no part of the first response."""
     caller = Caller()
     caller.token = caller.login(base).json().get("meta", {}).get("session_token")
     assert caller("POST", f"{base}/account/email", email="secret@shop.example").status_code == 200
@@ -106,7 +106,7 @@ def test_a_caller_whose_right_was_withdrawn_never_sees_a_replay(ann: User, confi
 
 @pytest.mark.parametrize("base", [APP, BROWSER])
 def test_a_change_behaves_as_without_a_key(ann: User, base: str) -> None:
-    """An address is added once, since allauth says so; and a password that was changed twice is changed twice."""
+    """An address is added once, since allauth refuses the second; changing a password twice changes it twice."""
     caller = Caller()
     caller.token = caller.login(base).json().get("meta", {}).get("session_token")
     first, second = (caller("POST", f"{base}/account/email", email="new@shop.example") for _ in range(2))
@@ -120,7 +120,7 @@ def test_a_change_behaves_as_without_a_key(ann: User, base: str) -> None:
 
 
 def test_proving_once_more_who_one_is(ann: User) -> None:
-    """A reauthentication opens this session; a stored one would only say so."""
+    """A reauthentication opens this session; a stored response would only claim to."""
     caller = Caller()
     caller.login(BROWSER)
     wrong, right = (caller("POST", f"{BROWSER}/auth/reauthenticate", password=word) for word in ("wrong", PASSWORD))
@@ -129,19 +129,19 @@ def test_proving_once_more_who_one_is(ann: User) -> None:
 
 
 def test_views_of_the_project(ann: User) -> None:
-    """What is made of allauth's is left alone, unless it is guarded on purpose, behind its input; all else is guarded."""
+    """A view derived from allauth's is left alone, unless guarded on purpose behind its input; any other is guarded."""
     caller = Caller()
     caller.login(BROWSER)
     assert_unguarded(caller("POST", "/own/", email="own@shop.example"))
     first, retry = (caller("POST", "/guarded/", email="other@shop.example") for _ in range(2))
-    assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "refused")  # it is taken
+    assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "refused")  # the address is taken
     IdempotencyRecord.objects.all().delete()
     first, retry = (caller("POST", "/plain/") for _ in range(2))
     assert (retry.content, retry["Idempotency-Status"]) == (first.content, "replayed")
 
 
 def test_nothing_is_found() -> None:
-    """`manage.py check` has nothing to say about this, and `idempotency_routes` says why."""
+    """`manage.py check` finds nothing, and `idempotency_routes` says why."""
     said = {row.path: (row.guard.value, row.why) for row in rows()}
     assert said["/_allauth/app/v1/auth/login"] == ("exempt", "it is a view of allauth")
     assert [said[path][0] for path in ("/own/", "/guarded/", "/plain/")] == ["exempt", "decorator", "middleware"]

@@ -6,7 +6,7 @@ from testproject.settings import *  # noqa: F403 - these settings, but for a few
 from testproject.settings import INSTALLED_APPS, MIDDLEWARE
 
 INSTALLED_APPS = [*INSTALLED_APPS, "allauth", "allauth.account", "allauth.headless"]
-# Ours stays last.
+# Our middleware stays last.
 MIDDLEWARE = [*MIDDLEWARE[:-1], "allauth.account.middleware.AccountMiddleware", MIDDLEWARE[-1]]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 ROOT_URLCONF = "tests.neighbours.allauth.urls"

@@ -1,4 +1,4 @@
-"""allauth's routes, one view of the project made of them, and one that it guards all the same."""
+"""allauth's routes, a view that the project derives from allauth's, and one that it guards anyway."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from django_idempotency import idempotent
 
 
 class OwnEmails(ManageEmailView):
-    """A project's own."""
+    """A view of the project's."""
 
 
 @idempotent()
 class GuardedEmails(ManageEmailView):
-    """A project that has thought about it."""
+    """A view of a project that guards it on purpose."""
 
 
 def plain(request: HttpRequest) -> HttpResponse:

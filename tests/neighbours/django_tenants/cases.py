@@ -1,4 +1,4 @@
-"""django-tenants itself: a schema for each tenant, one table of records or one in each, and keys that never meet."""
+"""django-tenants itself: a schema per tenant, one table of records or one per schema, and keys that never meet."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ pytestmark = [
 
 NAMES = ("acme", "umbrella")
 HOSTS = {name: f"{name}.localhost" for name in NAMES}
-#: Their types know nothing of what django-tenants adds.
+#: Their types do not know what django-tenants adds.
 PROJECT: Any = settings
 connection: Any = connections["default"]
 EACH = "django_idempotency" in PROJECT.TENANT_APPS
 REALM = "django_idempotency.realms.schema"
-#: Schema and payload, as they reached the broker.
+#: Schema and payload of each message that reached the broker.
 PUBLISHED: list[tuple[str, str]] = []
 fronts = pytest.mark.parametrize("front", [*FRONTS[:2], pytest.param(FRONTS[2], marks=needs_redis)])
 
 
 @pytest.fixture(autouse=True)
 def tenants(transactional_db: None) -> Iterator[None]:
-    """Two tenants, each with a user 1, whose schemas are migrated by the first test, and emptied before each."""
+    """Two tenants, each with a user 1; the first test migrates their schemas, and each test begins with empty ones."""
     connection.set_schema_to_public()
     for name in NAMES:
         tenant, _ = Tenant.objects.get_or_create(schema_name=name)
@@ -82,7 +82,7 @@ def shop(front: str, **more: Any) -> override_settings:
 
 
 def sent(where: str = "pay") -> list[tuple[str, bool]]:
-    """Send the same request to both, twice."""
+    """Send the same request to both tenants, twice."""
     clients = {}
     for name in NAMES:
         with schema_context(name):
@@ -113,13 +113,13 @@ def tables() -> set[str]:
 
 
 def test_migrate_schemas_puts_the_table_where_the_settings_say() -> None:
-    """In the public schema, or in that and each tenant's."""
+    """The table is in the public schema, or in that and in each tenant's."""
     assert tables() == {"public", *(NAMES if EACH else ())}
 
 
 @fronts
 def test_users(front: str) -> None:
-    """User 1 of the second tenant gets an own response, and an own charge."""
+    """User 1 of the second tenant gets a response and a charge of its own."""
     with shop(front, REALM=REALM):
         for where in ("pay", "order"):  # the key is the client's, or selected
             assert sent(where) == [
@@ -131,7 +131,7 @@ def test_users(front: str) -> None:
 
 @fronts
 def test_without_a_realm_they_meet(front: str) -> None:
-    """So the test above can fail: in one table always, and with a table in each schema behind any front."""
+    """The test above can fail: always with one table, and with a table per schema behind any front."""
     with shop(front):
         found = sent()
     meets = not EACH or front != "no front"
@@ -146,7 +146,7 @@ def charge(order: int) -> str:
 
 @fronts
 def test_functions(front: str) -> None:
-    """A task that django-tenants runs in a schema is in that realm; no request is asked."""
+    """A task that django-tenants runs in a schema is in that realm, without a request."""
     found = []
     with shop(front, REALM=REALM):
         for name in (*NAMES, *NAMES):
@@ -169,7 +169,7 @@ def lease_of(name: str) -> datetime:
 
 
 def beat(after: float) -> None:
-    """Beat as its thread does, whose connection has been in no tenant's schema, once so many seconds have passed."""
+    """Beat as the heartbeat's thread, whose connection was never in a tenant's schema, would after so many seconds."""
     beating = Thread(target=heartbeat.beat, args=(time.monotonic() + after,))
     beating.start()
     beating.join(10)
@@ -178,7 +178,7 @@ def beat(after: float) -> None:
 
 @idempotent_function(key="order", guarantee="lease")
 def ship(order: int) -> list[datetime]:
-    """Return when its lease ends, before and after a beat, and after one while the work looks into another schema."""
+    """Return the end of its lease before and after a beat, and after one while the work uses another schema."""
     mine = connection.schema_name
     found = [lease_of(mine)]
     beat(15)
@@ -190,7 +190,7 @@ def ship(order: int) -> list[datetime]:
 
 
 def test_a_lease_is_renewed_in_its_schema() -> None:
-    """While the work runs, whatever schema it looks into by then; and its result is remembered."""
+    """The lease is renewed while the work runs, whatever schema it is using; and its result is remembered."""
     with shop("no front", REALM=REALM):
         for name in NAMES:
             with schema_context(name):
@@ -200,7 +200,7 @@ def test_a_lease_is_renewed_in_its_schema() -> None:
 
 
 def opened(name: str) -> tuple[LeaseOperation, Listener]:
-    """Open a lease of a tenant: in a table of its own under the very same key, in one table under its realm."""
+    """Open a lease of a tenant: in its own table under the very same key, or in the one table under its realm."""
     scope = "user:1" if EACH else f"realm:{name}/user:1"
     ticket = make_ticket(scope=scope, key=KEY, guarantee=Guarantee.LEASE, lease=30.0)
     operation = LeaseOperation(ORMStore(), ticket, listener := Listener())
@@ -220,7 +220,7 @@ def row(name: str, operation: LeaseOperation) -> Any:
 
 
 def test_a_takeover_touches_no_other_tenant() -> None:
-    """The owner in acme is silent and overtaken; the one in umbrella, under the same key, goes on and completes."""
+    """The owner in acme is silent and is overtaken; the one in umbrella, under the same key, goes on and completes."""
     (silent, lost), (living, kept) = opened("acme"), opened("umbrella")
     heartbeat.forget(silent)
     with schema_context("acme"):
@@ -258,13 +258,13 @@ def send_in(name: str, payload: str, *, position: int | None = None) -> None:
 
 
 def relay(name: str) -> None:
-    """Type what the page says for the relay of a tenant."""
+    """Run the command that the docs give for the relay of a tenant."""
     where = ["tenant_command", "relay_outbox", f"--schema={name}"] if EACH else ["relay_outbox"]
     execute_from_command_line(["manage.py", *where, "--once", f"--publisher={__name__}.publish"])
 
 
 def test_the_outbox_is_relayed_per_schema() -> None:
-    """With a table in each, a relay publishes its own tenant's messages; one table needs one relay."""
+    """With a table per schema, a relay publishes its own tenant's messages; one table needs one relay."""
     for name in NAMES:
         send_in(name, f"of {name}")
     relay("acme")
@@ -278,7 +278,7 @@ def test_the_outbox_is_relayed_per_schema() -> None:
 
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
 def test_a_relay_that_reconnects_stays_in_its_schema() -> None:
-    """Its server was restarted; what it publishes then is still its tenant's."""
+    """After a restart of its server, the relay still publishes its own tenant's messages."""
     for name in NAMES:
         send_in(name, f"of {name}")
     with schema_context("acme"):
@@ -292,7 +292,7 @@ def test_a_relay_that_reconnects_stays_in_its_schema() -> None:
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
 @pytest.mark.parametrize("payload", ["good", "bad"])
 def test_a_publisher_that_leaves_the_schema(payload: str) -> None:
-    """The message that has the same position in another schema is neither deleted nor put off; the relay says why it ends."""
+    """A message at the same position in another schema is neither deleted nor delayed; the relay says why it ends."""
     for name in NAMES:
         send_in(name, f"{payload} of {name}", position=10**6)
 
@@ -309,7 +309,7 @@ def test_a_publisher_that_leaves_the_schema(payload: str) -> None:
 
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
 def test_relaying_every_schema() -> None:
-    """The loop of the page goes on behind a tenant whose message fails, where all_tenants_command ends."""
+    """The page's loop continues after a tenant whose message fails, where all_tenants_command ends."""
     path = f"--publisher={__name__}.publish"
 
     def attempts() -> int:
@@ -337,7 +337,7 @@ def test_relaying_every_schema() -> None:
 
 
 def test_a_record_is_shown_and_expired_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
-    """By scope and realm; another tenant's is untouched."""
+    """A record is found by scope and realm; another tenant's is untouched."""
     with shop("no front", REALM=REALM):
         sent()
         user = "user:auth.user:1"
@@ -353,7 +353,7 @@ def test_a_record_is_shown_and_expired_by_hand(capsys: pytest.CaptureFixture[str
 
 
 def test_purge() -> None:
-    """As the page says: once for one table, by all_tenants_command for one in each schema."""
+    """As the page says: one purge for one table, all_tenants_command for a table per schema."""
     with shop("no front", REALM=REALM):
         sent()
         past = timezone.now() - timedelta(days=1)
@@ -368,7 +368,7 @@ def test_purge() -> None:
 
 
 def test_checks() -> None:
-    """Nothing to say as it is; without a realm what to type."""
+    """The checks find nothing; without a realm they say what to type."""
     assert [*check_tenants(), *check_databases()] == []
     with override_settings(IDEMPOTENCY={}):
         assert [message.id for message in check_tenants()] == ["django_idempotency.W068"]

@@ -1,4 +1,4 @@
-"""Who the tenants are, and their hosts."""
+"""The tenants, and their hosts."""
 
 from __future__ import annotations
 

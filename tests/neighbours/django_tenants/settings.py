@@ -1,4 +1,4 @@
-"""A schema for each tenant, and one table of records in the public schema."""
+"""A schema per tenant, and one table of records in the public schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema for each tenant, with a table of records in each."""
+"""A schema per tenant, with a table of records in each."""
 
 from __future__ import annotations
 

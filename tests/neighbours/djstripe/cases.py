@@ -1,4 +1,4 @@
-"""dj-stripe's webhook view: an event is carried out once, and only whom Stripe has signed for hears of it."""
+"""dj-stripe's webhook view: an event is handled once, and only a sender with Stripe's signature learns of it."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def replayed(response: Any) -> bool:
 
 
 def test_what_dj_stripe_does_without_us(ours: WebhookEndpoint) -> None:
-    """A callback of the project is called for each delivery: that is what the guard is for."""
+    """A project's callback is called for each delivery, which is why the guard exists."""
     for _ in range(2):
         assert deliver(ours, root="/stripe/webhook").status_code == 200
     assert effects() == 2
 
 
 def test_an_event_is_carried_out_once(ours: WebhookEndpoint) -> None:
-    """Delivered again, its own facts may differ; the response is the first one's, and dj-stripe stores one trigger."""
+    """A redelivery may differ in its own facts; it gets the first response, and dj-stripe stores one trigger."""
     first, again = deliver(ours), deliver(ours, event(pending_webhooks=0), at=time.time() - 60)
     assert (first.status_code, replayed(first)) == (200, False)
     assert (again.status_code, again.content, replayed(again)) == (200, first.content, True)
@@ -87,14 +87,14 @@ def test_an_event_is_carried_out_once(ours: WebhookEndpoint) -> None:
 
 
 def test_two_endpoints_are_two(ours: WebhookEndpoint) -> None:
-    """Stripe sends an event to each endpoint that asks for it."""
+    """Stripe sends an event to each endpoint that subscribes to it."""
     assert not replayed(deliver(ours))
     assert not replayed(deliver(endpoint("whsec_theirs")))
     assert effects() == 2
 
 
 def test_a_forged_event_never_occupies_the_key(ours: WebhookEndpoint) -> None:
-    """It is refused before anything is claimed, whatever it says; so Stripe's own is carried out after it."""
+    """A forged event is refused before anything is claimed, whatever it says; Stripe's own is handled afterwards."""
     forged = [
         deliver(ours, secret="guessed"),
         deliver(ours, event(amount=1), secret="guessed"),
@@ -108,7 +108,7 @@ def test_a_forged_event_never_occupies_the_key(ours: WebhookEndpoint) -> None:
 
 
 def test_a_forged_event_is_not_answered_from_the_record(ours: WebhookEndpoint) -> None:
-    """Neither 200, nor 409 while the real one is at work, nor 422: a forger learns nothing of the record."""
+    """Neither 200, nor 409 while the real one runs, nor 422: a forger learns nothing about the record."""
     GATE.clear()
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(deliver_and_close, ours)
@@ -132,7 +132,7 @@ def deliver_and_close(to: WebhookEndpoint) -> Any:
 
 
 def test_a_sender_whose_right_was_withdrawn_never_sees_the_replay(ours: WebhookEndpoint) -> None:
-    """A secret that was rolled signs nothing any more, and an endpoint that was deleted has no records to show."""
+    """A secret that was rotated out signs nothing, and a deleted endpoint shows no records."""
     assert deliver(ours).status_code == 200
     WebhookEndpoint.objects.filter(pk=ours.pk).update(secret="whsec_new")
     refused = deliver(ours)
@@ -142,7 +142,7 @@ def test_a_sender_whose_right_was_withdrawn_never_sees_the_replay(ours: WebhookE
 
 
 def test_an_event_that_failed_is_carried_out_again(ours: WebhookEndpoint) -> None:
-    """500, and dj-stripe keeps its trace of the error; what the work wrote is gone, and the key is free."""
+    """500, and dj-stripe keeps its trace of the error; what the work wrote is rolled back, and the key is free."""
     FAILING.set()
     assert deliver(ours).status_code == 500
     assert (effects(), WebhookEventTrigger.objects.get().exception) == (0, "")
@@ -153,7 +153,7 @@ def test_an_event_that_failed_is_carried_out_again(ours: WebhookEndpoint) -> Non
 
 
 def test_another_event_under_a_known_id(ours: WebhookEndpoint) -> None:
-    """Signed, and something else: refused, and shown among the failures at Stripe."""
+    """A signed event with other content is refused, and listed among the failures at Stripe."""
     assert deliver(ours).status_code == 200
     assert deliver(ours, event(amount=1)).json()["code"] == "request-mismatch"
     assert deliver(ours, b'{"livemode": false}').json()["code"] == "key-missing"
@@ -161,5 +161,5 @@ def test_another_event_under_a_known_id(ours: WebhookEndpoint) -> None:
 
 
 def test_nothing_is_found() -> None:
-    """`manage.py check` has nothing to say about this."""
+    """`manage.py check` finds nothing."""
     assert [found for found in checks.run_checks() if str(found.id).startswith("django_idempotency")] == []

@@ -1,4 +1,4 @@
-"""dj-stripe, with its own view and with one that is guarded."""
+"""dj-stripe, with its own view and with a guarded one."""
 
 from __future__ import annotations
 

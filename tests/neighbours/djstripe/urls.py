@@ -26,7 +26,7 @@ FAILING = threading.Event()
 
 
 def carry_out(trigger: Any, **options: Any) -> None:
-    """DJSTRIPE_WEBHOOK_EVENT_CALLBACK: the work, behind dj-stripe's validation."""
+    """DJSTRIPE_WEBHOOK_EVENT_CALLBACK: the work, after dj-stripe's validation."""
     BEGUN.set()
     GATE.wait(10)
     Effect.objects.create(label=trigger.json_body["id"])

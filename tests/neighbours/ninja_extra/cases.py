@@ -87,7 +87,7 @@ class Charges(ControllerBase):
 
 @api_controller("/more", auth=django_auth)
 class More(Charges):
-    """Inherits the routes, and not the permissions."""
+    """Inherits the routes, but not the permissions."""
 
 
 api = NinjaExtraAPI(urls_namespace="extra")
@@ -115,14 +115,14 @@ def call() -> Caller:
 
 @ROUTES
 def test_a_retry_gets_the_first_response(call: Caller, url: str) -> None:
-    """One effect, and the same bytes; each route has its own key, and another body is a mismatch."""
+    """There is one effect, with the same bytes; each route has its own keys, and another body is a mismatch."""
     first, retry = call(url), call(url)
     assert (first.status_code, retry.content, retry["Idempotency-Status"]) == (200, first.content, "replayed")
     assert (Effect.objects.count(), call(url, 6).json()["code"]) == (1, "request-mismatch")
 
 
 def test_the_controllers_permissions_stand_before_a_replay(call: Caller) -> None:
-    """Who is no admin any more gets 403, as who is logged out gets 401; what is not valid claims nothing."""
+    """A former admin gets 403 and a logged-out one 401; invalid input claims nothing."""
     assert call("/api/charges/7", "many").status_code == 422
     assert not IdempotencyRecord.objects.exists()
     first = call("/api/charges/7")
@@ -135,18 +135,18 @@ def test_the_controllers_permissions_stand_before_a_replay(call: Caller) -> None
 
 
 def test_a_mark_of_another_decorator_stays(call: Caller) -> None:
-    """What throttles a route throttles its retry."""
+    """A route's throttle also throttles its retry."""
     assert [call("/api/charges/throttled").status_code for _ in range(2)] == [200, 429]
 
 
 def test_only_guarded_routes_are_guarded(call: Caller) -> None:
-    """`required` is asked for, and a route without the decorator says that nothing guards it."""
+    """`required` is enforced, and a route without the decorator says that it is unguarded."""
     assert call("/api/charges/above", key=None).json()["code"] == "key-missing"
     assert call("/api/charges/unguarded")["Idempotency-Status"] == "unguarded"
 
 
 def test_under_atomic_requests(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure rolls back with a key as without, and the other routes keep their transaction."""
+    """A failure rolls back with and without a key, and the other routes keep their transaction."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     for key in (KEY, "another"):
         assert (call("/api/charges/above", 500, key=key).status_code, Effect.objects.count()) == (500, 0)
@@ -156,7 +156,7 @@ def test_under_atomic_requests(call: Caller, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_async_method_cannot_be_atomic() -> None:
-    """No transaction spans an await: the error says what to type, at import."""
+    """No transaction can span an await: the error says what to type, at import."""
     with pytest.raises(ImproperlyConfigured, match=r'guarantee="lease"'):
 
         @api_controller("/wrong")

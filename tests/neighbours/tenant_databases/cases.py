@@ -1,4 +1,4 @@
-"""A database for each tenant: user 1 of one is not user 1 of another, and with a realm nor is anybody else."""
+"""A database per tenant: user 1 of one is not user 1 of another, and with a realm the same holds for every scope."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scope(user: User) -> str | None:
 
 @fronts
 def test_users(front: str) -> None:
-    """User 1 of b gets the IBAN of b, and is charged, though user 1 of a was here with the same key. Nothing was set."""
+    """User 1 of b gets the IBAN of b and is charged, although user 1 of a used the same key. No setting is needed."""
     clients = {alias: Client() for alias in ALIASES}
     for alias, client in clients.items():
         user = User.objects.using(alias).create(pk=1, username=alias)
@@ -57,7 +57,7 @@ def test_users(front: str) -> None:
 
 @fronts
 def test_guests(front: str) -> None:
-    """Who comes from no database meets, unless the realm says where."""
+    """Guests belong to no database, so they meet, unless the realm says where they are."""
     hosts = [f"{alias}.localhost" for alias in ALIASES]
     with shop(front):
         assert {send(Client(), "guest", host)[0] for host in hosts} == {f"that of a guest of {hosts[0]}"}
@@ -102,7 +102,7 @@ class Primary:
 
 @pytest.mark.parametrize("routers", [[], [Primary()]], ids=["TEST MIRROR", "a router"])
 def test_a_user_who_was_read_from_a_replica(routers: list[Any]) -> None:
-    """The same principal as on the primary, or a retry that another database answers would run again."""
+    """The principal is the same as on the primary; otherwise a retry that reads from another database would rerun."""
     User.objects.using("default").create(pk=1, username="ada")
     with override_settings(DATABASE_ROUTERS=routers):
         found = [User.objects.using(alias).get(pk=1) for alias in ("default", "replica")]

@@ -1,4 +1,4 @@
-"""A database for each tenant, one store of records in the default one, and a replica of that."""
+"""A database per tenant, one store of records in the default one, and a replica of that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TENANT: ContextVar[str | None] = ContextVar("tenant", default=None)
 
 
 class TenantRouter:
-    """Reads and writes go to the tenant's database, but for the records."""
+    """Reads and writes go to the tenant's database, except for the records."""
 
     def db_for_read(self, model: Any, **hints: Any) -> str | None:
         return None if model._meta.app_label == "django_idempotency" else TENANT.get()
