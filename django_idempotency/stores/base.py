@@ -184,7 +184,10 @@ class BaseStore(ABC):
         """Return the current record, for people and tools; `None` when there is none. Changes nothing."""
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        """Hold the record while the work runs. With `takeover`, do not wait for a current holder."""
+        """Hold the record while the work runs. With `takeover`, do not wait for a current holder.
+
+        For `atomic` its `record` is the row as it was locked: `None` says that another holds it, and the work does not run.
+        """
         return nullcontext(Guard())
 
     def after_commit(self, call: Callable[[], None]) -> None:
