@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -38,18 +38,24 @@ class Wrong(Exception):
 class EntryPoints:
     """Makes requests, and the cases that send them."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "bench") -> None:
         self._factory = RequestFactory()
-        self._user = User.objects.create_user("bench")
+        self._user = User.objects.create_user(name)
         self._token = Token.objects.create(user=self._user).key
         self._bare = handler()
         self._guarded = handler(MIDDLEWARE)
         self._numbers = itertools.count()
+        self._latest = ""
         views.STOCK = Charge.objects.create(user=self._user, amount=2499, currency="inr").pk
 
     def fresh(self) -> str:
         """Return a key that is not in use."""
-        return f"bench-{next(self._numbers):012}"
+        self._latest = f"{self._user.get_username()}-{next(self._numbers):012}"
+        return self._latest
+
+    def latest(self) -> str:
+        """Return the key that `fresh()` has returned last."""
+        return self._latest
 
     def used(self, path: str) -> str:
         """Return a key whose response is remembered."""
@@ -71,7 +77,7 @@ class EntryPoints:
         key: Callable[[], str] | None = None,
         *,
         status: int = 201,
-        body: dict[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
         middleware: bool = False,
     ) -> Case:
         answer = self._guarded if middleware else self._bare

@@ -22,6 +22,9 @@ class Effort:
     #: The largest table of the growth section, and the number of rows that a purge deletes in a round.
     rows: int
     purged: int
+    #: What one worker serves while its memory is watched, and the claims of a simulated day.
+    requests: int = 0
+    churn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 
 import django
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from .measuring import Effort
 from .table import Section, heading
 
+#: Table → the module that yields its sections. They load models, and what not every environment has.
+SECTIONS = {
+    "peers": "benchmarks.peers.comparing",
+    "scale": "benchmarks.scale",
+    "throughput": "benchmarks.throughput",
+}
 
-def run(effort: Effort) -> int:
-    """Print the table of this process's database, or report that it cannot be reached."""
+
+def run(effort: Effort, table: str | None, *, save: bool = False) -> int:
+    """Print the tables of this process's database, or the one named, or report that it cannot be reached."""
     begin()
     try:
         connection.ensure_connection()
@@ -25,10 +37,25 @@ def run(effort: Effort) -> int:
         driver = getattr(connection, "Database", None)
         version = ".".join(map(str, connection.get_database_version()))
         named = f"{getattr(driver, '__name__', '')} {getattr(driver, '__version__', '')}".strip()
-        print(f"\n{heading(f'{connection.display_name} {version}, {named}')}")
-        for section in measured(effort):
-            if section is not None:
+        about = f"{connection.display_name} {version}, {named}"
+        if table is None:
+            print(f"\n{heading(about)}")
+            for section in measured(effort):
+                if section is not None:
+                    print(section)
+        if table in (None, "distance") and connection.vendor != "sqlite":  # it has no server
+            from .distance import distance
+
+            print(f"\n{heading(f'{about}, at a distance', 'trips')}")
+            print(distance(effort))
+        if table in SECTIONS:
+            print(f"\n{heading(f'{table.capitalize()} on {about}', '')}")
+            seen = []
+            for section in import_module(SECTIONS[table]).sections(effort):
                 print(section)
+                seen.append(section)
+            if save:
+                keep(seen, about)
     return 0
 
 
@@ -62,6 +89,25 @@ def run_stores(chosen: Sequence[str], effort: Effort) -> int:
             for section in dynamodb_store.sections(store, effort):
                 print(section)
     return 0
+
+
+def keep(sections: Sequence[Section], about: str) -> None:
+    """Keep what the charts of the docs show, and draw them."""
+    from . import charts
+
+    lines: dict[str, dict[str, dict[float, float]]] = {}
+    for section in sections:
+        for point in section.points:
+            lines.setdefault(point.chart, {}).setdefault(point.line, {})[point.x] = round(point.y, 3)
+    kept = {
+        "about": f"{timezone.now():%Y-%m-%d}, {about}, Python {platform.python_version()}, Django {django.__version__}, "
+        f"{os.cpu_count()} cores",
+        "charts": {
+            chart: {line: list(points.items()) for line, points in lines_.items()} for chart, lines_ in lines.items()
+        },
+    }
+    charts.RESULTS.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+    charts.main()
 
 
 def begin() -> None:

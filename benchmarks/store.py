@@ -10,6 +10,7 @@ from uuid import uuid4
 from django.db import connection
 from django.utils import timezone
 
+from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -32,8 +33,14 @@ def ticket(guarantee: Guarantee = Guarantee.ATOMIC) -> Ticket:
 
 
 def settlement(held: Ticket) -> Settlement:
+    """Return the settlement of a first call."""
     return Settlement(
-        status=Status.COMPLETED, fence=held.owner, attempt=1, digest=held.digest, operation=held.owner, outcome=OUTCOME
+        status=Status.COMPLETED,
+        fence=held.owner,
+        attempt=1,
+        digest=held.digest,
+        operation=rules.operation_begun_by(held),
+        outcome=OUTCOME,
     )
 
 

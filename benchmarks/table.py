@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 NAME, RATIO, RANGE, BAR, COUNT = 56, 11, 23, 13, 12
 WIDTH = NAME + RATIO + RANGE + BAR + COUNT + 11
@@ -17,7 +18,18 @@ FORMATS = {
     "/s": "{:,.0f} /s",
     "": "{:.0f}",
     "µs": "{:.1f} µs",
+    "trips": "{:.2f}",
+    "MiB": "{:.2f} MiB",
 }
+
+
+class Point(NamedTuple):
+    """A place on a line of a chart."""
+
+    chart: str
+    line: str
+    x: float
+    y: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +46,27 @@ class Row:
     statements: int | None = None
     most_statements: int | None = None
     flushes: int | None = None
+    #: What a ratio cannot say.
+    note: str = ""
 
     def __str__(self) -> str:
         low, high = (self._text(end(self.values)) for end in (min, max))
         columns = [
-            f"{self.name:<{NAME}}{self._text(median(self.values)):>{RATIO}}{f'{low} – {high}':>{RANGE}}",
+            f"{self.name:<{NAME}}{self._text(self.middle):>{RATIO}}{f'{low} – {high}':>{RANGE}}",
             f"{self._judged():>{BAR}}{self._counted():>{COUNT}}",
             f"{'' if self.flushes is None else self.flushes:>4}",
+            f"  {self.note}",
         ]
         return "".join(columns).rstrip()
+
+    @property
+    def middle(self) -> float:
+        return median(self.values)
 
     def _judged(self) -> str:
         if self.bar is None:
             return ""
-        value = round(median(self.values), 2)
+        value = round(self.middle, 2)
         met = value >= self.bar if self.at_least else value <= self.bar
         return f"{'≥' if self.at_least else '≤'} {self.bar:{',.0f' if self.bar > 10 else '.2f'}} {mark(met)}"
 
@@ -66,6 +85,8 @@ class Section:
 
     title: str
     rows: Sequence[Row]
+    #: What a chart shows of it.
+    points: Sequence[Point] = ()
 
     def __str__(self) -> str:
         return "\n".join(["", self.title, *(f"  {row}" for row in self.rows)])

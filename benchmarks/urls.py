@@ -9,6 +9,8 @@ urlpatterns = [
     path("plain/", views.plain),
     path("atomic/", views.atomic),
     path("lease/", views.lease),
+    path("rest/authenticated/", views.Authenticated.as_view()),
     path("rest/bare/", views.BareCreate.as_view()),
     path("rest/guarded/", views.GuardedCreate.as_view()),
+    path("rest/redis/", views.GuardedInRedis.as_view()),
 ]

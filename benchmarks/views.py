@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from django.db import connection, transaction
 from django.http import HttpRequest, JsonResponse
-from rest_framework import generics
+from rest_framework import generics, status
 from rest_framework.authentication import TokenAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
-from django_idempotency import idempotent
+from django_idempotency import Policy, idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 from testproject.payments.serializers import EffectSerializer
@@ -45,3 +48,18 @@ class BareCreate(generics.CreateAPIView):  # type: ignore[type-arg]
 
 class GuardedCreate(IdempotentViewMixin, BareCreate):
     """The same view behind the mixin."""
+
+
+class Authenticated(APIView):
+    """What authentication alone costs: no work follows."""
+
+    authentication_classes = (TokenAuthentication,)
+
+    def post(self, _request: Request) -> Response:
+        return Response({"label": "work"}, status=status.HTTP_201_CREATED)
+
+
+class GuardedInRedis(IdempotentViewMixin, BareCreate):
+    """The same view, with its records in Redis."""
+
+    idempotency = Policy(store="redis", guarantee="lease")

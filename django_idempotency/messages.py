@@ -1,4 +1,4 @@
-"""Maps the outcome of a message handler to a disposition: acknowledge, redeliver or dead-letter. One table for every broker.
+"""Maps the outcome of a message handler to a disposition: acknowledge, redeliver or dead-letter; for every broker.
 
 A message arrives at least once. Is this one a duplicate, is its first copy still being handled, can it never succeed?
 The guarded call has answered that by what it returned or raised; `disposition` translates the answer for whatever

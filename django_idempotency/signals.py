@@ -1,9 +1,9 @@
 """Signals: the events of a key.
 
-Receivers get `operation` (its `ticket`, `record` and `attempt`), `request` (or `None`) and `error` (or `None`). They are
-called in the thread or task of the operation, except for a `lost` that the heartbeat detects and the end of a `deferred`
-settle: one thread per process sends those. What a receiver raises is logged and changes nothing. `completed` and `released` of
-an `atomic` operation are sent after COMMIT.
+Receivers get `operation` (its `ticket`, `record` and `attempt`), `request` (or `None`) and `error` (or `None`). They
+are called in the thread or task of the operation, except for a `lost` that the heartbeat detects and the end of a
+`deferred` settle: one thread per process sends those. What a receiver raises is logged and changes nothing. `completed`
+and `released` of an `atomic` operation are sent after COMMIT.
 
 `unguarded` is about a request that asked to be guarded and is not: its `operation` is `None`, and `reason` is the code
 of why.

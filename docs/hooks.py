@@ -1,7 +1,7 @@
 """What the site takes from elsewhere.
 
-The package's metadata has its addresses, which pyproject.toml says once, and its version. The pictures go into the pages,
-so that they take the colours of the page, light or dark.
+The package's metadata has its addresses, which pyproject.toml says once, and its version. The pictures go into the
+pages, so that they take the colours of the page, light or dark.
 """
 
 from __future__ import annotations

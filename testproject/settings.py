@@ -9,7 +9,7 @@ from typing import Any
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-SECRET_KEY = "demo-only: whoever reads this repository knows it"  # noqa: S105 - a demo has no secrets
+SECRET_KEY = "demo-only: anyone who reads this repository knows it"  # noqa: S105 - a demo has no secrets
 DEBUG = os.environ.get("DEBUG") == "1"
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
 

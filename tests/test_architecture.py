@@ -73,7 +73,7 @@ RINGS: dict[str, dict[str, Row]] = {
             "asgiref django rest_framework",
         ),
         "functions": row(
-            "concurrency conf core engine errors instrumentation realms runtime selectors serialization stores",
+            "concurrency conf core engine errors instrumentation realms runtime selectors serialization",
             "asgiref django jmespath",
         ),
     },
@@ -94,7 +94,7 @@ RINGS: dict[str, dict[str, Row]] = {
         ),
         "checks": row(
             "conf core errors functions graphql http inspection middleware models outbox realms rest_framework runtime"
-            " scopes selectors stores",
+            " scopes selectors stores stores.orm",
             "asgiref django",
         ),
         "management": row("checks conf core engine errors http inspection runtime stores", "django"),

@@ -49,7 +49,7 @@ def test_the_table(error: Exception | None, becomes: Disposition) -> None:
     assert disposition(error) == becomes
 
 
-def test_an_error_of_ours_is_no_answer() -> None:
+def test_an_error_of_ours_is_not_a_result() -> None:
     """It must be named: if `Exception` made it one, a message whose work still runs elsewhere would be acknowledged."""
     assert disposition(errors.InProgress(), answers=Exception) == Redeliver(after=1)
     assert disposition(errors.UnhashablePayload(), answers=TypeError) == DeadLetter()
@@ -79,7 +79,7 @@ def test_a_limit_of_one() -> None:
 
 
 @pytest.mark.parametrize("error", [errors.InProgress(), errors.StoreUnavailable()], ids=repr)
-def test_waiting_is_no_failure(error: Exception) -> None:
+def test_waiting_is_not_a_failure(error: Exception) -> None:
     """Waiting for its turn never makes a message a dead letter."""
     assert disposition(error, failures=LIMIT - 1) == Redeliver(after=1, failures=LIMIT - 1)
 

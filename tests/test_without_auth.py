@@ -17,7 +17,7 @@ settings.configure(
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     IDEMPOTENCY={"ANONYMOUS": "shared"},
     ROOT_URLCONF="__main__",
-    SECRET_KEY="nobody's",
+    SECRET_KEY="without-auth",
     ALLOWED_HOSTS=["*"],
 )
 django.setup()

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from ..core.records import CALL_METHOD, OutcomeKind, Status
+from ..core.records import CALL_METHOD, OutcomeKind, Record, Status
 from ..errors import RecordUnreadable
 from ..inspection import redaction
 from ..inspection.status import display_status, next_answer
@@ -26,6 +26,13 @@ _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
 
 class Columns(ModelAdmin):
     """Adds the displayed columns that are not plain fields."""
+
+    def read(self, row: IdempotencyRecord) -> Record | None:
+        """Return the record that a row holds; `None` if it is unreadable."""
+        try:
+            return record_of_row(row)
+        except RecordUnreadable:
+            return None
 
     # ----------------------------------------------------------------------------------- the list, two facts per cell
 
@@ -73,20 +80,19 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:
-        try:
-            status = display_status(record_of_row(row))
-        except RecordUnreadable as error:
-            return format_html('<span class="idempotency-label" title="{}">{}</span>', error, _("unreadable"))
+        record = self.read(row)
+        if record is None:
+            label = '<span class="idempotency-label" title="{}">{}</span>'
+            return format_html(label, RecordUnreadable(), _("unreadable"))
+        status = display_status(record)
         return format_html(
             '<span class="idempotency-label {}" title="{}">{}</span>', status.value, status.meaning, status.label
         )
 
     @admin.display(description=_("A request with this key"))
     def next_request(self, row: IdempotencyRecord) -> str:
-        try:
-            return str(next_answer(record_of_row(row)))
-        except RecordUnreadable as error:
-            return str(error)
+        record = self.read(row)
+        return str(RecordUnreadable() if record is None else next_answer(record))
 
     @admin.display(description=_("leased until"))
     def leased(self, row: IdempotencyRecord) -> SafeString:

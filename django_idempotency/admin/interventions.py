@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -13,72 +11,18 @@ from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from ..core.records import Record
+from ..core.rules import Intervention
 from ..errors import IdempotencyError
 from ..inspection import redaction
+from ..inspection.interventions import VERBS, Verb
 from ..inspection.ticked import TickedAdmin
 from ..models import IdempotencyRecord
-from ..stores.base import Audit, BaseStore, Intervention
+from ..stores.base import BaseStore
 from .listing import Records
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
-    """The name and the texts of one intervention."""
-
-    name: str
-    call: Callable[[BaseStore, UUID, Audit], Intervention]
-    button: Promise
-    title: Promise
-    warning: Promise
-    done: Any  # ngettext_lazy
-    logged: Promise
-
-
-VERBS = {
-    "release": Verb(
-        name="release",
-        call=lambda store, record_id, audit: store.release(record_id, audit=audit),
-        button=_("Release…"),
-        title=_("Release idempotency keys"),
-        warning=_(
-            "The stored response is forgotten, and the next request with the key runs the work again. First make sure "
-            "that its effect has not happened: a charge would be made again. A different body under the key still gets "
-            "422."
-        ),
-        done=ngettext_lazy("%d record was released.", "%d records were released."),
-        logged=_("Released. It was %(status)s, attempt %(attempt)d."),
-    ),
-    "expire": Verb(
-        name="expire",
-        call=lambda store, record_id, audit: store.expire(record_id, audit=audit),
-        button=_("Expire…"),
-        title=_("Expire idempotency records"),
-        warning=_(
-            "The record counts as expired from now on. The next request with the key, whatever its body, runs the work "
-            "as if it were the first; a purge deletes the record."
-        ),
-        done=ngettext_lazy("%d record has expired.", "%d records have expired."),
-        logged=_("Expired. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
-    ),
-    "erase": Verb(
-        name="erase",
-        call=lambda store, record_id, audit: store.erase(record_id, audit=audit),
-        button=_("Erase…"),
-        title=_("Erase idempotency records"),
-        warning=_(
-            "The stored response and the request's digest are deleted, in the table and in every cached copy. The rest of "
-            "the record stays until its retention ends. The next request with the key runs the work as if it were the "
-            "first: a charge would be made again."
-        ),
-        done=ngettext_lazy("%d record was erased.", "%d records were erased."),
-        logged=_("Erased. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
-    ),
-}
 
 #: The messages about records that were not changed.
 _UNCHANGED = {
@@ -185,12 +129,12 @@ class Interventions(TickedAdmin):
                 self.log_change(request, row, verb.logged % {**facts, "expires": record.expires_at.isoformat()})
 
             try:
-                counted[verb.call(store, row.pk, audit)] += 1
+                counted[getattr(store, verb.name)(row.pk, audit=audit)] += 1
             except IdempotencyError as error:
                 self.message_user(request, f"{row}: {error}", messages.ERROR)
                 break
         if done := counted[Intervention.DONE]:
-            self.message_user(request, verb.done % done, messages.SUCCESS)
+            self.message_user(request, verb.counted % done, messages.SUCCESS)
         for outcome, (level, sentence) in _UNCHANGED.items():
             if count := counted[outcome]:
                 self.message_user(request, sentence % count, level)

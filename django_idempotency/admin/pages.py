@@ -1,7 +1,13 @@
-"""The admin pages of `IdempotencyRecord`: a list and a detail page, both read-only."""
+"""The admin pages of `IdempotencyRecord`: a list and a detail page, both read-only.
+
+The list is a queryset, as every list of Django's admin: it filters, orders and pages by columns, and one statement
+reads a page of it. On the page of one record, the status, what a request would get, and the response are what the store
+reads. Its plain columns are the row's, which Django needs for permissions, the history and the log.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,6 +19,9 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
+from ..core.records import Record, Status
+from ..errors import RecordUnreadable
+from ..inspection.interventions import VERBS
 from ..inspection.responses import shown
 from ..models import IdempotencyRecord
 from ..runtime.registry import stores
@@ -20,9 +29,8 @@ from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.orm.interventions import clock
 from .columns import Columns
-from .interventions import VERBS, Interventions
+from .interventions import Interventions
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
-from .rows import outcome_of
 
 
 @admin.register(IdempotencyRecord)
@@ -114,6 +122,25 @@ class IdempotencyRecordAdmin(Columns, Interventions):
 
     # ---------------------------------------------------------------------------------------------------- record page
 
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> IdempotencyRecord | None:
+        """Return a row that this admin shows, with the record that the store reads; `None` if there is none."""
+        row = super().get_object(request, object_id, from_field)
+        if row is None:
+            return None
+        record: Record | None = None
+        with suppress(RecordUnreadable):
+            record = self.get_store().get(row.pk)
+            if record is None:  # deleted since the row was read
+                return None
+        row.record = record  # type: ignore[attr-defined]  # for the columns, as an annotation of a queryset
+        return row
+
+    def read(self, row: IdempotencyRecord) -> Record | None:
+        """See Columns.read(). In the list the row itself is read: the store would be asked once per row."""
+        return row.record if hasattr(row, "record") else super().read(row)
+
     def get_readonly_fields(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> list[str]:
         return flatten_fieldsets(self.fieldsets)
 
@@ -127,6 +154,9 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         obj: IdempotencyRecord | None = None,
     ) -> HttpResponse:
         body_allowed = request.user.has_perm(f"{self.opts.app_label}.view_response")
-        context["response"] = shown(outcome_of(obj), body_allowed=body_allowed) if obj else None
+        record = self.read(obj) if obj else None
+        outcome = record.outcome if record else None
+        context["response"] = shown(outcome, body_allowed=body_allowed)
+        context["unreadable"] = outcome is None and (record is None or record.status is Status.COMPLETED)
         context["verbs"] = [verb for verb in VERBS.values() if self.may(request, verb)]
         return super().render_change_form(request, context, add, change, form_url, obj)

@@ -26,7 +26,7 @@ def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMes
         "mysql": _mysql,
         "sqlite": _sqlite,
     }
-    return ask[connection.vendor](connection, cursor)
+    return ask.get(connection.vendor, _others)(connection, cursor)
 
 
 def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
@@ -111,3 +111,7 @@ def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessag
 
 def _sqlite(connection: BaseDatabaseWrapper, _: Any) -> Iterator[CheckMessage]:
     yield finding("W058", using=connection.alias)
+
+
+def _others(_: BaseDatabaseWrapper, __: Any) -> Iterator[CheckMessage]:
+    yield from ()

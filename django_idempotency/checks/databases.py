@@ -11,7 +11,8 @@ from django.db import Error, connections, router
 from .. import conf
 from ..core.records import Guarantee
 from ..stores.base import BaseStore
-from ..stores.database_checks import SUPPORTED, vendor_of
+from ..stores.database_checks import vendor_of
+from ..stores.orm.dialects import served
 from .catalogue import finding, shown
 from .database_servers import on_server
 from .settings import check_settings
@@ -65,7 +66,7 @@ def _uncovered() -> Iterator[CheckMessage]:
     places = {_place(connections.settings[using]) for using in holders}
     for other, settings in connections.settings.items():
         mirrors = settings.get("TEST", {}).get("MIRROR")
-        if other not in holders and not mirrors and vendor_of(other) in SUPPORTED and _place(settings) not in places:
+        if other not in holders and not mirrors and served(vendor_of(other)) and _place(settings) not in places:
             yield finding("W001", other=other, using=using)
 
 

@@ -12,7 +12,7 @@ from django.db import connections, router
 from .. import conf
 from ..outbox.publishing import publisher_at
 from ..stores.database_checks import vendor_of
-from .catalogue import a, finding, shown, told
+from .catalogue import finding, one_line, shown, type_named
 from .settings import check_settings
 
 #: Django's own default, as spelled in its options for MySQL.
@@ -31,12 +31,12 @@ def _publisher() -> Iterator[CheckMessage]:
     if not apps.is_installed("django_idempotency.outbox"):
         yield finding("E046")
     elif not isinstance(path, str):
-        yield finding("E045", value=a(path), problem="it is not a dotted path")
+        yield finding("E045", value=type_named(path), problem="it is not a dotted path")
     else:
         try:
             publisher_at(path)
         except Exception as error:  # noqa: BLE001 - importing runs the project's code
-            yield finding("E045", value=shown(path), problem=told(error))
+            yield finding("E045", value=shown(path), problem=one_line(error))
 
 
 def _isolation() -> Iterator[CheckMessage]:

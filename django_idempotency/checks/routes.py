@@ -17,7 +17,7 @@ from ..http.atomic_requests import can_be_left, cannot_leave, non_atomic_aliases
 from ..http.exemptions import exemptions
 from ..http.markers import POLICY, REFUSAL, below_api_view, carriers, guards_itself, is_exempt, is_unawaited, mark_of
 from ..http.ninja_views import is_ninja
-from .catalogue import a, finding, shown
+from .catalogue import finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import check_settings
@@ -122,7 +122,7 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
         yield finding("E032", view=view)
     policy = cls.idempotency
     if not isinstance(policy, Policy) and not hasattr(policy, "__get__") and not overrides_policy(cls):
-        yield finding("E038", view=view, found=a(policy))
+        yield finding("E038", view=view, found=type_named(policy))
 
 
 # ---------------------------------------------------------------------------------------------- under the middleware

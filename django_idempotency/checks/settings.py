@@ -18,7 +18,7 @@ from ..http.exemptions import parsed
 from ..http.selection import compiled
 from ..runtime import switch
 from ..selectors import Selector
-from .catalogue import a, closest, finding, shown
+from .catalogue import closest, finding, shown, type_named
 from .stores import check_stores
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
@@ -32,7 +32,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     """Check IDEMPOTENCY, its stores and the environment."""
     found = getattr(django_settings, conf.NAME, None)
     if found is not None and not isinstance(found, dict):
-        return [*_environment(), finding("E001", found=a(found))]
+        return [*_environment(), finding("E001", found=type_named(found))]
     return [
         *_environment(),
         *_names(found or {}),
@@ -153,7 +153,7 @@ def _secrets() -> Iterator[CheckMessage]:
 def _exemptions() -> Iterator[CheckMessage]:
     entries = conf.get("EXEMPT")
     if not isinstance(entries, (list, tuple)):
-        yield finding("E068", problem=f"it is {a(entries)}, not a list")
+        yield finding("E068", problem=f"it is {type_named(entries)}, not a list")
         return
     for entry in entries:
         try:
@@ -167,4 +167,4 @@ def _is_secret(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "nothing" if value in ("", b"") else a(value)
+    return "nothing" if value in ("", b"") else type_named(value)

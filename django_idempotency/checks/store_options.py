@@ -66,7 +66,7 @@ def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str,
     if alias in _reached(value):
         return f'"{alias}" would contain itself'
     store = built(value)
-    return None if store is None else backend.unsuitable(name, store)
+    return None if store is None else backend.nested_error(name, store)
 
 
 def _reached(alias: str) -> set[str]:

@@ -14,7 +14,7 @@ from ..core.records import Guarantee
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.wrapper import layers
-from .catalogue import a, closest, finding, shown, told
+from .catalogue import closest, finding, one_line, shown, type_named
 from .store_options import check_nested, check_shared_fronts, missing_driver, nested_in
 
 
@@ -22,7 +22,7 @@ def check_stores() -> Iterator[CheckMessage]:
     """Check STORES and STORE."""
     configured = conf.get("STORES")
     if not isinstance(configured, dict):
-        yield finding("E010", problem=f"it is {a(configured)}")
+        yield finding("E010", problem=f"it is {type_named(configured)}")
         return
     found = False
     for alias, entry in configured.items():
@@ -45,7 +45,7 @@ def _malformed(alias: Any, entry: Any) -> str | None:
     if not isinstance(alias, str) or not alias:
         return f"the alias {shown(alias)} is not a name"
     if not isinstance(entry, dict):
-        return f'"{alias}" is {a(entry)}, not a dict'
+        return f'"{alias}" is {type_named(entry)}, not a dict'
     if unknown := [key for key in entry if key not in ("BACKEND", "OPTIONS")]:
         return f'"{alias}" has {shown(unknown[0])}, but only BACKEND and OPTIONS are allowed'
     if not isinstance(entry.get("BACKEND"), str):
@@ -75,7 +75,7 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
         if not any(built(name) is None for name in nested_in(alias).values()):  # reported under its own alias
             takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
             cause = error.__cause__ or error
-            yield finding("E012", alias=alias, error=told(cause), backend=backend.__name__, takes=takes)
+            yield finding("E012", alias=alias, error=one_line(cause), backend=backend.__name__, takes=takes)
         return
     # Nested stores are checked under their own aliases.
     for layer in [store] if backend.nested else layers(store):

@@ -23,7 +23,7 @@ SPAN = 0.9
 
 def framed(parts: Iterable[bytes]) -> bytes:
     """Join parts so that their borders cannot move: each is preceded by its length."""
-    return b"".join(b"%d:%b," % (len(part), part) for part in parts)
+    return b"".join([b"%d:%b," % (len(part), part) for part in parts])
 
 
 def record_id(scope: str, key: str) -> UUID:
@@ -45,9 +45,9 @@ def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
     """Name the operation that begins with a new key: by the record, and by the span of time in which `now` is.
 
     If a store loses a claim (a crash, a failover), the next claim names the same operation, so the first attempt's
-    external effects are not repeated, unless a span ended in between. A key that is used again after its retention names
-    another: stores keep a record for the whole `ttl` of its claim (`rules.keep_until`), and a span is a tenth shorter, so
-    that clocks may differ by that tenth, or a claim may wait so long.
+    external effects are not repeated, unless a span ended in between. A key that is used again after its retention
+    names another: stores keep a record for the whole `ttl` of its claim (`rules.keep_until`), and a span is a tenth
+    shorter, so that clocks may differ by that tenth, or a claim may wait so long.
     """
     span = int(now.timestamp() // max(ttl * SPAN, 0.001))
     return UUID(bytes=hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], version=5)
@@ -87,8 +87,8 @@ def secret_id(secret: str | bytes) -> str:
 def canonical_json(body: bytes) -> bytes | None:
     """Return JSON by value (order and spacing do not matter), or `None` if only its bytes are safe to compare.
 
-    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for data that is not JSON in UTF-8, has
-    a duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
+    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for data that is not JSON in UTF-8,
+    has a duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
     """
     if len(body) > MAX_CANONICAL:
         return None
@@ -99,10 +99,8 @@ def canonical_json(body: bytes) -> bytes | None:
         return _NAN
 
     try:
-        # Decoded here: loads() would guess UTF-16 and 32, drop a byte order mark and let lone surrogates pass.
-        value = json.loads(
-            body.decode(), parse_float=_Decimal, parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_unique
-        )
+        # As text: json.loads() of bytes would guess UTF-16 and 32, drop a byte order mark and let lone surrogates pass.
+        value = _read_json(body.decode())
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=decimal)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         return None
@@ -136,3 +134,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         raise ValueError("duplicate name")
     return result
+
+
+_read_json = json.JSONDecoder(
+    parse_float=_Decimal, parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_unique
+).decode

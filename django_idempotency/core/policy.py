@@ -63,10 +63,11 @@ class Policy:
     keep: Collection[int] | Callable[[Any], bool | None] | None = FROM_SETTINGS
     #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
     headers: Collection[str] | Callable[[str], bool] | None = FROM_SETTINGS
-    #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is completed
-    #: without its body.
+    #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is
+    #: completed without its body.
     max_body: int | None = FROM_SETTINGS
-    #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused (413).
+    #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused
+    #: (413).
     max_request_body: int | None = FROM_SETTINGS
     #: Is a StreamingHttpResponse read into memory and stored?
     buffer_stream: bool = FROM_SETTINGS

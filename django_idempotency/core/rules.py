@@ -2,10 +2,11 @@
 
 Two rules about the rules:
 
-1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy in front of a store,
-   `answerable_from_copy`), and never judges. The entry points translate the verdicts and never judge either. Stores that
-   leave the predicate to their server spell it out there: `stores/orm/statements.py`, `stores/redis/scripts/change.lua`
-   and `stores/dynamodb/store.py`. The contract in `testing/contract` compares each with this file.
+1. Everything that decides lives in this file. A store knows one predicate of it, `takeable` (a copy in front of a
+   store, `answerable_from_copy`), and never judges. The entry points translate the verdicts and never judge either.
+   Stores that leave the predicate to their server spell it out there: `stores/orm/statements.py`,
+   `stores/redis/scripts/change.lua` and `stores/dynamodb/store.py`. The contract in `testing/contract` compares each
+   with this file. What a claim, a settlement and a renewal make of a record is in `transitions.py`.
 2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
    the store put beside the row, so both come from one clock.
 
@@ -29,10 +30,10 @@ A claim that finds a record reads it in this order:
 2. Our own token on a running record: `Execute`. We claimed it a moment ago.
 3. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
    expires, unless a release has lifted it (a refused request may be corrected under the same key).
-4. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's row
-   lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
-5. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. Running: `Busy` until the lease
-   ends, except for the durable execution that has suspended it.
+4. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
+   row lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
+5. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. Running: `Busy` until the
+   lease ends, except for the durable execution that has suspended it.
 
 A live lease is never taken over, even if the record has expired meanwhile: its work still runs.
 
@@ -40,8 +41,8 @@ How a call ends
 ---------------
 
 Two independent questions: is the response remembered, and are the work's writes committed? The table `CONCLUSIONS`
-answers both. It applies to the transaction that the guard began, which is recognised by its mark (`Guard.mark`). If that
-was ended or replaced meanwhile, the response is not remembered: the call ends as a failed one, and its caller gets
+answers both. It applies to the transaction that the guard began, which is recognised by its mark (`Guard.mark`). If
+that was ended or replaced meanwhile, the response is not remembered: the call ends as a failed one, and its caller gets
 `TransactionLost`. We never roll back a write that the project would have kept without us, except for 5xx (`RETURNED`).
 A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
 
@@ -52,10 +53,11 @@ it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any excepti
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
 
 from .hashing import first_operation, next_operation
@@ -64,8 +66,7 @@ from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 # ---------------------------------------------------------------------------------------------------------- verdicts
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Execute:
+class Execute(NamedTuple):
     """Run the work, as this attempt. `takeover`: an earlier owner crashed and may have done part of it.
 
     `resumed`: a durable execution has done part of it, knows which, and continues.
@@ -77,8 +78,7 @@ class Execute:
     resumed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
+class Replay(NamedTuple):
     """Return the remembered outcome; the work does not run."""
 
     outcome: Outcome
@@ -149,14 +149,22 @@ def _unheld(record: Record, ticket: Ticket) -> bool:
     return record.status is not Status.COMPLETED and not leased(record) and not binds(record, ticket.digest)
 
 
-def untouched(record: Record, seen: Record, ticket: Ticket) -> bool:
-    """May this ticket still settle what it has seen? A token alone does not say: an owner's own settle keeps it."""
+def untouched(record: Record, seen: Record, ticket: Ticket, settlement: Settlement) -> bool:
+    """May this ticket still settle what it has seen? A token alone does not say: an owner's own settle keeps it.
+
+    Our own completed record is never released: an error after COMMIT is no reason to run the work again.
+    """
     same = (record.owner, record.status, record.attempt) == (seen.owner, seen.status, seen.attempt)
-    return same or record.owner == ticket.owner
+    releases_it = record.status is Status.COMPLETED and settlement.outcome is None
+    return same or (record.owner == ticket.owner and not releases_it)
 
 
-def born(ticket: Ticket, now: datetime) -> Record:
-    """Return the record that the first claim of a key makes, at the store's `now`."""
+def born(ticket: Ticket, now: datetime, operation: UUID | None = None) -> Record:
+    """Return the record that the first claim of a key makes, at the store's `now`.
+
+    `operation` is operation_begun_by() of the ticket, if that is known.
+    """
+    expires_at = now + timedelta(seconds=ticket.ttl)
     return Record(
         id=ticket.id,
         scope=ticket.scope,
@@ -169,10 +177,10 @@ def born(ticket: Ticket, now: datetime) -> Record:
         lease_until=now + timedelta(seconds=ticket.lease),
         created_at=now,
         completed_at=None,
-        expires_at=now + timedelta(seconds=ticket.ttl),
-        purge_at=now + timedelta(seconds=ticket.ttl),
+        expires_at=expires_at,
+        purge_at=expires_at,
         read_at=now,
-        operation=operation_begun_by(ticket),
+        operation=operation_begun_by(ticket) if operation is None else operation,
         secret_id=ticket.secret_id,
         method=ticket.method,
         path=ticket.path,
@@ -258,18 +266,13 @@ class WorkResult(Enum):
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 415, 425, 429})
 
 
-def classify_status(status: int, kept: Collection[int] | None = None, wanted: bool | None = None) -> WorkResult:
-    """Classify an HTTP status. `kept` names statuses below 500 to remember although they are refusals.
-
-    `wanted` is what the project's own function says about this response; `None`: nothing, or it has none.
-    """
+def classify_status(status: int, wanted: bool | None = None) -> WorkResult:
+    """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing."""
     if status >= 500:
         return WorkResult.FAILED
-    if wanted is not None:
-        return WorkResult.KEPT if wanted else WorkResult.DROPPED
-    if status in DROPPED_STATUSES and (kept is None or status not in kept):
-        return WorkResult.DROPPED
-    return WorkResult.KEPT
+    if wanted is None:
+        return WorkResult.DROPPED if status in DROPPED_STATUSES else WorkResult.KEPT
+    return WorkResult.KEPT if wanted else WorkResult.DROPPED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -316,7 +319,7 @@ class SettledState(Enum):
     COMPLETED = "completed"  # the response is remembered
     FREE = "free"  # released; another body may come
     BOUND = "bound"  # released; the same body must come again
-    HELD = "held"  # not written: the key is busy until the lease ends
+    LEASED = "leased"  # not written: the key is busy until the lease ends
     SUSPENDED = "suspended"  # running, for one durable execution only
 
 
@@ -339,9 +342,9 @@ CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
     # As if the call had never been made.
     (WorkResult.FAILED, False): Conclusion(state=SettledState.BOUND, commit=False),
     (WorkResult.FAILED, True): Conclusion(state=SettledState.BOUND, commit=False),
-    # Nobody knows what still runs.
-    (WorkResult.CUT, False): Conclusion(state=SettledState.HELD, commit=False),
-    (WorkResult.CUT, True): Conclusion(state=SettledState.HELD, commit=False),
+    # It is unknown what still runs.
+    (WorkResult.CUT, False): Conclusion(state=SettledState.LEASED, commit=False),
+    (WorkResult.CUT, True): Conclusion(state=SettledState.LEASED, commit=False),
     # `lease` only: no transaction stays open that long.
     (WorkResult.SUSPENDED, False): Conclusion(state=SettledState.SUSPENDED, commit=False),
     (WorkResult.SUSPENDED, True): Conclusion(state=SettledState.SUSPENDED, commit=False),
@@ -352,7 +355,7 @@ def conclude(ended: WorkResult, needs_rollback: bool, hold_failures: bool = Fals
     """Read the table. `hold_failures` (`on_failure="hold"`) leaves a failed call's key busy until its lease ends."""
     conclusion = CONCLUSIONS[ended, needs_rollback]
     if hold_failures and conclusion.state is SettledState.BOUND:
-        return Conclusion(state=SettledState.HELD, commit=conclusion.commit)
+        return Conclusion(state=SettledState.LEASED, commit=conclusion.commit)
     return conclusion
 
 
@@ -360,7 +363,7 @@ def abandoned(run: Execute) -> SettledState:
     """Say how to leave a record whose work has not begun. One of a crashed owner must be taken over again."""
     if run.resumed:
         return SettledState.SUSPENDED
-    return SettledState.HELD if run.takeover else SettledState.BOUND
+    return SettledState.LEASED if run.takeover else SettledState.BOUND
 
 
 def settlement(
@@ -379,7 +382,7 @@ def settlement(
     until now. A takeover restarts the retention, and so does work that took (`worked`, seconds) longer than its
     response was to be kept. Otherwise only a response's own `ttl` (seconds) moves it.
     """
-    if state is SettledState.HELD:
+    if state is SettledState.LEASED:
         return None
     owner = ticket.owner if fence is None else fence.owner
     if ttl is None and (owner != ticket.owner or worked >= ticket.ttl):
@@ -401,8 +404,8 @@ def handover(record: Record, ticket: Ticket) -> Settlement:
 
     This is how a durable execution is suspended, and how it is resumed.
     """
-    return replace(
-        _same(record), status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease
+    return _same(record)._replace(
+        status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease
     )
 
 
@@ -420,25 +423,86 @@ def _same(record: Record) -> Settlement:
 # ----------------------------------------------------------------------------------------------------- for an operator
 
 
+class Intervention(Enum):
+    """The outcome of an operator's change."""
+
+    DONE = "done"
+    BUSY = "busy"  # work is running under the key, or was a moment ago; nothing was changed
+    ALREADY = "already"  # the record already had that state; nothing was changed
+    GONE = "gone"  # there is no record, or no longer
+
+
+class Change(NamedTuple):
+    """What an operator's change writes to the record that was read, and its outcome once that is written."""
+
+    record: Record
+    settlement: Settlement
+    outcome: Intervention = Intervention.DONE
+
+
+def intervention(
+    record: Record | None, change: Callable[[Record], Settlement | None], *, locked: bool = False
+) -> Change | Intervention:
+    """Say what `change` (`released`, `expired_now` or `erased`) writes, or why nothing is written.
+
+    `record` is `None` if none could be read: because there is none, or because another connection has it `locked`.
+    """
+    if record is None:
+        return Intervention.BUSY if locked else Intervention.GONE
+    settlement = change(record)
+    if settlement is None:
+        return Intervention.ALREADY
+    return Intervention.BUSY if leased(record) else Change(record=record, settlement=settlement)
+
+
+def taken_by_hand(change: Change, claimed: Record, ticket: Ticket) -> Change | Intervention:
+    """Say what is written to a running record without a lock, once the operator's ticket has claimed it.
+
+    A late owner may still renew its lease, so such a record is taken over first, as any claim would. If it had vanished
+    meanwhile, the claim has made a new one, which is emptied: it must not bind the next request.
+    """
+    if not owned(claimed, ticket):
+        return Intervention.BUSY  # renewed, settled or taken over since it was read
+    seen = change.record.operation
+    if claimed.operation not in (seen, next_operation(seen)):
+        emptied = _same(claimed)._replace(status=Status.FREE, digest=b"", expires_in=0)
+        return Change(record=change.record, settlement=emptied, outcome=Intervention.GONE)
+    return change._replace(settlement=change.settlement._replace(fence=ticket.owner))
+
+
+def refused_by_hand(change: Change, found: Record | None, ticket: Ticket) -> Intervention:
+    """Name the outcome of a change that the store refused to write; `found` was read after that.
+
+    It was written if the record has the operator's token: a driver that got no response has tried again, and the second
+    try was refused because of the first.
+    """
+    if found is None:
+        # A server that deletes expired records may have deleted this one as soon as it was taken over.
+        ours = change.settlement.fence == ticket.owner and expired(change.record)
+        return change.outcome if ours else Intervention.GONE
+    return change.outcome if found.owner == ticket.owner else Intervention.BUSY
+
+
 def released(record: Record) -> Settlement | None:
     """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before."""
     if record.status is Status.FREE or expired(record):
         return None
-    return replace(_same(record), status=Status.FREE)
+    return _same(record)._replace(status=Status.FREE)
 
 
 def erased(record: Record) -> Settlement | None:
     """Say how a record is emptied by hand: without its response and its digest, and over; `None` when it is.
 
-    The rest of it stays until `keep_until()`: a deleted record would give the next life of its key this one's operation.
+    The rest of it stays until `keep_until()`: a deleted record would give the next life of its key this one's
+    operation.
     """
     if expired(record) and record.status is Status.FREE and not record.digest:
         return None
-    return replace(_same(record), status=Status.FREE, digest=b"", expires_in=0)
+    return _same(record)._replace(status=Status.FREE, digest=b"", expires_in=0)
 
 
 def expired_now(record: Record) -> Settlement | None:
     """Say how a record's retention is ended by hand; `None` when it is over."""
     if expired(record):
         return None
-    return replace(_same(record), outcome=record.outcome, expires_in=0)
+    return _same(record)._replace(outcome=record.outcome, expires_in=0)

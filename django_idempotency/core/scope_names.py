@@ -21,7 +21,7 @@ _TYPED = re.compile(r"(realm|database)(#sha256)?:([^/]+)/")
 
 
 def hashed(scope: str) -> str:
-    """Return an unqualified scope with the hash of its name, for one that is secret, too long or not printable ASCII."""
+    """Return an unqualified scope with its name hashed, for one that is secret, too long or not printable ASCII."""
     return f"{scope.partition(':')[0]}#sha256:{_digest(scope)}"
 
 

@@ -9,16 +9,15 @@ Sync only: async calls hold no transaction.
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import NoReturn
 
 from ..core import rules
-from ..core.records import Outcome, Settlement
-from ..core.rules import Busy, Execute, SettledState, Unreadable, Verdict, WorkResult
-from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, RecordUnreadable, TransactionLost
+from ..core.records import Outcome, Record, Settlement
+from ..core.rules import Execute, SettledState, Verdict, WorkResult
+from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, TransactionLost
 from ..stores.base import Guard
-from .operation import EVENT_OF_STATE, ROUNDS, Operation
+from .operation import EVENT_OF_STATE, Operation
 from .settling import SETTLE_PAUSE, may_retry
 
 #: Before a guard is entered.
@@ -34,21 +33,11 @@ class AtomicOperation(Operation):
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def _claim(self) -> Verdict:
-        for _ in range(ROUNDS):
-            try:
-                record = self.store.claim(self.ticket)
-                self._found(record)
-                verdict: Verdict | None = rules.read(record, self.ticket)
-                if isinstance(verdict, Execute):
-                    verdict = self._enter_guard(takeover=record.owner != self.ticket.owner)
-                if verdict is not None:
-                    return verdict
-            except LostRace:
-                continue
-            except RecordUnreadable:
-                return Unreadable()
-        return Busy(retry_after=1)
+    def _judge(self, record: Record) -> Verdict | None:
+        verdict = rules.read(record, self.ticket)
+        if isinstance(verdict, Execute):
+            return self._enter_guard(takeover=record.owner != self.ticket.owner)
+        return verdict
 
     def _enter_guard(self, *, takeover: bool) -> Verdict | None:
         """Lock the record and judge its current state. `None`: another call holds it, and we hold nothing."""
@@ -125,8 +114,12 @@ class AtomicOperation(Operation):
                 self._report(conclusion.state)
             elif isinstance(error, OutcomeUnknown):
                 self._report(None, error)
+            elif isinstance(error, OwnershipLost):
+                self._report(None)
             else:
-                self._release()
+                self._release(error if isinstance(error, TransactionLost) else None)
+                if isinstance(error, LostRace):
+                    raise OwnershipLost from error
             raise
         if guard.committed and committing:
             self._report(conclusion.state)
@@ -143,7 +136,7 @@ class AtomicOperation(Operation):
         settlement = self._settlement(state, outcome, ttl)
         assert settlement is not None
         if guard.transaction_id is not None:
-            settlement = replace(settlement, transaction_id=guard.transaction_id)
+            settlement = settlement._replace(transaction_id=guard.transaction_id)
         try:
             settled = self.store.settle(self.ticket, settlement)
         except LostRace as error:
@@ -215,10 +208,11 @@ class AtomicOperation(Operation):
         )
 
     def _settle_locked(self, settlement: Settlement) -> bool:
-        with self.store.guard(self.ticket) as guard:
-            return self._is_still_ours(guard) and self.store.settle(self.ticket, settlement)
+        with suppress(OwnershipLost), self.store.guard(self.ticket) as guard:
+            return self._is_still_ours(guard, settlement) and self.store.settle(self.ticket, settlement)
+        return False
 
-    def _is_still_ours(self, guard: Guard) -> bool:
+    def _is_still_ours(self, guard: Guard, settlement: Settlement) -> bool:
         """Is the record still unsettled since our rollback? The owner that we took over from may have resumed.
 
         Raises `LostRace` while another call holds it, as a waiter does for an instant. Then try again.
@@ -227,7 +221,7 @@ class AtomicOperation(Operation):
             return False
         if guard.record is None:
             raise LostRace
-        return self.record is None or rules.untouched(guard.record, self.record, self.ticket)
+        return self.record is None or rules.untouched(guard.record, self.record, self.ticket, settlement)
 
     def _report(self, state: SettledState | None, error: Exception | None = None) -> None:
         self.left_as = state

@@ -12,12 +12,13 @@ owner                                  |-- lease --|
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from ..core import rules
 from ..core.hashing import suspension_token
 from ..core.records import Record, Settlement, Status, Ticket
+from ..core.rules import Intervention
 from ..errors import StoreUnavailable
 from ..stores.base import Audit, BaseStore, audited
 from .steps import Pause, Settle, Steps, drive
@@ -41,7 +42,7 @@ class Execution:
         Its retention outlasts its lease: a record that is not resumed in time counts as crashed, and is not forgotten.
         """
         lease = ticket.ttl if self.resumes_within is None else self.resumes_within
-        return replace(ticket, owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
+        return ticket._replace(owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
 
     def has_suspended(self, record: Record) -> bool:
         """Is a record suspended by this execution?"""
@@ -52,13 +53,14 @@ class Execution:
 
 
 def handing_over(ticket: Ticket, handover: Settlement) -> Steps[bool]:
-    """Hand a record over from another token. Return whether it is the ticket's now.
-
-    A retry after a lost response is refused because the first try succeeded: then the same is written once more.
-    """
+    """Hand a record over from another token. Return whether it is the ticket's now."""
     settled: bool = yield Settle(ticket, handover)
-    if not settled:
-        settled = yield Settle(ticket, replace(handover, fence=ticket.owner))
+    return settled or (yield from handed_over_before(ticket, handover))
+
+
+def handed_over_before(ticket: Ticket, handover: Settlement) -> Steps[bool]:
+    """Return whether a refused handover had been made: by an earlier try whose response was lost. Writes it again."""
+    settled: bool = yield Settle(ticket, handover._replace(fence=ticket.owner))
     return settled
 
 
@@ -70,7 +72,7 @@ def resuming(ticket: Ticket, record: Record) -> Steps[Record]:
     except StoreUnavailable:
         yield Pause(PAUSE)
         ours = yield from handing_over(ticket, handover)
-    return replace(record, owner=ticket.owner) if ours else record
+    return record._replace(owner=ticket.owner) if ours else record
 
 
 def release_suspended(
@@ -83,5 +85,7 @@ def release_suspended(
     record = store.get(record_id)
     if record is None or not execution.has_suspended(record) or (freed := rules.released(record)) is None:
         return False
-    nobody, settlement = record.ticket(owner=uuid4()), replace(freed, expires_in=0) if forgetting else freed
-    return audited(lambda: drive(store, handing_over(nobody, settlement)), record, audit)
+    nobody, settlement = record.ticket(owner=uuid4()), freed._replace(expires_in=0) if forgetting else freed
+    freeing = handing_over(nobody, settlement)
+    done = audited(lambda: Intervention.DONE if drive(store, freeing) else Intervention.BUSY, record, audit)
+    return done is Intervention.DONE

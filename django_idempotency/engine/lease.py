@@ -9,43 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
 
 from ..concurrency.cancellation import run_to_completion
 from ..core import rules
 from ..core.records import Outcome, Record, Ticket
-from ..core.rules import Busy, Execute, SettledState, Unreadable, Verdict, WorkResult
-from ..errors import LostRace, RecordUnreadable, StoreUnavailable
+from ..core.rules import Busy, Execute, SettledState, Verdict, WorkResult
+from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .deferring import deferring
 from .durable import Execution, resuming
 from .heartbeat import Lease, heartbeat
-from .operation import EVENT_OF_STATE, ROUNDS, EventSink, Operation
-from .settling import SETTLE_PAUSE, SettleResult, Settling
-from .steps import Claim, Pause, Steps, adrive, drive
+from .operation import EVENT_OF_STATE, EventSink, Operation
+from .settling import SettleResult, Settling
+from .steps import adrive, drive
 from .waiting import pauses
 
 #: Seconds. A lease is never zero, or the host's deadline would be read as a crash.
 LEAST_LEASE = 0.001
-
-
-class Event(NamedTuple):
-    """A step: report an event of an operation."""
-
-    operation: LeaseOperation
-    name: str
-    error: BaseException | None = None
-
-    def take(self, store: BaseStore) -> None:
-        self.operation.sink(self.name, self.operation, self.error)
-
-    async def atake(self, store: BaseStore) -> None:
-        asend = getattr(self.operation.sink, "asend", None)
-        if asend is None:
-            self.take(store)
-        else:
-            await asend(self.name, self.operation, self.error)
 
 
 class LeaseOperation(Operation):
@@ -90,51 +70,58 @@ class LeaseOperation(Operation):
     async def aopen(self, wait: float = 0.0) -> Verdict:
         """See open(). Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run."""
         try:
-            verdict = await run_to_completion(adrive(self.store, self._claiming()))
+            verdict = await run_to_completion(self._aclaim())
             for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
                 await asyncio.sleep(pause)
-                verdict = await run_to_completion(adrive(self.store, self._claiming_again(verdict)))
+                verdict = await run_to_completion(self._aclaim_again(verdict))
                 if not isinstance(verdict, Busy):
                     break
-            await Event(self, self._opened(verdict)).atake(self.store)
+            await self._anotify(self._opened(verdict))
         except BaseException:
             await run_to_completion(self.aabandon())
             raise
         return verdict
 
-    def _claim(self) -> Verdict:
-        return drive(self.store, self._claiming())
-
     def _claim_again(self, busy: Verdict) -> Verdict:
-        return drive(self.store, self._claiming_again(busy))
-
-    def _claiming_again(self, busy: Verdict) -> Steps[Verdict]:
-        """See Operation._claim_again(). The lease never outlasts the host, even after the claim had to wait."""
-        if self._left is not None and not self._renews and (left := self._left()) is not None:
-            self.ticket = replace(self.ticket, lease=max(left, LEAST_LEASE))
+        self._shorten_lease()
         try:
-            return (yield from self._claiming())
+            return self._claim()
         except StoreUnavailable:
             self._unanswered = True
             return busy
 
-    def _claiming(self) -> Steps[Verdict]:
-        for _ in range(ROUNDS):
-            try:
-                record: Record = yield Claim(self.ticket)
-                self._found(record)
-                verdict = rules.read(record, self.ticket, self._unanswered, self.resuming)
-                if self._is_suspended_here(verdict, record):
-                    self.record = yield from resuming(self.ticket, record)
-                    verdict = self._read_resumed(self.record)
-            except LostRace:
-                continue
-            except RecordUnreadable:
-                return Unreadable()
-            if isinstance(verdict, Execute):
-                self._begin(verdict)  # now, because a cancelled call gets no verdict
-            return verdict
-        return Busy(retry_after=1)
+    async def _aclaim_again(self, busy: Verdict) -> Verdict:
+        """See _claim_again()."""
+        self._shorten_lease()
+        try:
+            return await self._aclaim()
+        except StoreUnavailable:
+            self._unanswered = True
+            return busy
+
+    def _shorten_lease(self) -> None:
+        """Let the lease end with the host, even after the claim had to wait."""
+        if self._left is not None and not self._renews and (left := self._left()) is not None:
+            self.ticket = self.ticket._replace(lease=max(left, LEAST_LEASE))
+
+    def _judge(self, record: Record) -> Verdict:
+        verdict = rules.read(record, self.ticket, self._unanswered, self.resuming)
+        if self._is_suspended_here(verdict, record):
+            self.record = drive(self.store, resuming(self.ticket, record))
+            verdict = self._read_resumed(self.record)
+        if isinstance(verdict, Execute):
+            self._begin(verdict)  # now, because a cancelled call gets no verdict
+        return verdict
+
+    async def _ajudge(self, record: Record) -> Verdict:
+        """See _judge()."""
+        verdict = rules.read(record, self.ticket, self._unanswered, self.resuming)
+        if self._is_suspended_here(verdict, record):
+            self.record = await adrive(self.store, resuming(self.ticket, record))
+            verdict = self._read_resumed(self.record)
+        if isinstance(verdict, Execute):
+            self._begin(verdict)  # now, because a cancelled call gets no verdict
+        return verdict
 
     def _is_suspended_here(self, verdict: Verdict, record: Record) -> bool:
         """Is the busy record one that our own execution has suspended?"""
@@ -148,11 +135,11 @@ class LeaseOperation(Operation):
             self.resuming = 0
         return rules.read(record, self.ticket, self._unanswered, self.resuming)
 
-    def _opened(self, verdict: Verdict) -> str:
-        """See Operation._opened(). A claim inside an open transaction is invisible to the heartbeat."""
-        if self.run is not None and self._renews and not self.claimed_inside:
+    def _begin(self, run: Execute) -> None:
+        """See Operation._begin(). A claim inside an open transaction is invisible to the heartbeat."""
+        super()._begin(run)
+        if self._renews and not self.claimed_inside:
             heartbeat.watch(self)
-        return super()._opened(verdict)
 
     # ---------------------------------------------------------------------------------------------------- the lease
 
@@ -176,52 +163,62 @@ class LeaseOperation(Operation):
     # ------------------------------------------------------------------------------------------------------- settle
 
     def abandon(self) -> None:
-        drive(self.store, self._abandoning())
+        if self.run is not None:
+            self._settle(rules.abandoned(self.run))
 
     async def aabandon(self) -> None:
-        await adrive(self.store, self._abandoning())
-
-    def _abandoning(self) -> Steps[None]:
         if self.run is not None:
-            yield from self._settling(rules.abandoned(self.run))
+            await self._asettle(rules.abandoned(self.run))
 
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See Operation.settle(). Raises nothing: a failed write is an event, and the response is sent."""
-        drive(self.store, self._settling(self._conclude(ended), outcome, ttl))
+        self._settle(self._conclude(ended), outcome, ttl)
 
     async def asettle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See settle()."""
-        await adrive(self.store, self._settling(self._conclude(ended), outcome, ttl))
+        await self._asettle(self._conclude(ended), outcome, ttl)
 
     def _conclude(self, ended: WorkResult) -> SettledState:
         return rules.conclude(ended, needs_rollback=False, hold_failures=self._hold_failures).state
 
-    def _settling(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> Steps[None]:
+    def _settle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle the record, with a few retries; report it, or queue it for more."""
-        self.leave_lease()
-        settling = self._settling_of(state, outcome, ttl)
+        settling = self._settling(state, outcome, ttl)
         if settling is None:
-            self.left_as = state
             return
-        result = None
-        while result is None:
-            try:
-                result = settling.written((yield from settling.writing()))
-            except Exception as error:  # noqa: BLE001 - the response is sent anyway
-                result = settling.failed(error)
-            if result is None:
-                yield Pause(SETTLE_PAUSE)
-        if (event := self._reported(result)) is not None:
-            yield event
+        try:
+            settled = self.store.settle(settling.ticket, settling.settlement)
+            result = settling.written(settled or drive(self.store, settling.refused()))
+        except Exception as error:  # noqa: BLE001 - the response is sent anyway
+            result = drive(self.store, settling.retrying(error))
+        if (event := self._noted(result)) is not None:
+            self._notify(event, result.error)
 
-    def _settling_of(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
-        """Return the settlement to write; `None` if the record stays unchanged."""
+    async def _asettle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+        """See _settle()."""
+        settling = self._settling(state, outcome, ttl)
+        if settling is None:
+            return
+        try:
+            settled = await self.store.asettle(settling.ticket, settling.settlement)
+            result = settling.written(settled or await adrive(self.store, settling.refused()))
+        except Exception as error:  # noqa: BLE001 - the response is sent anyway
+            result = await adrive(self.store, settling.retrying(error))
+        if (event := self._noted(result)) is not None:
+            await self._anotify(event, result.error)
+
+    def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+        """Stop the heartbeat, and return the settlement to write; `None` if the record stays unchanged."""
+        self.leave_lease()
         if state is SettledState.SUSPENDED:
             assert self._execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
             ticket = self._execution.suspending_ticket(self.record, self.ticket)
             return Settling(self, state, ticket, rules.handover(self.record, ticket))
         settlement = self._settlement(state, outcome, ttl)
-        return None if settlement is None else Settling(self, state, self.ticket, settlement)
+        if settlement is None:
+            self.left_as = state
+            return None
+        return Settling(self, state, self.ticket, settlement)
 
     def defer(self, settling: Settling) -> bool:
         """Queue a settle for retries in the background. `False`: there is no room for it."""
@@ -229,14 +226,14 @@ class LeaseOperation(Operation):
 
     def notify_settled(self, result: SettleResult) -> None:
         """Report the outcome of a deferred settle."""
-        if (event := self._reported(result)) is not None:
-            event.take(self.store)
+        if (event := self._noted(result)) is not None:
+            self._notify(event, result.error)
 
-    def _reported(self, result: SettleResult) -> Event | None:
+    def _noted(self, result: SettleResult) -> str | None:
         """Note the outcome of a settle, and return its event; `None` if the heartbeat has already reported the loss."""
         self.left_as = result.state
         if result.deferred:
-            return Event(self, "deferred", result.error)
+            return "deferred"
         if result.state is None and self.lost is not None:
             return None
-        return Event(self, EVENT_OF_STATE[result.state], result.error)
+        return EVENT_OF_STATE[result.state]

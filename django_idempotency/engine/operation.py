@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from typing import Protocol
 
 from ..core import rules
 from ..core.records import Outcome, Record, Settlement, Ticket
 from ..core.rules import Busy, Execute, Mismatch, Replay, SettledState, Unreadable, Verdict, WorkResult
-from ..errors import StoreUnavailable
+from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..stores.base import BaseStore
 from .waiting import pauses, wait_slots
 
@@ -98,6 +97,40 @@ class Operation:
 
     def _claim(self) -> Verdict:
         """Claim the key and judge its record. After `Execute`, abandon() restores it."""
+        for _ in range(ROUNDS):
+            try:
+                record = self.store.claim(self.ticket)
+                self._found(record)
+                verdict = self._judge(record)
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+            if verdict is not None:
+                return verdict
+        return Busy(retry_after=1)
+
+    async def _aclaim(self) -> Verdict:
+        """See _claim()."""
+        for _ in range(ROUNDS):
+            try:
+                record = await self.store.aclaim(self.ticket)
+                self._found(record)
+                verdict = await self._ajudge(record)
+            except LostRace:
+                continue
+            except RecordUnreadable:
+                return Unreadable()
+            if verdict is not None:
+                return verdict
+        return Busy(retry_after=1)
+
+    def _judge(self, record: Record) -> Verdict | None:
+        """Read the record that a claim found, and hold it if the work may run. `None`: it has changed, so claim again."""
+        raise NotImplementedError
+
+    async def _ajudge(self, record: Record) -> Verdict | None:
+        """See _judge(). Only `lease` has async calls."""
         raise NotImplementedError
 
     def _claim_again(self, busy: Verdict) -> Verdict:
@@ -111,7 +144,7 @@ class Operation:
         """Note a record, and where a claim found it: another connection, or this one later, may look elsewhere."""
         self.record, self.claimed_inside = record, record.joined
         if record.location is not None:
-            self.ticket = replace(self.ticket, location=record.location)
+            self.ticket = self.ticket._replace(location=record.location)
 
     def _begin(self, run: Execute) -> None:
         """Note that the record is ours, so the work may begin."""
@@ -125,6 +158,14 @@ class Operation:
 
     def _notify(self, event: str, error: BaseException | None = None) -> None:
         self.sink(event, self, error)
+
+    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
+        """See _notify()."""
+        asend = getattr(self.sink, "asend", None)
+        if asend is None:
+            self._notify(event, error)
+        else:
+            await asend(event, self, error)
 
     # ------------------------------------------------------------------------------------------------------- settle
 

@@ -14,9 +14,9 @@ from ..core import rules
 from ..core.records import MISSING, Record, Settlement, Ticket
 from ..core.rules import SettledState
 from ..errors import LostRace
-from .durable import handing_over
+from .durable import handed_over_before
 from .heartbeat import Leased
-from .steps import Claim, Settle, Steps
+from .steps import Claim, Pause, Settle, Steps
 
 #: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
 #: response by up to a second.
@@ -69,36 +69,49 @@ class Settling:
     def __init__(self, operation: Settler, state: SettledState, ticket: Ticket, settlement: Settlement) -> None:
         self.operation = operation
         self.state = state
-        self._ticket = ticket
-        self._settlement = settlement
+        self.ticket = ticket
+        self.settlement = settlement
         self._began = time.monotonic()
 
     @property
     def weight(self) -> int:
         """The approximate number of bytes that it keeps in memory."""
-        outcome = self._settlement.outcome
+        outcome = self.settlement.outcome
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
     def writing(self) -> Steps[bool]:
         """Write it. Return whether we owned the record."""
-        if (yield from self._write()):
+        settled: bool = yield Settle(self.ticket, self.settlement)
+        return settled or (yield from self.refused())
+
+    def refused(self) -> Steps[bool]:
+        """Continue after a write that was refused. Return whether the record is settled nevertheless."""
+        suspends = self.state is SettledState.SUSPENDED
+        if suspends and (yield from handed_over_before(self.ticket, self.settlement)):
             return True
         if not self.operation.claimed_inside:
             return False
-        record: Record = yield Claim(self._ticket)  # our claim may have been rolled back with the work
-        return rules.owned(record, self._ticket) and (yield from self._write())
+        record: Record = yield Claim(self.ticket)  # our claim may have been rolled back with the work
+        if not rules.owned(record, self.ticket):
+            return False
+        settled: bool = yield Settle(self.ticket, self.settlement)
+        return settled or (suspends and (yield from handed_over_before(self.ticket, self.settlement)))
 
-    def _write(self) -> Steps[bool]:
-        if self.state is SettledState.SUSPENDED:
-            return (yield from handing_over(self._ticket, self._settlement))
-        settled: bool = yield Settle(self._ticket, self._settlement)
-        return settled
+    def retrying(self, error: Exception) -> Steps[SettleResult]:
+        """Continue after a try that failed: with a few more, and then in the background."""
+        while (result := self._failed(error)) is None:
+            yield Pause(SETTLE_PAUSE)
+            try:
+                return self.written((yield from self.writing()))
+            except Exception as another:  # noqa: BLE001 - the response is sent anyway
+                error = another
+        return result
 
     def written(self, settled: bool) -> SettleResult:
         """Return the outcome of a try that the store has responded to."""
         return SettleResult(self.state if settled else None)
 
-    def failed(self, error: Exception) -> SettleResult | None:
+    def _failed(self, error: Exception) -> SettleResult | None:
         """Return the outcome of a failed try; `None`: pause, then retry. Either way the response is kept."""
         if may_retry(self._began):
             return None

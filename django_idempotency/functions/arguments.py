@@ -41,10 +41,10 @@ class Arguments:
 
     def refuse_strangers(self, roots: frozenset[str], name: str) -> None:
         """Raise `ImproperlyConfigured` for an expression over arguments that no call has: it would select nothing."""
-        strangers = roots & self._more if self._takes_any else roots - self._names
-        if self._only is None and strangers:
+        unknown = roots & self._more if self._takes_any else roots - self._names
+        if self._only is None and unknown:
             known = ", ".join(sorted(self._names - self._more)) or "none by name"
-            raise ImproperlyConfigured(f"{name} selects {', '.join(sorted(strangers))}, but the arguments are {known}.")
+            raise ImproperlyConfigured(f"{name} selects {', '.join(sorted(unknown))}, but the arguments are {known}.")
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the payload of a call; `args` without `self`. Raises `TypeError` for arguments the function rejects."""

@@ -6,9 +6,8 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..concurrency.cancellation import run_to_completion
 from ..core import rules
@@ -50,8 +49,7 @@ HELD_FOR = 3650 * 86400.0
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CallEnd:
+class CallEnd(NamedTuple):
     """How a call ends: what is stored, and what the caller gets."""
 
     work_result: WorkResult
@@ -71,6 +69,8 @@ class FunctionCall:
     """A call that has a key. `ended`, `failed` and `decided` determine how it ends, and `settle` stores that."""
 
     observer = Observer()  # without a request
+    #: What the work sees, once it runs; or `on_takeover`.
+    current: CurrentOperation
 
     def __init__(self, terms: FunctionTerms, payload: Any, key: str) -> None:
         self.terms = terms
@@ -113,7 +113,6 @@ class FunctionCall:
         self._outer = None if outer is None else living(outer)
         if self._outer is not None and self._outer.holds(self.operation):
             raise self.naming(CalledItself())
-        self.current = CurrentOperation(self.operation, self._outer)
         #: Seconds to wait for a busy record.
         self.patience = 0.0
         if policy.on_busy == "wait":
@@ -122,6 +121,11 @@ class FunctionCall:
     def is_late(self) -> bool:
         """Has the host's deadline passed, for example while the call waited?"""
         return remaining() == 0
+
+    def running(self) -> CurrentOperation:
+        """Return the context in which the function runs."""
+        self.current = CurrentOperation(self.operation, self._outer)
+        return self.current
 
     def takeover(self) -> Takeover | None:
         """Return the takeover that `on_takeover` must decide, if there is one."""
@@ -235,7 +239,6 @@ class FunctionCall:
         """Return the end of a call that `on_takeover` has decided; `None`: the call runs."""
         match decision:
             case RunAgain():
-                self.current = CurrentOperation(self.operation, self._outer)
                 return None
             case UseResult(result=result):
                 return self.ended(result)

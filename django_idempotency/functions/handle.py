@@ -11,10 +11,10 @@ from asgiref.sync import sync_to_async
 from ..core import rules
 from ..core.hashing import record_id
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
+from ..core.rules import Intervention
 from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..runtime.registry import store_of, stores
-from ..stores.base import Intervention
 from .call import remembered
 from .executions import EXECUTION
 from .keys import key_of, validate_key

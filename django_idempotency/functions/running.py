@@ -61,7 +61,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         verdict = call.operation.open(call.patience, 1)  # a consumer may have no other thread
     except StoreUnavailable as error:
         call.go_without_store(error)
-        with call.current:
+        with call.running():
             return call.terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         return call.replayed(verdict), True
@@ -90,7 +90,7 @@ def _decide(call: FunctionCall) -> CallEnd | None:
 
 def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     try:
-        with call.current:
+        with call.running():
             return call.ended(call.terms.function(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again
         call.settle(call.failed(error))
@@ -115,7 +115,7 @@ async def arun(
         verdict = await call.operation.aopen(call.patience)
     except StoreUnavailable as error:
         await call.ago_without_store(error)
-        with call.current:
+        with call.running():
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may query the ORM, which refuses calls from an event loop
@@ -148,7 +148,7 @@ async def _adecide(call: FunctionCall) -> CallEnd | None:
 async def _awork(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     """See _work()."""
     try:
-        with call.current:
+        with call.running():
             return call.ended(await call.terms.function(*args, **kwargs))
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         call.settle(call.failed(closed))

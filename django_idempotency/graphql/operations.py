@@ -1,6 +1,7 @@
 """The operations of a GraphQL request, read as the view itself reads them.
 
-Only a request that provably changes nothing runs unguarded. One that cannot be read, such as a persisted query, is guarded.
+Only a request that provably changes nothing runs unguarded. One that cannot be read, such as a persisted query, is
+guarded.
 """
 
 from __future__ import annotations

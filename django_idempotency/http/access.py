@@ -1,7 +1,7 @@
 """Repeats the access checks before a view when the middleware replays, since the view itself does not run.
 
-A client that has lost its permission must not read the response that it was given earlier. If a check cannot be repeated,
-nothing is replayed, unless the project authorizes replays itself.
+A client that has lost its permission must not read the response that it was given earlier. If a check cannot be
+repeated, nothing is replayed, unless the project authorizes replays itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def ask_again(
 ) -> None:
     """Repeat every access check before a view.
 
-    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one cannot be repeated, unless the project
-    checks replays itself (`authorized`).
+    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one cannot be repeated, unless the
+    project checks replays itself (`authorized`).
     """
     try:
         path = path_to(callback, request.method or "")

@@ -72,7 +72,8 @@ def form(request: Any, http: HttpRequest) -> Any:
 
     The body can be read again after that, as bytes or as a stream, and a view that asks for a broken form gets the
     parser's error. Raises `ConfigurationError` when the body is gone, and what a parser or an upload handler raises for
-    another reason than the body (a full disk, a client that hung up): the work has not begun, and a retry may fare better.
+    another reason than the body (a full disk, a client that hung up): the work has not begun, and a retry may fare
+    better.
     """
     rewind: Callable[[], None] = _leave
     if not is_form_parsed(http):

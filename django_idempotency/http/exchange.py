@@ -90,7 +90,7 @@ class Exchange(RunningExchange):
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> Exchange | None:
-        """Return the exchange of a keyed request. For a key without a principal: `None`, or if `strict` `ScopeRequired`.
+        """Return the exchange of a keyed request; for a key without a principal `None`, or if `strict` `ScopeRequired`.
 
         If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the
         header is refused only then, and also gets `None` when there is nothing to select its key from. `source` is the
@@ -129,8 +129,8 @@ class Exchange(RunningExchange):
     def open(self, within: OpenedTransactions | None = None) -> HttpResponseBase | None:
         """Return the response to send instead of the view's, or `None`: run the view.
 
-        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on the
-        record's database is taken over, and ends in those.
+        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on
+        the record's database is taken over, and ends in those.
 
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`; and
         `LeaseInTransaction` inside a transaction whose rollback the record would survive.

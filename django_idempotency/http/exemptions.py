@@ -62,7 +62,7 @@ class Exemption:
 
 
 def within(path: str, above: str) -> bool:
-    """Is a path this one, or below it? By segments: `/webhooks` has `/webhooks/1/` below it, and not `/webhooks-old/`."""
+    """Is a path this one, or below it? By segments: `/webhooks` is above `/webhooks/1/`, and not `/webhooks-old/`."""
     return f"{path.rstrip('/')}/".startswith(f"{above.rstrip('/')}/")
 
 

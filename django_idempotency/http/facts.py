@@ -2,8 +2,9 @@
 
 The facts stay on the request, and each later entry point takes them from there. They are read again if the method, the
 header or the settings have changed since: a middleware or a view between two entry points may change the request, and a
-test may send it again under other settings. Whether idempotency is on is not among them: `key_to_guard()` asks that
-once, and only about a request that would be guarded.
+test may send it again under other settings. A settings dict that is edited in place counts from the next request.
+Whether idempotency is on is not among them: `key_to_guard()` asks that once, and only about a request that would be
+guarded.
 """
 
 from __future__ import annotations

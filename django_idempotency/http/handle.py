@@ -19,7 +19,8 @@ from .facts import facts_of
 from .status import HeaderStatus, note
 from .terms import resolve_policy
 
-#: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other keys.
+#: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
+#: keys.
 _SCOPE = "unguarded"
 
 

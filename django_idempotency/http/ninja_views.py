@@ -35,6 +35,7 @@ def operations_of(callback: Any) -> list[Any]:
 def handled_exceptions(api: Any) -> Any:
     """Return the exception classes that an API has handlers for.
 
-    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the project has one for ours.
+    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the project has one for
+    ours.
     """
     return getattr(api, "_exception_handlers", {})

@@ -47,7 +47,7 @@ def document(problem: Problem) -> dict[str, Any]:
 
 
 def headers(problem: Problem) -> dict[str, str]:
-    """Return the headers of a problem's response; with a page to link to, the link that the IETF draft (2.7) asks for."""
+    """Return the headers of a problem's response, with the link that the IETF draft (2.7) asks for, if there is one."""
     url = docs_url(problem)
     link = {"Link": f'<{url}>; rel="describedby"'} if url else {}
     return {**problem.headers, **status.headers_of(problem), **link, "Cache-Control": "no-store"}

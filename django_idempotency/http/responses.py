@@ -54,13 +54,20 @@ _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|se
 REASON = ":reason"
 
 
+def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | None:
+    """Return whether the policy's `keep` stores a response; `None`: it does not say."""
+    keep = policy.keep
+    if callable(keep):
+        return keep(response)
+    return True if keep is not None and response.status_code in keep else None
+
+
 def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> WorkResult:
     """Return the kind of a response. A redirect to a login page is a refusal, like 401."""
-    wanted = policy.keep(response) if callable(policy.keep) else None
-    ended = rules.classify_status(response.status_code, None if callable(policy.keep) else policy.keep, wanted)
-    if wanted is None and ended is WorkResult.KEPT and _asks_to_log_in(request, response):
+    wanted = wanted_by(policy, response)
+    if wanted is None and _asks_to_log_in(request, response):
         return WorkResult.DROPPED
-    return ended
+    return rules.classify_status(response.status_code, wanted)
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:

@@ -181,7 +181,7 @@ class Document(Mapping[str, Any]):
         return self._body[0]
 
     def _parsed(self) -> Any:
-        """Return JSON, with decimals for fractions, or the fields of a form; `None`, and `unreadable`, for anything else."""
+        """Return JSON, with decimals for fractions, or the fields of a form; otherwise `None`, and set `unreadable`."""
         content_type = (self.http.content_type or "").lower()
         try:
             if content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http):

@@ -23,7 +23,7 @@ from .admission import GUARDED_BY
 from .atomic_requests import asks_for_transaction
 from .handle import RequestIdempotency
 from .raised import response_to, status_of
-from .responses import capture, ending_of, render
+from .responses import capture, ending_of, render, wanted_by
 from .status import OF_RECORD, HeaderStatus, note, set_headers
 
 
@@ -83,10 +83,9 @@ class RunningExchange:
 
         `refused`: nothing was done. The view's own decision and the policy's `keep` come first.
         """
-        keep = self.policy.keep
         if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
             return
-        wanted = keep(response) if callable(keep) else (keep is not None and response.status_code in keep) or None
+        wanted = wanted_by(self.policy, response)
         if wanted is None:
             wanted = rules.keeps_reported_failure(refused=refused, needs_rollback=self.operation.needs_rollback())
         if wanted:

@@ -47,7 +47,7 @@ OF_RECORD: dict[SettledState | None, HeaderStatus] = {
     SettledState.COMPLETED: HeaderStatus.CREATED,
     SettledState.FREE: HeaderStatus.RELEASED,
     SettledState.BOUND: HeaderStatus.FAILED,
-    SettledState.HELD: HeaderStatus.FAILED,
+    SettledState.LEASED: HeaderStatus.FAILED,
     None: HeaderStatus.LOST,
 }
 

@@ -1,7 +1,7 @@
 """Masks secrets in displayed text, recognized by name or by format.
 
-A stored response may hold a token or a card number. Everything that displays one passes through here. Hiding too much is
-a nuisance, hiding too little is an incident; in doubt, this hides.
+A stored response may hold a token or a card number. Everything that displays one passes through here. Hiding too much
+is a nuisance, hiding too little is an incident; in doubt, this hides.
 """
 
 from __future__ import annotations

@@ -34,8 +34,9 @@ class _Instance:
 def caller_of(request: HttpRequest, user: Any, policy: Policy) -> Any:
     """Return the owner of a key: `request.auth`, or else `request.user`; `None`: the policy's scope decides.
 
-    `request.auth` is what an authentication returned. A user or another row identifies the owner. Text does not (a token is
-    a secret, and rotates), nor does a dict: there the policy's `scope` takes precedence over a user from a session.
+    `request.auth` is what an authentication returned. A user or another row identifies the owner. Text does not (a
+    token is a secret, and rotates), nor does a dict: there the policy's `scope` takes precedence over a user from a
+    session.
     """
     auth = getattr(request, "auth", None)
     if principal(auth) is not None:

@@ -63,7 +63,7 @@ class Stopped(BaseException):
 
 
 class Transactions:
-    """The transactions of ATOMIC_REQUESTS around a guarded operation: where Django would open them, outside `decorate_view`."""
+    """The transactions of ATOMIC_REQUESTS around a guarded operation, opened as by Django, outside `decorate_view`."""
 
     def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
         self._non_atomic = non_atomic

@@ -89,8 +89,8 @@ def _read(annotation: Any, view: Callable[..., Any]) -> Any:
 def call_of(request: Any, policy: Policy) -> OperationCall | None:
     """Return the operation's call that a guarded function runs in; `None` if it is not an operation's.
 
-    Raises `ConfigurationError` if it is called inside ninja, but not by its own operation: it is unknown whether ninja's
-    checks were made.
+    Raises `ConfigurationError` if it is called inside ninja, but not by its own operation: it is unknown whether
+    ninja's checks were made.
     """
     if not isinstance(request, HttpRequest):
         return None

@@ -100,7 +100,7 @@ class MessageAdmin(TickedAdmin):
         )
 
     def _log(self, request: HttpRequest, queryset: Messages, ticked: int) -> None:
-        """Write the ticked messages to the admin's log: each one, or only their number if there are too many to read."""
+        """Write the ticked messages to the admin's log: each, or only their number if there are too many to read."""
         user: Any = request.user
         if ticked <= TOGETHER:
             LogEntry.objects.log_actions(user.pk, queryset, CHANGE, "Tried again.")

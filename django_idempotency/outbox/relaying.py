@@ -131,7 +131,7 @@ class Relay:
         return batch
 
     def _publish_apart(self, message: Message) -> None:
-        """Publish in a savepoint: a failed publisher's writes are undone, since other messages share the transaction."""
+        """Publish in a savepoint: what a failed publisher wrote is undone, since others share the transaction."""
         own = _Savepoint(self._using)
         try:
             with connections[self._using].execute_wrapper(own):

@@ -26,8 +26,8 @@ def send(
 ) -> UUID:
     """Write a message that is published once the open transaction of the database `using` has committed.
 
-    `payload` and `headers` are JSON, or types that Django's encoder converts: dates, `Decimal`, `UUID`. Messages with the
-    same `key` are published in order. Returns the message's id, which stays the same however often the message
+    `payload` and `headers` are JSON, or types that Django's encoder converts: dates, `Decimal`, `UUID`. Messages with
+    the same `key` are published in order. Returns the message's id, which stays the same however often the message
     arrives. Raises `OutsideTransaction` without an open transaction, and `ValueError` or `TypeError` for an invalid
     message.
     """

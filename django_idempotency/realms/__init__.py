@@ -1,4 +1,4 @@
-"""For the setting `REALM` and `Policy(realm=…)`: the tenant that qualifies every scope, so that keys of two never meet."""
+"""For the setting `REALM` and `Policy(realm=…)`: the tenant that qualifies scopes, so that keys of two never meet."""
 
 from .current import realm, realm_of
 from .functions import host, schema, tenants_alias

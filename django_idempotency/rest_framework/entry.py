@@ -45,7 +45,7 @@ class ViewTerms:
         return self.fixed is None or facts_of(request).may_have_key(self.fixed)
 
     def may_read_body(self, request: HttpRequest) -> bool:
-        """Is the body of a request compared, or its key selected from it, as far as is known before the view decides?"""
+        """Is a request's body compared, or its key selected from it, as far as is known before the view decides?"""
         if request.method in SAFE_METHODS:
             return False
         facts = facts_of(request)

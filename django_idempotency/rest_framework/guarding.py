@@ -79,8 +79,8 @@ def _committed(entry: ViewEntry, response: HttpResponseBase | None) -> HttpRespo
 
 
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
-    """Guard the handler of an unsafe method, if the request carries a key. `run` is the dispatch of the view's class."""
-    if getattr(view, "view_is_async", False) and hasattr(view, "async_dispatch"):  # adrf's
+    """Guard the handler of an unsafe method, if the request has a key. `run` is the dispatch of the view's class."""
+    if hasattr(view, "async_dispatch") and getattr(view, "view_is_async", False):  # adrf's
         return cast(
             "HttpResponseBase", adispatch(view, request, terms, cast("Any", run))
         )  # a coroutine, as adrf returns one

@@ -114,7 +114,7 @@ def run_with_mixin(callback: Any, request: HttpRequest, args: tuple[Any, ...], k
 
 
 class _Raising(SimpleTemplateResponse):
-    """Raises when Django renders it: then Django calls `process_exception`, which it does not after a `process_view`."""
+    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a `process_view`."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__("")

@@ -29,8 +29,8 @@ def derived_by(record: Record, label: str, *, next_life: bool = False) -> str:
     """Return what the operation of a record has derived for a label, for an operator.
 
     `next_life`: what the same request derives after the record has expired, if the secret is the same. Raises
-    `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request was refused, and another body would
-    derive another key.
+    `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request was refused, and another body
+    would derive another key.
     """
     if not record.digest:
         raise OperationUnknown

@@ -32,6 +32,6 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:
-    """See refuse_open_transactions(). Transactions are per thread: that of sync code waiting for us is checked there."""
+    """See refuse_open_transactions(). Transactions are per thread: one of sync code that waits is checked there."""
     if getattr(AsyncToSync.executors, "current", None) is not None:  # what sync_to_async() looks at
         await sync_to_async(refuse_open_transactions)(but=but)

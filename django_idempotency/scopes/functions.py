@@ -46,9 +46,10 @@ def public(function: Scope) -> Public:
 def session(request: HttpRequest) -> str | None:
     """Name a guest by the hash of the session key. A request without a session has no principal.
 
-    Creating a session here would be of no use: a client that does not get the first response does not get its cookie, and
-    retries as another guest. Create it when the form is shown: `request.session.create()`. Raises `ConfigurationError`
-    without sessions, and for those in signed cookies, whose key changes with every change of the session.
+    Creating a session here would be of no use: a client that does not get the first response does not get its cookie,
+    and retries as another guest. Create it when the form is shown: `request.session.create()`. Raises
+    `ConfigurationError` without sessions, and for those in signed cookies, whose key changes with every change of the
+    session.
     """
     store = getattr(request, "session", None)
     if store is None:

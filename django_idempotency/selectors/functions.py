@@ -213,7 +213,7 @@ def _of_fair_size(number: float | Decimal, function: str) -> float | Decimal:
 
 
 def _sum(numbers: Iterable[Any], function: str) -> Any:
-    """Add without rounding: Python's `Decimal` keeps 28 digits, and two sums that differ beyond that would be one key."""
+    """Add without rounding: Python's `Decimal` keeps 28 digits, and sums that differ beyond that would be one key."""
     try:
         with localcontext(_EXACT):
             return sum(numbers)

@@ -62,7 +62,7 @@ class Selector:
         return f"Selector({self.expression!r})"
 
     def __call__(self, payload: Any) -> Any:
-        """Select. Raises `NotSelectable` if the expression cannot be applied to the payload, and what a callable raises."""
+        """Select. Raises `NotSelectable` if the payload does not fit the expression, and what a callable raises."""
         if not isinstance(self.expression, str):
             return self._find(payload)
         try:

@@ -54,7 +54,7 @@ def error_codec(cls: type[BaseException]) -> Codec:
 
 
 def _built_in(cls: type[BaseException]) -> list[str]:
-    """Return the names of the fields of Python's own exception classes, except the object in which a name was not found."""
+    """Return the fields of Python's own exception classes, except the object in which a name was not found."""
     owners = (base for base in cls.__mro__ if base.__module__ == "builtins" and base not in (BaseException, object))
     kinds = (MemberDescriptorType, GetSetDescriptorType)
     return [name for base in owners for name, field in vars(base).items() if isinstance(field, kinds) and name != "obj"]

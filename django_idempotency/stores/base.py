@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
 from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
+from ..core.rules import Intervention
 from ..errors import StoreUnavailable
 from .database_checks import check_database
 
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 class Guard:
     """What a guard protects while the work runs. This one locks nothing, for stores outside the work's transaction."""
 
-    def __init__(self, *, joins: bool = False) -> None:
-        #: Does settle join the work's transaction?
-        self.joins = joins
+    def __init__(self, *, committed: bool = True) -> None:
         #: The row as it was locked; `None` when another holds it.
         self.record: Record | None = None
         #: The id of the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
         self.transaction_id: str | None = None
-        #: After the guard: are the work's writes committed?
-        self.committed = not joins
+        #: Are the work's writes committed? Read after the guard; one that joins their transaction begins with `False`.
+        self.committed = committed
 
     def mark(self) -> None:
         """Mark the transaction before the work begins, if it has no identity of its own."""
@@ -69,15 +67,6 @@ def utcnow() -> datetime:
 #: Called with the record as it was before an operator's change, to write an audit. If `StoreUnavailable` follows, the
 #: change was tried, and its outcome is unknown.
 Audit = Callable[[Record], None]
-
-
-class Intervention(Enum):
-    """The outcome of an operator's change."""
-
-    DONE = "done"
-    BUSY = "busy"  # work is running under the key, or was a moment ago; nothing was changed
-    ALREADY = "already"  # the record already had that state; nothing was changed
-    GONE = "gone"  # purged meanwhile
 
 
 class BaseStore(ABC):
@@ -117,7 +106,7 @@ class BaseStore(ABC):
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
-    def unsuitable(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
+    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
         """Return why `store` cannot be the value of `option`, one of `nested`; `None` if it can."""
         return None
 
@@ -186,7 +175,8 @@ class BaseStore(ABC):
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         """Hold the record while the work runs. With `takeover`, do not wait for a current holder.
 
-        For `atomic` its `record` is the row as it was locked: `None` says that another holds it, and the work does not run.
+        For `atomic` its `record` is the row as it was locked: `None` says that another holds it, and the work does not
+        run.
         """
         return nullcontext(Guard())
 
@@ -211,40 +201,23 @@ class BaseStore(ABC):
         """
         return self._intervene(record_id, rules.erased, audit)
 
-    def _intervene(
-        self,
-        record_id: UUID,
-        change: Callable[[Record], Settlement | None],
-        audit: Audit,
-    ) -> Intervention:
-        record = self.get(record_id)
-        if record is None:
-            return Intervention.GONE
-        settlement = change(record)
-        if settlement is None:
-            return Intervention.ALREADY
-        if rules.leased(record):
-            return Intervention.BUSY
-        if audited(lambda: self._changed_by_hand(record, settlement), record, audit):
-            return Intervention.DONE
-        return Intervention.BUSY  # taken or renewed since we read it
+    def _intervene(self, record_id: UUID, change: Callable[[Record], Settlement | None], audit: Audit) -> Intervention:
+        decided = rules.intervention(self.get(record_id), change)
+        if isinstance(decided, Intervention):
+            return decided
+        return audited(lambda: self._change_by_hand(decided), decided.record, audit)
 
-    def _changed_by_hand(self, record: Record, settlement: Settlement) -> bool:
+    def _change_by_hand(self, change: rules.Change) -> Intervention:
         # A new owner token: an owner that lost the record with its lease must not settle it after this.
-        ticket = record.ticket(owner=uuid4())
-        if record.status is Status.RUNNING:
-            # A late owner may still renew its lease. So take the record over first, as any claim would: this fails if
-            # the owner has renewed it.
-            if not rules.owned(self.claim(ticket), ticket):
-                return False
-            settlement = replace(settlement, fence=ticket.owner)
-        if not self.settle(ticket, settlement):
-            # A driver that got no response retries, and the retry is refused because the first try succeeded. Or the
-            # record had expired before the takeover, and a server that deletes expired records has deleted it.
-            found = self.get(record.id)
-            if found is not None and found.owner != ticket.owner:
-                return False
-        return True
+        ticket = change.record.ticket(owner=uuid4())
+        if change.record.status is Status.RUNNING:
+            decided = rules.taken_by_hand(change, self.claim(ticket), ticket)
+            if isinstance(decided, Intervention):
+                return decided
+            change = decided
+        if self.settle(ticket, change.settlement):
+            return change.outcome
+        return rules.refused_by_hand(change, self.get(ticket.id), ticket)
 
 
 @contextmanager
@@ -256,13 +229,13 @@ def _given_back(store: BaseStore) -> Iterator[None]:
             store.close()
 
 
-def audited(act: Callable[[], bool], record: Record, audit: Audit) -> bool:
-    """Change a record by hand, and write its audit. `act` returns whether the change was made."""
+def audited(act: Callable[[], Intervention], record: Record, audit: Audit) -> Intervention:
+    """Change a record by hand, and write its audit if that was done."""
     try:
-        done = act()
+        outcome = act()
     except StoreUnavailable:
         audit(record)  # it may have been written: better to audit an attempt than nothing
         raise
-    if done:
+    if outcome is Intervention.DONE:
         audit(record)
-    return done
+    return outcome

@@ -21,7 +21,10 @@ STORE_CHECKS: dict[str, tuple[str, str]] = {
     ),
     "E015": (
         'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database "%(using)s", whose kind is "%(vendor)s".',
-        'Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite.',
+        (
+            'Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite, '
+            "or register a dialect for this kind."
+        ),
     ),
     "E018": (
         'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.',
@@ -105,10 +108,10 @@ def shown(value: Any) -> str:
     try:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # noqa: BLE001 - a foreign repr
-        return a(value)
+        return type_named(value)
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return an error's type and message, shortened, on one line: our messages say what to type."""
     try:
         text = " ".join(str(error).split()).rstrip(".")
@@ -117,7 +120,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
-def a(value: Any) -> str:
+def type_named(value: Any) -> str:
     """Name the type of a value without showing it: it may be a secret."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
+from ..core.transitions import claimed, renewed, settled
 from ..errors import LostRace
 from .base import BaseStore, utcnow
-from .memory import claimed, renewed, settled
 from .signing import sign_record, unsign
 
 #: Tries of a verb. A failed swap means that another writer succeeded; losing more often is not expected.
@@ -47,7 +46,7 @@ class CompareAndSwapStore(BaseStore):
         for _ in range(TRIES):
             now, known, version = self._read(ticket.id)
             if tried is not None and known is not None and rules.owned(known, ticket):
-                return replace(known, taken=tried.taken)  # ours since a swap whose response the driver lost
+                return known._replace(taken=tried.taken)  # ours since a swap whose response the driver lost
             if known is not None and (ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket)):
                 return known
             tried = claimed(ticket, known, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
@@ -58,6 +59,7 @@ def _signature(message: bytes, secret: str | bytes) -> bytes:
     return hmac.digest(_key(secret), message, "sha256")
 
 
+@lru_cache(maxsize=8)
 def _key(secret: str | bytes) -> bytes:
     """Derive a key of our own, so a signature that other code makes with SECRET_KEY is not valid here."""
     return hashlib.sha256(_SALT + (secret.encode() if isinstance(secret, str) else secret)).digest()

@@ -10,7 +10,8 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 
 from ..core.records import Record, Settlement, Ticket
-from .base import Audit, BaseStore, Guard, Intervention, Purged
+from ..core.rules import Intervention
+from .base import Audit, BaseStore, Guard, Purged
 
 
 class WrappedStore(BaseStore):

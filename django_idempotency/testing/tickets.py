@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
@@ -29,4 +28,4 @@ def make_ticket(*, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}
         method="POST",
         path="/api/charges/",
     )
-    return replace(ticket, **fields)
+    return ticket._replace(**fields)

@@ -14,7 +14,7 @@ from .client import TIMEOUT, Client
 from .rows import NO_ANSWER, Answer, Promise, Row
 
 PRICE, OTHER_PRICE = 2499, 9900
-CROWD = 20
+AT_ONCE = 20
 
 NEW, REPLAYED, BUSY = "201", "201 replayed", "409 in-progress"
 
@@ -46,15 +46,15 @@ def journeys(players: Players) -> Iterator[Row]:
     yield _row("changed body", "alice: order-1, 99.00", promise, [changed], effects)
 
     # Many requests at once, while the card network takes its time.
-    crowd, effects = watched(lambda: _at_once(lambda: alice.charge(PRICE, key="order-2", card="tok_slow")))
-    crowd.sort(key=lambda answer: answer.label)
+    answers, effects = watched(lambda: _at_once(lambda: alice.charge(PRICE, key="order-2", card="tok_slow")))
+    answers.sort(key=lambda answer: answer.label)
     promise = Promise(answers=(NEW,), besides=(REPLAYED, BUSY), effects=(1,))
-    yield _row(f"{CROWD} at once", f"alice: order-2, {CROWD} x\na card that takes 2 s", promise, crowd, effects)
+    yield _row(f"{AT_ONCE} at once", f"alice: order-2, {AT_ONCE} x\na card that takes 2 s", promise, answers, effects)
 
     patient, effects = watched(lambda: _at_once(lambda: _patiently(alice, key="order-2", card="tok_slow")[-1]))
-    said = _unequal(*crowd[:1], *patient)  # the label of the one that did the work sorts first
-    promise = Promise(answers=(REPLAYED,) * CROWD)
-    yield _row("and once more", f"the same {CROWD} again", promise, patient, effects, complaints=said)
+    said = _unequal(*answers[:1], *patient)  # the label of the one that did the work sorts first
+    promise = Promise(answers=(REPLAYED,) * AT_ONCE)
+    yield _row("and once more", f"the same {AT_ONCE} again", promise, patient, effects, complaints=said)
 
     # The worker is killed between its first write and its response: `kill -9`, from inside.
     killed, effects = watched(lambda: alice.charge(PRICE, key="order-3", card="tok_kill_once"))
@@ -134,15 +134,15 @@ def _impatient(answers: list[Answer], claim_lease: float) -> tuple[str, ...]:
 
 
 def _at_once(send: Callable[[], Answer]) -> list[Answer]:
-    """Send from a crowd of threads that start together."""
-    line = threading.Barrier(CROWD)
+    """Send from a number of threads that start together."""
+    line = threading.Barrier(AT_ONCE)
 
     def run() -> Answer:
         line.wait(timeout=TIMEOUT)
         return send()
 
-    with ThreadPoolExecutor(max_workers=CROWD) as pool:
-        return [future.result() for future in [pool.submit(run) for _ in range(CROWD)]]
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        return [future.result() for future in [pool.submit(run) for _ in range(AT_ONCE)]]
 
 
 def _patiently(client: Client, *, key: str, card: str) -> list[Answer]:

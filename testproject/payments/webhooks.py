@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @csrf_exempt
 @require_POST
-@idempotency_exempt  # the id of a webhook is its key, not an Idempotency-Key that somebody adds
+@idempotency_exempt  # the id of a webhook is its key, not an Idempotency-Key that a client adds
 @transaction.non_atomic_requests
 def webhook(request: HttpRequest) -> HttpResponse:
     """Verify first: who cannot sign claims nothing, and blocks no id."""

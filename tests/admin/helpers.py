@@ -70,15 +70,8 @@ def text_of(response: Any) -> str:
 
 def make_again(ticket: Ticket, **fields: Any) -> Ticket:
     """Make the ticket of the next request with the same key."""
-    from dataclasses import replace
 
-    return replace(ticket, owner=uuid4(), **fields)
-
-
-def replaced(verb: Any, call: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(verb, call=call)
+    return ticket._replace(owner=uuid4(), **fields)
 
 
 def admin_of(client: Client, monkeypatch: Any, **attributes: Any) -> None:

@@ -38,7 +38,7 @@ def held() -> Call:
     return call
 
 
-def test_the_list_says_how_they_ended() -> None:
+def test_the_list_shows_how_they_ended() -> None:
     """A call's outcome is one word, where a request has a status. Calls can be filtered by method."""
     charge("o-1")
     with pytest.raises(Declined):

@@ -54,7 +54,7 @@ class TestList:
         assert len(ours) == 2
         assert not [sql for sql in ours if "COUNT(" in sql.upper()]
 
-    def test_a_filter_looks_at_part_of_the_window_and_says_so(self, boss: Client, monkeypatch: Any) -> None:
+    def test_a_filter_reads_part_of_the_window_and_reports_it(self, boss: Client, monkeypatch: Any) -> None:
         """Rows after the first SCANNED are not examined."""
         first, *_ = [completed(ttl=ttl) for ttl in (1000, 2000, 3000)]
         monkeypatch.setattr(listing, "SCANNED", 2)
@@ -156,7 +156,7 @@ class TestSearch:
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="reads PostgreSQL's plans")
 class TestScale:
     @pytest.fixture
-    def crowd(self) -> None:
+    def many_rows(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 """INSERT INTO django_idempotency_record SELECT gen_random_uuid(), 'user:' || n % 50, 'key-' || n, 'POST',
@@ -168,7 +168,7 @@ class TestScale:
     @pytest.mark.parametrize(
         "query", ["", "?kept=all", "?kept=hour", "?p=40", "?method=POST", "?q=key-19999", "?status__exact=0"]
     )
-    def test_the_list_walks_the_index(self, crowd: None, boss: Client, monkeypatch: Any, query: str) -> None:
+    def test_the_list_walks_the_index(self, many_rows: None, boss: Client, monkeypatch: Any, query: str) -> None:
         """The list neither scans nor sorts the table."""
         monkeypatch.setattr(listing, "SCANNED", 1000)  # the table is twenty times that
         with CaptureQueriesContext(connection) as queries:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_idempotency.core.records import MISSING, Status
+from django_idempotency.core.records import MISSING, Record, Status
 from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.wrapper import WrappedStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.admin.helpers import (
     LIST,
+    admin_of,
     completed,
     page_of,
     released,
@@ -25,6 +29,16 @@ from tests.admin.helpers import (
 )
 from tests.stores.helpers import row
 from tests.support.factories import AdminFactory, UserFactory, grant
+
+
+class Reversing(WrappedStore):
+    """Stores every body reversed."""
+
+    def get(self, record_id: UUID) -> Record | None:
+        record = super().get(record_id)
+        if record is None or record.outcome is None or record.outcome.body is MISSING:
+            return record
+        return record._replace(outcome=record.outcome._replace(body=record.outcome.body[::-1]))
 
 
 @pytest.mark.django_db
@@ -85,6 +99,38 @@ class TestRecordPage:
         ticket = completed(path="/cards/4242424242424242/")
         assert "/cards/[redacted …4242]/" in text_of(boss.get(page_of(ticket, verb)))
 
+    def test_the_page_reads_through_the_store(self, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store that keeps bodies in another form shows what it would replay, not what the table has."""
+        ticket = completed(b'{"paid": "2499"}'[::-1])
+        admin_of(boss, monkeypatch, get_store=lambda: Reversing(ORMStore()))
+        assert "&quot;paid&quot;: &quot;2499&quot;" in text_of(boss.get(page_of(ticket)))
+
+    @pytest.mark.parametrize("headers", ["", "nonsense", "[1]", '[["a"]]', "null"])
+    def test_a_damaged_response(self, boss: Client, headers: str) -> None:
+        """The page says that the stored response cannot be read, as a request with the key would."""
+        ticket = completed()
+        IdempotencyRecord.objects.update(response_headers=headers)
+        text = text_of(boss.get(page_of(ticket)))
+        assert "gets 500 record-unreadable" in text
+        assert "It cannot be read" in text
+        assert "There is none." not in text
+
+    def test_a_row_of_a_later_version(self, boss: Client) -> None:
+        """A row that this version cannot read has a page, which says so; so does the list."""
+        ticket = completed()
+        IdempotencyRecord.objects.update(guarantee="quantum")
+        text = text_of(boss.get(page_of(ticket)))
+        assert "It cannot be read" in text
+        for page in (text, text_of(boss.get(LIST))):
+            assert ">unreadable<" in page
+
+    def test_deleted_since_the_row_was_read(self, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A record that is deleted while its page is made is reported as missing."""
+        ticket = completed()
+        monkeypatch.setattr(ORMStore, "get", lambda *_: None)
+        assert boss.get(page_of(ticket)).status_code == 302
+        assert boss.post(page_of(ticket, "release")).status_code == 404
+
     def test_a_page_is_read_only(self, boss: Client) -> None:
         ticket = completed()
         assert boss.post(page_of(ticket), {"status": 0}).status_code == 403
@@ -103,7 +149,7 @@ class TestPermissions:
         assert "you need the permission" in text_of(staff().get(page_of(ticket)))
         assert "17.25" in text_of(staff("view_response").get(page_of(ticket)))
 
-    def test_nobody_else_sees_anything(self) -> None:
+    def test_other_users_see_nothing(self) -> None:
         ticket = completed()
         client = Client()
         client.force_login(UserFactory(is_staff=True))

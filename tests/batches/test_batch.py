@@ -199,7 +199,7 @@ def test_methods() -> None:
 # -------------------------------------------------------------------------------------------------------------- reports
 
 
-def test_what_sqs_is_told() -> None:
+def test_what_is_reported_to_sqs() -> None:
     """SQS redelivers the failures, in order, and deletes all others; without failures the list is empty."""
     handler = guarded(act, "sync", key="record.messageId")
     report = process_batch(messages(1, NetworkDown(), InProgress(), RequestMismatch()), handler)
@@ -254,7 +254,7 @@ def test_a_selector_that_fails(mode: str, option: str) -> None:
 
 
 @sync_and_async
-def test_a_group_that_is_none(mode: str) -> None:
+def test_an_invalid_group(mode: str) -> None:
     """A list cannot be a key of a dict, so the record has failed."""
     handler = guarded(Runs(), mode)
     report = process([{"to": "a"}, {"to": ["a"]}], handler, mode, ordered=True, group_id="to")
@@ -448,7 +448,7 @@ def test_without_a_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ("mode", "cut"),
     [("sync", KeyboardInterrupt), ("sync", SystemExit), ("sync", GeneratorExit), ("async", GeneratorExit)],
 )
-def test_what_is_no_exception(mode: str, cut: type[BaseException]) -> None:
+def test_what_is_not_an_exception(mode: str, cut: type[BaseException]) -> None:
     """The exception is raised; completed records are remembered."""
     ends: list[type[BaseException]] = [cut]
 

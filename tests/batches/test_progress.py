@@ -79,7 +79,7 @@ def test_not_too_often(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: None, None, ""),  # a process without a terminal
     ],
 )
-def test_where_nobody_watches(
+def test_without_a_terminal(
     stderr: Any, asked: Any, expected: str, seconds: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is shown unless requested."""
@@ -89,16 +89,16 @@ def test_where_nobody_watches(
 @sync_and_async
 def test_a_function(mode: str) -> None:
     """The function is called for each record, done or not, without a total if there is none."""
-    told: list[tuple[int, int | None]] = []
+    reported: list[tuple[int, int | None]] = []
 
     def work(record: int) -> None:
         if record == 1:
             raise NetworkDown
 
     handler = guarded(work, mode)
-    process([1, 2], handler, mode, progress=lambda done, total: told.append((done, total)))
-    process(iter([1]), handler, mode, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 2), (2, 2), (1, None)]
+    process([1, 2], handler, mode, progress=lambda done, total: reported.append((done, total)))
+    process(iter([1]), handler, mode, progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(1, 2), (2, 2), (1, None)]
 
 
 @sync_and_async

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.environments import is_built
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +39,24 @@ ROWS = (
     "messages that leave in a second",
     "statements of a batch",
     "replay from the local cache",
+)
+#: Beyond what the bare view or authentication wait for, where the database is far away.
+DISTANT = (
+    "bare DRF view",
+    "authentication alone",
+    "first request, atomic, less the bare view",
+    "replay, less authentication",
+    "busy (409), less authentication",
+    "mismatch (422), less authentication",
+)
+LARGE = (
+    "claim and settle",
+    "replay, of any key",
+    "purge of 100 rows",
+    "rows deleted in a second",
+    "A day of 240 claims, autovacuum_vacuum_scale_factor = 0.02",
+    "together",
+    "growth until the end",
 )
 #: A store without a database: its heading, and its rows if its server is there.
 STORES = {
@@ -92,6 +112,33 @@ def test_the_table_has_its_rows() -> None:
     assert not list(ROOT.glob(f"*_smoke{os.getpid()}*")), "the database is dropped"
 
 
+def test_a_distant_database_has_a_table() -> None:
+    """The requests are measured through a proxy, or the table says that there is no server."""
+    table = bench("--distance", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
+    assert "=== PostgreSQL" in table
+    assert "NOT REACHED" in table or missing(DISTANT, table) == []
+
+
+def test_a_large_table_has_a_table() -> None:
+    """Growth, purge, churn and a worker's memory are measured, however few rows there are."""
+    table = bench("--scale", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
+    assert "NOT REACHED" in table or missing(LARGE, table) == []
+
+
+@pytest.mark.skipif(not is_built("load"), reason="make bench BENCH_FLAGS=--throughput installs k6 first")
+def test_servers_under_load_have_a_table() -> None:
+    """Both servers answer every request of the load as its case expects."""
+    table = bench("--throughput", "--samples", "1", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
+    assert "NOT REACHED" in table or missing(("gunicorn", "uvicorn", "bare view", "fresh keys", "replays"), table) == []
+
+
+@pytest.mark.skipif(not is_built("peers"), reason="make bench BENCH_FLAGS=--peers installs them first")
+def test_other_packages_have_a_table() -> None:
+    """Each package responds as its case expects, and each accident has its outcome."""
+    table = bench("--peers", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
+    assert "NOT REACHED" in table or missing(("First request", "Replay", "idemkit", "A known key"), table) == []
+
+
 def test_every_other_store_has_a_table() -> None:
     """A store whose server is missing says so, and the others are still measured."""
     tables = bench("--databases").split("\n=== ")[1:]
@@ -100,7 +147,7 @@ def test_every_other_store_has_a_table() -> None:
         assert "NOT REACHED" in table or "NOT COMPARED" in table or missing(rows, table) == []
 
 
-def test_a_missing_server_is_said() -> None:
+def test_a_missing_server_is_reported() -> None:
     """A missing server is reported and is not a failure."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

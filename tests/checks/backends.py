@@ -9,7 +9,7 @@ from django_idempotency.stores.wrapper import WrappedStore
 from tests.support.fakes import FakeStore
 
 #: Asks the request for an attribute that it does not have.
-STRANGER = Selector("shop.id")
+FOREIGN = Selector("shop.id")
 
 
 class OutsideStore(FakeStore):

@@ -70,7 +70,7 @@ def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["atomic", "lease"])
-def test_a_replica_is_no_second_database(
+def test_a_replica_does_not_count_as_a_second_database(
     add_database: AddDatabase, configure: Configure, guarantee: str, settings: Settings
 ) -> None:
     """A replica is silent; so are an alias of the same database, a database with its own records and an empty entry."""
@@ -300,7 +300,7 @@ def test_the_real_server_is_asked() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Django pools PostgreSQL only")
-def test_the_real_server_says_what_it_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_server_reports_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """W078 for a pool that no server would fill, and not for a small one."""
     connection.ensure_connection()
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", {"max_size": 1_000_000})

@@ -64,7 +64,7 @@ class Row(Model):
             return amount
 
 
-def test_a_row_that_is_no_part_of_the_key(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_outside_the_key(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
     """W066: calls with equal arguments on two rows would be one call."""
     known: list[Any] = [Row.capture, Row.pay, Row.settle, Row.Till.close]
     monkeypatch.setattr(terms, "_DECLARED", {function.idempotency._terms for function in known})
@@ -87,7 +87,7 @@ def test_async_by_default(configure: Configure) -> None:
     assert check_functions() == []
 
 
-def test_a_store_that_is_not_there(configure: Configure) -> None:
+def test_a_missing_store(configure: Configure) -> None:
     """A missing store is an error that suggests the alias that was meant."""
 
     @idempotent_function(store="outsid", key_prefix="one")

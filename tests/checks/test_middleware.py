@@ -97,11 +97,11 @@ class Explosive:
 def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, str]) -> None:
     """The hint names the line to move, and the line to put it below."""
     settings.MIDDLEWARE = order
-    told = hints(check_middleware())
-    assert told.keys() == found.keys()
+    reported = hints(check_middleware())
+    assert reported.keys() == found.keys()
     for code, named in found.items():
-        assert f'"{named}"' in told[code]
-        assert f'"{OURS}"' in told[code]
+        assert f'"{named}"' in reported[code]
+        assert f'"{OURS}"' in reported[code]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_the_isolation_of_its_database(isolate: Callable[..., None]) -> None:
 
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Django knows the levels of PostgreSQL by number")
-def test_an_isolation_that_is_none(isolate: Callable[..., None]) -> None:
+def test_an_unknown_isolation_level(isolate: Callable[..., None]) -> None:
     """An invalid isolation level is silent: Django refuses it when it connects, and says why."""
     isolate(isolation_level=99)
     assert check_outbox() == []
@@ -115,6 +115,6 @@ def test_an_isolation_that_is_left_to_the_server(isolate: Callable[..., None]) -
     assert "as the server says" in check_outbox()[0].msg
 
 
-def test_malformed_settings_are_said_elsewhere(settings: Settings) -> None:
+def test_malformed_settings_are_reported_by_another_check(settings: Settings) -> None:
     settings.IDEMPOTENCY = []
     assert check_outbox() == []

@@ -29,7 +29,7 @@ def test_a_project_that_answers_for_its_replays_is_silent(configure: Configure) 
     assert check_replays() == []
 
 
-def test_without_the_middleware_nothing_is_said(settings: Settings) -> None:
+def test_nothing_is_reported_without_the_middleware(settings: Settings) -> None:
     """Without the middleware each view is guarded below its checks, or not at all."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     assert check_replays() == []

@@ -181,7 +181,7 @@ def check(settings: Settings) -> Callable[..., dict[str, str]]:
 
 Check = Callable[..., dict[str, str]]
 
-# -------------------------------------------------------------------------------------------------- under the middleware
+# ------------------------------------------------------------------------------------------------- under the middleware
 
 
 @each(awaiting, login_required(awaiting), require_http_methods(["POST"])(awaiting))
@@ -278,7 +278,7 @@ def test_async_handlers_of_drf_itself(check: Check, view: Any, middleware: bool)
     assert list(check(view, middleware=middleware)) == ["E067"]
 
 
-# --------------------------------------------------------------------------------------- what cannot carry the decorator
+# -------------------------------------------------------------------------------------- what cannot carry the decorator
 
 
 class Hidden(View):
@@ -359,7 +359,7 @@ def test_the_mixin_on_a_view_of_django(check: Check) -> None:
     assert "@idempotent() on the class" in check(MixinBehindOwn.as_view())["E032"]
 
 
-def test_a_policy_that_is_none(check: Check) -> None:
+def test_an_invalid_policy(check: Check) -> None:
     """E038: a dict is not a Policy."""
     assert "idempotency = Policy(" in check(NoPolicy.as_view())["E038"]
 
@@ -521,7 +521,7 @@ def test_an_entry_that_may_be_like_a_route(check: Check, configure: Configure) -
 # -------------------------------------------------------------------------------------------------------- the URLconf
 
 
-def test_every_view_is_told_once(check: Check) -> None:
+def test_every_view_is_reported_once(check: Check) -> None:
     """A view is reported once, with two addresses, in nested and namespaced includes, and from a router."""
     router = SimpleRouter()
     router.register("things", MixinLastSet, basename="thing")
@@ -583,7 +583,7 @@ def dispatcher(name: str) -> Any:
 
 
 @each(dispatcher("cls"), dispatcher("view_class"), Remote())
-def test_a_class_that_is_no_view(check: Check, view: Any) -> None:
+def test_a_class_that_is_not_a_view(check: Check, view: Any) -> None:
     """A dispatcher's own `cls` or `view_class` is not Django's: it is checked like any other callable."""
     assert check(view) == {}
     assert view_class(view) is None

@@ -81,7 +81,7 @@ MALFORMED = [
     ("KEY", "[body.order_id, shop.id]", "E043", '"KEY": "body.order_id"'),
     ("KEY", "body.order_id)", "E043", '"KEY": "body.order_id"'),
     ("KEY", "nope(body)", "E043", '"KEY": "body.order_id"'),
-    ("KEY", "tests.checks.backends.STRANGER", "E043", '"KEY": "body.order_id"'),
+    ("KEY", "tests.checks.backends.FOREIGN", "E043", '"KEY": "body.order_id"'),
     ("FINGERPRINT", "amount", "E003", '"FINGERPRINT": "request"'),
     ("FINGERPRINT", None, "E003", '"FINGERPRINT": "request"'),
     ("FINGERPRINT", "no.such", "E004", '"FINGERPRINT": "shop.idempotency.fingerprint"'),
@@ -197,7 +197,7 @@ def test_idempotency_is_a_dict(settings: Settings, value: Any) -> None:
         conf.get("TTL")
 
 
-def test_several_mistakes_are_told_at_once(configure: Configure) -> None:
+def test_several_mistakes_are_reported_at_once(configure: Configure) -> None:
     """All mistakes are reported at once, so that they can be fixed in one go."""
     configure(TTL="1d", HEADER="", LEASES=5)
     assert hints(check_settings()).keys() == {"E002", "E003", "E006"}
@@ -221,7 +221,7 @@ def test_a_database_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch)
     assert "PostgreSQL, MariaDB, MySQL or SQLite" in hints(check_settings())["E015"]
 
 
-def test_the_environment_says_yes_or_no(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+def test_the_environment_switches_it_on_or_off(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     """E044 reports it at the start, whatever else is wrong; a test that overrides the switch does not hide it."""
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", "maybe")
     with switch.overridden(enabled=True):
@@ -240,7 +240,7 @@ def test_a_deployment_is_switched_on(monkeypatch: pytest.MonkeyPatch, raw: str, 
 
 
 @pytest.mark.parametrize("key", ["body.order_id", str])
-def test_a_selected_key_and_everybody(configure: Configure, key: Any) -> None:
+def test_a_selected_key_with_a_shared_scope(configure: Configure, key: Any) -> None:
     """E043: anyone who guesses the payload would get the response."""
     configure(KEY=key, ANONYMOUS="shared")
     assert '"SCOPE": the dotted path' in hints(check_settings())["E043"]

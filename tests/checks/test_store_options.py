@@ -72,7 +72,7 @@ def test_redis_is_silent(found: Any, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("cache", "close"), [("rediss", "redis"), ("session", "sessions"), ("defaults", "redis")])
-def test_a_cache_that_is_not_there(found: Any, cache: str, close: str) -> None:
+def test_a_missing_cache(found: Any, cache: str, close: str) -> None:
     """E018 suggests a cache that would do."""
     assert f'{{"cache": "{close}"}}' in hints(found(redis=redis(cache=cache)))["E018"]
 
@@ -182,7 +182,7 @@ def test_an_authority_where_there_is_none(settings: Settings, found: Any) -> Non
     )
 
 
-def test_a_broken_store_is_told_once(found: Any) -> None:
+def test_a_broken_store_is_reported_once(found: Any) -> None:
     """The broken store is reported once, under its own alias."""
     (message,) = found(fast=layered("redis", "records"), redis=redis(), records={**ORM, "OPTIONS": {"usign": "x"}})
     assert message.id == "django_idempotency.E012"
@@ -289,7 +289,7 @@ def test_no_check_connects(found: Any) -> None:
     assert checks.run_checks(tags=["idempotency"]) == []
 
 
-# ---------------------------------------------------------------------------------------------- a store of the project's
+# --------------------------------------------------------------------------------------------- a store of the project's
 
 
 class OwnStore(MemoryStore):

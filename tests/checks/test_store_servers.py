@@ -59,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def told(server: RedisServer, **values: str) -> Iterator[None]:
+def configured(server: RedisServer, **values: str) -> Iterator[None]:
     """Set a server up as a hint says, or against it."""
     with Redis(port=server.port) as client:
         before = {name: client.config_get(name)[name] for name in (key.replace("_", "-") for key in values)}
@@ -74,7 +74,7 @@ def told(server: RedisServer, **values: str) -> Iterator[None]:
 class TestRedis:
     def test_as_it_should_be(self, found: Any, server: RedisServer) -> None:
         """A server that follows the hints is silent."""
-        with told(server, appendonly="yes", maxmemory="100mb", maxmemory_policy="noeviction"):
+        with configured(server, appendonly="yes", maxmemory="100mb", maxmemory_policy="noeviction"):
             assert found(server.url, redis=redis()) == []
 
     def test_as_it_is_installed(self, found: Any, server: RedisServer) -> None:
@@ -84,17 +84,17 @@ class TestRedis:
     @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "volatile-lru"])
     def test_eviction(self, found: Any, server: RedisServer, policy: str) -> None:
         """W061 if memory is limited: every record has an expiry, so "volatile" means all of them."""
-        with told(server, appendonly="yes", maxmemory="100mb", maxmemory_policy=policy):
+        with configured(server, appendonly="yes", maxmemory="100mb", maxmemory_policy=policy):
             (message,) = found(server.url, redis=redis())
             assert "CONFIG SET maxmemory-policy noeviction" in hints([message])["W061"]
             assert "100.00M" in message.msg
             assert policy in message.msg
-        with told(server, appendonly="yes", maxmemory="0", maxmemory_policy=policy):
+        with configured(server, appendonly="yes", maxmemory="0", maxmemory_policy=policy):
             assert found(server.url, redis=redis()) == []
 
     def test_a_front_may_forget(self, found: Any, server: RedisServer) -> None:
         """A front only keeps copies, unless it also has another role."""
-        with told(server, maxmemory="100mb", maxmemory_policy="allkeys-lru"):
+        with configured(server, maxmemory="100mb", maxmemory_policy="allkeys-lru"):
             assert found(server.url, redis=redis(), fast=fronted()) == []
             keeps = found(
                 server.url, redis=redis(), fast=fronted(), lasting=fronted("other", "redis"), other=redis(prefix="b")
@@ -126,7 +126,7 @@ class TestRedis:
         assert "4.0.14" in message.msg
 
     @pytest.mark.parametrize("about", [{}, {"redis_version": "unstable"}, {"redis_version": "255.255.255"}])
-    def test_a_server_that_says_little(
+    def test_a_server_that_reports_little(
         self, found: Any, server: RedisServer, monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]
     ) -> None:
         """Another server that speaks the protocol raises no finding about what cannot be proven."""

@@ -27,7 +27,7 @@ from django_idempotency import idempotent_function, signals
 at_work = threading.Event()
 
 def tell(signal, **_):
-    print("told")
+    print("received")
 
 if {receiver}:
     signals.completed.connect(tell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,31 +35,17 @@ def test_ending(statuses: list[int], ended: WorkResult) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kept", "ended"),
-    [
-        (409, {409}, WorkResult.KEPT),  # as the policy requests
-        (403, {409}, WorkResult.DROPPED),
-        (409, set(), WorkResult.DROPPED),
-        (500, {500}, WorkResult.FAILED),  # a failure cannot be kept
-    ],
-)
-def test_ending_with_a_policy(status: int, kept: set[int], ended: WorkResult) -> None:
-    """A policy can keep a refusal, but never a failure."""
-    assert rules.classify_status(status, kept) is ended
-
-
-@pytest.mark.parametrize(
     ("status", "wanted", "ended"),
     [
-        (403, True, WorkResult.KEPT),  # the project's own function has examined the response
+        (403, True, WorkResult.KEPT),  # its function has examined the response, or its set names the status
         (201, False, WorkResult.DROPPED),
         (403, None, WorkResult.DROPPED),  # it does not decide
         (500, True, WorkResult.FAILED),
     ],
 )
-def test_ending_with_a_function(status: int, wanted: bool | None, ended: WorkResult) -> None:
-    """The function decides below 500."""
-    assert rules.classify_status(status, None, wanted) is ended
+def test_ending_with_a_policy(status: int, wanted: bool | None, ended: WorkResult) -> None:
+    """The policy's `keep` decides below 500; it can never keep a failure."""
+    assert rules.classify_status(status, wanted) is ended
 
 
 @pytest.mark.parametrize(
@@ -106,8 +91,8 @@ def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: boo
         (WorkResult.DROPPED, True, SettledState.FREE, False),
         (WorkResult.FAILED, False, SettledState.BOUND, False),  # as if the call had never been made
         (WorkResult.FAILED, True, SettledState.BOUND, False),
-        (WorkResult.CUT, False, SettledState.HELD, False),  # it is unknown what still runs
-        (WorkResult.CUT, True, SettledState.HELD, False),
+        (WorkResult.CUT, False, SettledState.LEASED, False),  # it is unknown what still runs
+        (WorkResult.CUT, True, SettledState.LEASED, False),
     ],
 )
 def test_conclude(ended: WorkResult, needs_rollback: bool, leave: SettledState, commit: bool) -> None:
@@ -127,8 +112,8 @@ def test_every_ending_has_its_conclusions() -> None:
     [
         (WorkResult.KEPT, SettledState.COMPLETED),
         (WorkResult.DROPPED, SettledState.FREE),  # a refusal is not a failure
-        (WorkResult.FAILED, SettledState.HELD),
-        (WorkResult.CUT, SettledState.HELD),
+        (WorkResult.FAILED, SettledState.LEASED),
+        (WorkResult.CUT, SettledState.LEASED),
     ],
 )
 @pytest.mark.parametrize("needs_rollback", [False, True])
@@ -152,23 +137,23 @@ COMPLETED = Settlement(
             SettledState.COMPLETED,
             None,
             None,
-            replace(COMPLETED, operation=rules.operation_begun_by(TICKET)),
+            COMPLETED._replace(operation=rules.operation_begun_by(TICKET)),
         ),  # just created
         (SettledState.COMPLETED, OURS, None, COMPLETED),  # the deadline of the claim stays: no index entry moves
-        (SettledState.COMPLETED, OURS, 60.0, replace(COMPLETED, expires_in=60.0)),  # the ttl of this one response
-        (SettledState.COMPLETED, OURS, 0.0, replace(COMPLETED, expires_in=0.0)),  # zero is also a ttl
-        (SettledState.COMPLETED, THEIRS, None, replace(COMPLETED, fence=OTHER, expires_in=TICKET.ttl)),  # starts again
-        (SettledState.COMPLETED, THEIRS, 60.0, replace(COMPLETED, fence=OTHER, expires_in=60.0)),
+        (SettledState.COMPLETED, OURS, 60.0, COMPLETED._replace(expires_in=60.0)),  # the ttl of this one response
+        (SettledState.COMPLETED, OURS, 0.0, COMPLETED._replace(expires_in=0.0)),  # zero is also a ttl
+        (SettledState.COMPLETED, THEIRS, None, COMPLETED._replace(fence=OTHER, expires_in=TICKET.ttl)),  # starts again
+        (SettledState.COMPLETED, THEIRS, 60.0, COMPLETED._replace(fence=OTHER, expires_in=60.0)),
         # released without its response; a refused request may be corrected, a failed one must return unchanged
-        (SettledState.FREE, OURS, None, replace(COMPLETED, status=Status.FREE, digest=b"", outcome=None)),
-        (SettledState.BOUND, OURS, None, replace(COMPLETED, status=Status.FREE, outcome=None)),
+        (SettledState.FREE, OURS, None, COMPLETED._replace(status=Status.FREE, digest=b"", outcome=None)),
+        (SettledState.BOUND, OURS, None, COMPLETED._replace(status=Status.FREE, outcome=None)),
         (
             SettledState.BOUND,
             THEIRS,
             None,
-            replace(COMPLETED, status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl),
+            COMPLETED._replace(status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl),
         ),
-        (SettledState.HELD, OURS, None, None),  # nothing is written
+        (SettledState.LEASED, OURS, None, None),  # nothing is written
     ],
 )
 def test_settlement(
@@ -195,7 +180,7 @@ def test_work_that_outlasts_the_retention(worked: float, expires_in: float | Non
     ("run", "state"),
     [
         (Execute(attempt=1), SettledState.BOUND),
-        (Execute(attempt=2, takeover=True), SettledState.HELD),  # the next call must know that an owner has crashed
+        (Execute(attempt=2, takeover=True), SettledState.LEASED),  # the next call must know that an owner has crashed
         (Execute(attempt=2, resumed=True), SettledState.SUSPENDED),  # its execution resumes it again
     ],
 )

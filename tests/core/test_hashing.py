@@ -275,7 +275,7 @@ def test_the_names_of_operations_never_change() -> None:
     assert str(hashing.next_operation(record)) == "c63e46c0-0ffd-522c-9a50-8d557ff77953"
 
 
-def test_a_secret_is_named_without_being_told() -> None:
+def test_a_secret_is_named_without_being_revealed() -> None:
     """The secret's id fits its column, and is not part of what the secret signs."""
     assert len(hashing.secret_id(b"secret")) == 8
     assert hashing.secret_id(b"secret") != hashing.secret_id(b"other")

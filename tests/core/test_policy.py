@@ -128,7 +128,7 @@ def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
 
 
 @pytest.mark.parametrize("key", ["body.order_id", str])
-def test_a_selected_key_is_nobody_s_secret(key: Any) -> None:
+def test_a_selected_key_is_not_a_secret(key: Any) -> None:
     """A selected key that all users share is refused: anyone who guesses the payload would get the response."""
     with pytest.raises(ValueError, match=r'anonymous="shared"\): equal payloads of two clients .* scope='):
         Policy(key=key, anonymous="shared")

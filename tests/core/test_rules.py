@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -46,7 +45,7 @@ def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(day
         operation=FIRST,
         outcome=OUTCOME if status is COMPLETED else None,
     )
-    return replace(made, **fields)
+    return made._replace(**fields)
 
 
 ZERO, HOUR = timedelta(0), timedelta(hours=1)
@@ -176,8 +175,8 @@ def test_takeable(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomi
 @pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
 def test_read(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
     """A `lease` store took what it could, so the rest is busy; with `atomic` the guard's lock decides later."""
-    assert rules.read(met, replace(TICKET, guarantee=LEASE)) == by_lease
-    assert rules.read(met, replace(TICKET, guarantee=ATOMIC)) == by_atomic
+    assert rules.read(met, TICKET._replace(guarantee=LEASE)) == by_lease
+    assert rules.read(met, TICKET._replace(guarantee=ATOMIC)) == by_atomic
 
 
 #: The cases that a copy of the record can answer: only time or an operator can change their verdict.
@@ -225,6 +224,6 @@ def test_busy(left: timedelta, retry_after: int) -> None:
 
 def test_only_the_stores_clock_counts() -> None:
     """A ticket's own `now` decides nothing: the clocks of two machines differ."""
-    late = replace(TICKET, now=NOW + timedelta(days=365))
+    late = TICKET._replace(now=NOW + timedelta(days=365))
     assert rules.read(record(lease=HOUR), late) == Busy(retry_after=3600)
     assert rules.takeable(record(lease=HOUR), late) is False

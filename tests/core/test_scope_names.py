@@ -76,7 +76,7 @@ def test_no_two_owners_share_a_scope_whatever_they_are_called(owners: list[tuple
     assert all(one != other for one, other in combinations(stored, 2))
 
 
-def test_a_hash_says_nothing_of_the_name() -> None:
+def test_a_hash_reveals_nothing_of_the_name() -> None:
     """A hash shows only its kind, so that an operator knows what to look for."""
     assert shape(hashed("scope:live-session-key")) == "scope#"
     assert hashed("scope:a") != hashed("scope:b")

@@ -191,7 +191,7 @@ def test_an_abandoned_operation_is_not_kept_alive(world: World) -> None:
     assert isinstance(world.operation().open(), Execute)
 
 
-def test_an_abandoned_lease_is_nobody_elses(world: World) -> None:
+def test_an_abandoned_lease_is_not_taken_over(world: World) -> None:
     """Memory is reused, so another operation may get the id of an abandoned one; it does not get its lease."""
     gone, other = world.operation(), world.operation(key="other")
     gone.open()
@@ -274,7 +274,7 @@ class Looked(dict[int, Lease]):
 
 
 @pytest.mark.parametrize("lease", [30.0, 300.0])
-def test_a_lease_that_comes_while_the_thread_looks(lease: float) -> None:
+def test_a_lease_that_begins_while_the_thread_renews(lease: float) -> None:
     """A lease that is added without the lock, just after the thread's check, wakes the thread in time."""
     beating = Heartbeat(clock=lambda: 0.0)
     operation = LeaseOperation(MemoryStore(), leased(lease=lease), lambda *_: None)
@@ -377,11 +377,11 @@ def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytes
 
 def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events of lost leases have their own thread, which closes what receivers have opened in it."""
-    told, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    notified, go_on, closed = threading.Event(), threading.Event(), threading.Event()
 
     def page_somebody(event: str, *_: Any, **__: Any) -> None:
         if event == "lost":
-            told.set()
+            notified.set()
             go_on.wait(10)
 
     late = LeaseOperation(world.store, leased(key="late"), page_somebody)
@@ -390,7 +390,7 @@ def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pyte
     monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
     world.store._records.clear()
     world.heartbeat.beat(31)  # returns
-    assert told.wait(10)
+    assert notified.wait(10)
     assert not closed.is_set()
     go_on.set()
     assert closed.wait(10)
@@ -402,7 +402,7 @@ def test_an_unexpected_error_stops_nothing(world: World, monkeypatch: pytest.Mon
     operation.open()
 
     def renew(tickets: Any) -> Any:
-        raise RuntimeError("a driver of somebody's own")
+        raise RuntimeError("a driver of another package")
 
     with monkeypatch.context() as patch:
         patch.setattr(world.store, "renew", renew)
@@ -508,7 +508,7 @@ def raising(*_: Any) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_whoever_is_told_of_a_loss_may_raise(world: World) -> None:
+def test_a_receiver_of_a_loss_may_raise(world: World) -> None:
     """If a receiver raises, the leases of the others are still renewed."""
 
     def tell(event: str, operation: Operation, error: BaseException | None = None) -> None:

@@ -23,7 +23,7 @@ from django_idempotency.testing.tickets import NOW, make_ticket
 from ..support.fakes import FakeGuard, FakeStore, Listener, record_of
 
 TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
-LEASED = replace(TICKET, guarantee=Guarantee.LEASE)
+LEASED = TICKET._replace(guarantee=Guarantee.LEASE)
 OTHER = UUID(int=7)
 OUTCOME = Outcome(status=201, body=b"")
 
@@ -275,7 +275,7 @@ def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: lis
 )
 def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A settle is retried until the store responds; whatever the result, the client gets the response of the work."""
-    monkeypatch.setattr("django_idempotency.engine.lease.SETTLE_PAUSE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PAUSE", 0.0)
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 60.0)
     assert settled_lease(answers) == ([event], len(answers))
 
@@ -287,6 +287,20 @@ def test_the_settle_of_a_lease_in_vain(
     """After a while the response goes out, and the settle is deferred."""
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
     assert settled_lease([answered]) == (["deferred"], 1)
+
+
+def test_async_code_awaits_the_observer() -> None:
+    """In async code an observer's coroutine is awaited, so that its receivers may be async."""
+
+    class Awaited(Listener):
+        async def asend(self, event: str, *_: Any) -> None:
+            self.events.append(f"awaited {event}")
+
+    listener = Awaited()
+    call = LeaseOperation(FakeStore(claims=[record_of(LEASED)]), LEASED, listener)
+    asyncio.run(call.aopen())
+    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME))
+    assert listener.events == ["awaited claimed", "awaited completed"]
 
 
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
@@ -310,7 +324,7 @@ def test_aopen_loses_a_race() -> None:
 def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Busy was the last known state: a route that runs without a store must not run beside the first call."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    theirs = record_of(replace(LEASED, owner=uuid4()))
+    theirs = record_of(LEASED._replace(owner=uuid4()))
     for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
         monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
@@ -322,7 +336,7 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
     """The next claim finds the record ours, but not how: a later attempt counts as a takeover, a first one does not."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
-    theirs, ours = record_of(replace(LEASED, owner=uuid4())), record_of(LEASED, attempt=attempt)
+    theirs, ours = record_of(LEASED._replace(owner=uuid4())), record_of(LEASED, attempt=attempt)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
         assert opening(call) == Execute(attempt=attempt, takeover=attempt > 1)
@@ -335,7 +349,7 @@ EXECUTION = Execution("order-17", (KeyboardInterrupt,))
 def asleep(attempt: int = 1) -> Record:
     """Return a record that our execution has suspended."""
     record = record_of(LEASED, attempt=attempt)
-    return replace(record, owner=EXECUTION.suspending_ticket(record, LEASED).owner)
+    return record._replace(owner=EXECUTION.suspending_ticket(record, LEASED).owner)
 
 
 def executing(store: FakeStore) -> tuple[Any, Listener]:
@@ -367,7 +381,7 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("settled", [False, LostRace()])
-def test_waking_what_another_has_woken(settled: Any) -> None:
+def test_resuming_what_another_has_resumed(settled: Any) -> None:
     """If another call has resumed or briefly holds the record, it is busy."""
     for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
         store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * 2)
@@ -386,7 +400,7 @@ def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPat
         assert listener.events == ["claimed"]
 
 
-def test_what_others_have_left_is_not_woken() -> None:
+def test_a_record_of_another_execution_is_not_resumed() -> None:
     """A record of another execution is not resumed, nor ours by a call outside an execution."""
     for execution in (replace(EXECUTION, name="order-18"), None):
         for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
@@ -398,7 +412,7 @@ def test_what_others_have_left_is_not_woken() -> None:
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is still followed by a pause."""
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
-    store = FakeStore(claims=[record_of(replace(LEASED, owner=uuid4())), *[StoreUnavailable()] * 100])
+    store = FakeStore(claims=[record_of(LEASED._replace(owner=uuid4())), *[StoreUnavailable()] * 100])
     waits: list[float] = []
 
     def wait(ticket: Ticket, *, seconds: float) -> None:
@@ -445,7 +459,7 @@ def test_an_owner_that_resumes_after_our_rollback() -> None:
 
 def test_a_claim_that_is_rolled_back_with_the_work() -> None:
     """A claim rolled back with the work in an open transaction is made again, so that the failure is known."""
-    inside = replace(OURS, joined=True)
+    inside = OURS._replace(joined=True)
     call, listener = opened(store := FakeStore(claims=[inside, inside], locks=[inside, None, inside]))
     call.settle(WorkResult.FAILED)
     assert store.trace[2:] == ["rollback", "guard", "commit", "claim", "guard", "settle", "commit"]
@@ -566,7 +580,7 @@ def raising(error: type[BaseException]) -> Any:
     return act
 
 
-def test_a_takeover_by_claim_is_told() -> None:
+def test_a_takeover_by_claim_is_reported() -> None:
     """A `lease` store takes over in the claim itself, and the event is the same as with `atomic`."""
     call, listener = operation(FakeStore(claims=[record_of(LEASED, attempt=2, taken=True)]), lease=True)
     assert call.open() == Execute(attempt=2, takeover=True)

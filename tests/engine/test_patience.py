@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -25,7 +24,7 @@ from django_idempotency.testing.tickets import make_ticket
 from ..support.fakes import FakeStore, Listener, record_of
 
 LEASED = make_ticket(guarantee=Guarantee.LEASE)
-ATOMIC = replace(LEASED, guarantee=Guarantee.ATOMIC)
+ATOMIC = LEASED._replace(guarantee=Guarantee.ATOMIC)
 OUTCOME = Outcome(status=201, body=b"")
 THEIRS = record_of(LEASED, owner=UUID(int=7))
 DONE = record_of(LEASED, owner=UUID(int=7), status=Status.COMPLETED, outcome=OUTCOME)
@@ -106,7 +105,7 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
             await asyncio.sleep(0.001)
         store.done.set()
 
-    async def crowd() -> list[Any]:
+    async def call_all() -> list[Any]:
         with monkeypatch.context() as patch:
             patch.setattr(time, "sleep", refuse)
             patch.setattr(threading.Thread, "start", refuse)
@@ -114,7 +113,7 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
             waiting = [LeaseOperation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)]
             return (await asyncio.gather(*waiting, work()))[:callers]
 
-    assert asyncio.run(crowd()) == [REPLAY] * callers
+    assert asyncio.run(call_all()) == [REPLAY] * callers
 
 
 # ----------------------------------------------------------------------------------------------------------- settles

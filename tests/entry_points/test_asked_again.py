@@ -34,7 +34,7 @@ from tests.support.factories import AdminFactory
 from .conftest import KEY, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 
 def pay(request: HttpRequest) -> HttpResponse:

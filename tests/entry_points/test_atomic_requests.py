@@ -60,7 +60,7 @@ def test_the_table(user: User, connect: Connect, entry_point: str, how: str, exp
 
 @outcomes
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])
-def test_an_aborted_transaction_that_nobody_mentions(user: User, connect: Connect, entry_point: str) -> None:
+def test_an_aborted_transaction_that_is_not_reported(user: User, connect: Connect, entry_point: str) -> None:
     """The guarded request leaves ATOMIC_REQUESTS: no savepoint of Django's fails in the aborted transaction."""
     send = connect(f"/{entry_point}/", user)
     assert [send({"how": "raw"}).status_code, send({"how": "raw"}).status_code] == [201, 201]

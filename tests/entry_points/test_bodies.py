@@ -18,7 +18,11 @@ from .conftest import KEY, effects
 from .urls import ANSWERING
 from .views import LARGE, SMALL
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.urls"),
+]
 
 KEPT = {
     "binary": 200,
@@ -109,9 +113,7 @@ def test_a_template_is_stored_as_rendered(ask: Caller) -> None:
 
 @override_settings(IDEMPOTENCY={"MAX_BODY": 65_536})
 @pytest.mark.parametrize(("kind", "expected"), WITHOUT_BODY.items())
-def test_an_answer_that_is_not_stored_is_never_worked_for_again(
-    ask: Caller, kind: str, expected: tuple[int, int]
-) -> None:
+def test_work_whose_response_is_not_stored_never_runs_again(ask: Caller, kind: str, expected: tuple[int, int]) -> None:
     """The first caller gets all of it; a retry learns that the work is done, with which status, and where."""
     first = ask(kind)
     assert (first.status_code, len(content(first))) == expected

@@ -22,7 +22,7 @@ from testproject.payments.models import Effect
 
 from .conftest import KEY, effects
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 SCRIPT = "django_idempotency/browsable-api.js"
 HTML = "text/html; q=1.0, */*"

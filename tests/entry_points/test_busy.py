@@ -61,7 +61,7 @@ def in_thread(send: Sender, answers: list[Any]) -> threading.Thread:
 
 
 @transactional
-def test_a_duplicate_is_told_at_once(user: User, connect: Connect) -> None:
+def test_a_duplicate_is_refused_at_once(user: User, connect: Connect) -> None:
     """While the first runs: 409 with Retry-After, and 422 for another body. Afterwards: the replay."""
     answers: list[Any] = []
     first = in_thread(connect("/reject/", user), answers)
@@ -88,16 +88,16 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
     answers: list[Any] = []
     first = in_thread(first_sender, answers)
     assert entered.wait(20)
-    told: list[float] = []
+    waits: list[float] = []
 
     def wait(seconds: float) -> None:
-        told.append(seconds)
+        waits.append(seconds)
         leave.set()
 
     monkeypatch.setattr("django_idempotency.engine.operation.time.sleep", wait)
     second = second_sender()
     first.join(20)
-    assert told
+    assert waits
     assert (second.status_code, second["Idempotency-Replayed"]) == (201, "true")
     assert effects() == 1
 

@@ -24,7 +24,7 @@ from django_idempotency.models import IdempotencyRecord
 from .conftest import Connect, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 
 def answer(request: HttpRequest) -> JsonResponse:

@@ -37,7 +37,7 @@ from ..support.factories import grant
 from .conftest import CHARGE, KEY, Connect, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 PERMISSION = "django_idempotency.view_idempotencyrecord"
 
@@ -422,7 +422,7 @@ def sets_a_key(get_response: Callable[[HttpRequest], Any]) -> Any:
 sets_a_key.sync_capable = sets_a_key.async_capable = True  # type: ignore[attr-defined]
 
 
-def test_a_guard_that_nobody_would_close_is_not_opened(user: User, connect: Connect, settings: Any) -> None:
+def test_a_guard_that_would_not_be_closed_is_not_opened(user: User, connect: Connect, settings: Any) -> None:
     """A key that appears after our __call__ is an error, not a 201 without its COMMIT."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.sets_a_key"]
     send = connect("/plain/", user)

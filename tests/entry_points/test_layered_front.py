@@ -32,7 +32,7 @@ from .conftest import KEY, effects
 pytestmark = [
     needs_redis,
     pytest.mark.faults,
-    pytest.mark.elsewhere,
+    pytest.mark.either_server,
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls(__name__),
 ]

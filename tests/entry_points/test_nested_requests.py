@@ -51,7 +51,7 @@ def test_a_part_that_fails_is_rolled_back(user: User, connect: Connect, monkeypa
     assert effects() == 3
 
 
-def test_a_request_that_nobody_guards_is_rolled_back(
+def test_an_unguarded_request_is_rolled_back(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     """An unguarded request rolls back, even in a thread that has guarded one before: no guard state is left there."""

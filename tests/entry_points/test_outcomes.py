@@ -85,7 +85,7 @@ def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, s
 
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
-def test_an_aborted_transaction_that_nobody_mentions(send: Any, entry_point: str) -> None:
+def test_an_aborted_transaction_that_is_not_reported(send: Any, entry_point: str) -> None:
     """A swallowed SQL error breaks PostgreSQL's transaction: the response is remembered, the writes are gone."""
     first, retry = send(entry_point, "raw"), send(entry_point, "raw")
     assert (first.status_code, retry.status_code) == (201, 201)

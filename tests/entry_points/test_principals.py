@@ -11,7 +11,11 @@ from django_idempotency.models import IdempotencyRecord
 from .conftest import KEY, Sender, effects
 from .urls import OPEN
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.urls"),
+]
 
 LENIENT = {"middleware/open/", "adapted/open/"}
 
@@ -49,7 +53,7 @@ def test_a_named_scope_owns_its_keys(anonymous: Sender, name: str) -> None:
 
 
 @override_settings(IDEMPOTENCY={"ANONYMOUS": "shared"})
-def test_a_shared_key_is_everybodys(anonymous: Sender) -> None:
+def test_a_shared_key_is_shared_by_all_clients(anonymous: Sender) -> None:
     """Only long shared keys are accepted."""
     short = anonymous(key="k" * 19)
     assert (short.status_code, short.json()["code"]) == (400, "key-too-short")

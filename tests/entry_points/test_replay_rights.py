@@ -21,7 +21,7 @@ from testproject.payments.views import BareChargeView, ChargeViewSet
 from ..support.factories import grant
 from .conftest import Connect, Sender, effects
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
 #: Entry points of the testproject that identify by token, and so repeat DRF's checks.
 TOKEN_ENTRY_POINTS = ("/api/charges/", "/middleware/api/charges/", "/api/payouts/")

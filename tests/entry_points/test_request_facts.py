@@ -18,7 +18,7 @@ from testproject.urls import urlpatterns as charges
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"
 #: The settings that the facts are read from.

@@ -27,7 +27,7 @@ from testproject.payments.models import Effect
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 
 @idempotent()
@@ -50,12 +50,12 @@ ACTS: list[Callable[[], object]] = []
 @idempotent(lease=30)
 def long_view(request: HttpRequest) -> HttpResponse:
     handle: Any = request.idempotency  # type: ignore[attr-defined]
-    told, acts = [handle.lost], ACTS.copy()
+    seen, acts = [handle.lost], ACTS.copy()
     ACTS.clear()  # the invocation that takes over has nothing more to do
     for act in acts:
         act()
-        told.append(handle.lost)
-    return JsonResponse({"attempt": handle.attempt, "lost": told})
+        seen.append(handle.lost)
+    return JsonResponse({"attempt": handle.attempt, "lost": seen})
 
 
 def paying(request: Any) -> dict[str, str]:

@@ -72,7 +72,7 @@ class PayingSet(viewsets.ViewSet):
         return Paying.post(self, request)  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------------------- what classes override
+# ------------------------------------------------------------------------------------------------ what classes override
 
 
 def audited(view: Any) -> Any:
@@ -344,7 +344,7 @@ def test_in_a_test_case(how: str, user: User, connect: Connect) -> None:
         assert (status, effects()) == ({"validation": 400, "raise": 500}.get(how) or int(how), int(how == "201"))
 
 
-def test_a_caller_who_uses_no_urlconf(user: User) -> None:
+def test_a_caller_without_a_urlconf(user: User) -> None:
     """Django opens no transaction around a view that is called as a function, and neither do we."""
     request = RequestFactory().post("/", {"how": "201"}, content_type="application/json")
     vars(request).update(_dont_enforce_csrf_checks=True, user=user)

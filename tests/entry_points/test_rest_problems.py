@@ -11,7 +11,11 @@ from rest_framework.views import exception_handler
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.urls"),
+]
 
 ENTRY_POINTS = ("mixin", "adapted", "rest-class", "above", "below")
 PAGE = "https://api.example.com/problems/"
@@ -58,7 +62,7 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Se
     assert answer["Link"] == LINK
 
 
-def test_a_problem_tells_neither_the_key_nor_the_answer(any_entry_point: Sender) -> None:
+def test_a_problem_contains_neither_the_key_nor_the_response(any_entry_point: Sender) -> None:
     """A client that sends another body learns nothing about the first."""
     first = any_entry_point(key="secret-key-0815")
     answer = any_entry_point({"amount": 7}, key="secret-key-0815")

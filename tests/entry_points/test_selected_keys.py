@@ -34,7 +34,7 @@ from testproject.payments.models import Effect
 
 from .conftest import KEY, effects
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 SELECTED = "body.[shop, order_id]"
 TERMS: dict[str, Any] = {"key": SELECTED, "fingerprint": "body.amount"}
@@ -203,7 +203,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in ours if record.levelno == logging.WARNING]
 
 
-# ----------------------------------------------------------------------------------------------------- every entry point
+# ---------------------------------------------------------------------------------------------------- every entry point
 
 
 def test_a_retry_without_a_header_gets_the_first_answer(entry_point: Send) -> None:
@@ -272,7 +272,7 @@ def test_a_malformed_header_is_refused(entry_point: Send) -> None:
     assert effects() == 0
 
 
-def test_nobody_is_guarded_as_nobody(
+def test_no_request_without_a_principal_is_guarded(
     entry_point: Send, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client without a key is not refused for being anonymous: it runs unguarded, and the log says so."""

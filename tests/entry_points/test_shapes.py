@@ -36,7 +36,7 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from .conftest import effects
 from .outcome_views import write
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
 LEASE: Any = {"guarantee": "lease"}
 

@@ -22,7 +22,7 @@ from tests.functions.helpers import MEMORY, ORM
 from . import views
 from .conftest import KEY, effects
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 #: Alias of a store → what its route promises. No two share a record.
 TERMS: dict[str, Any] = {

@@ -21,7 +21,7 @@ from django_idempotency.runtime import switch
 
 from .conftest import KEY, Connect, Sender, effects
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_no_key_is_judged(entry_point: Sender, key: str | None) -> None:
     assert entry_point(key=key).status_code == 201
 
 
-def test_without_a_key_nothing_is_said(browser: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_reported_without_a_key(browser: Any, caplog: pytest.LogCaptureFixture) -> None:
     """A request without a key does not warn: it would not have been guarded."""
     assert browser.post("/plain/charges/", {"amount": 1, "currency": "inr"}, "application/json").status_code == 201
     assert caplog.records == []
@@ -75,7 +75,7 @@ def test_on_again_it_guards(entry_point: Sender, monkeypatch: pytest.MonkeyPatch
 # ------------------------------------------------------------------------------------------------- what the view sees
 
 
-def told(request: HttpRequest) -> JsonResponse:
+def described(request: HttpRequest) -> JsonResponse:
     handle: Any = request.idempotency  # type: ignore[attr-defined]
     assert isinstance(handle, RequestIdempotency)
     handle.keep()
@@ -88,12 +88,12 @@ def told(request: HttpRequest) -> JsonResponse:
 
 @idempotent(required=True)
 def view(request: HttpRequest) -> JsonResponse:
-    return told(request)
+    return described(request)
 
 
 @idempotent(guarantee="lease", required=True)
 async def aview(request: HttpRequest) -> JsonResponse:
-    return told(request)
+    return described(request)
 
 
 urlpatterns = [path("view/", view), path("aview/", aview)]

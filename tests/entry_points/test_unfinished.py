@@ -134,14 +134,14 @@ def deferred(db: None) -> Iterator[None]:
 @pytest.mark.parametrize(
     "view", [leased, Leased.as_view(), Forgetful.as_view()], ids=["decorator", "mixin", "no answer"]
 )
-def test_a_leased_answer_that_cannot_be_rendered(user: User, atomic_requests: None, view: Any) -> None:
+def test_a_leased_response_that_cannot_be_rendered(user: User, atomic_requests: None, view: Any) -> None:
     """The key is free again."""
     assert isinstance(error := send(view, user), Exception)
     assert IdempotencyRecord.objects.get().status == Status.FREE, error
 
 
 @pytest.mark.parametrize("view", [atomic, Atomic.as_view()], ids=["decorator", "mixin"])
-def test_an_atomic_answer_that_cannot_be_rendered(user: User, other: Any, view: Any) -> None:
+def test_an_atomic_response_that_cannot_be_rendered(user: User, other: Any, view: Any) -> None:
     """The guard ends, even while a log record or Sentry keeps the exception."""
     error = send(view, user)
     assert isinstance(error, Exception)

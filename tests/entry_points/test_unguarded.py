@@ -30,7 +30,7 @@ from django_idempotency.signals import unguarded
 from .conftest import CHARGE, KEY, Connect, Sender, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 
 def plain(request: HttpRequest) -> HttpResponse:
@@ -124,7 +124,7 @@ urlpatterns = [
 ]
 
 
-class Told(list[dict[str, Any]]):
+class Received(list[dict[str, Any]]):
     """What the signal was sent with."""
 
     @property
@@ -133,40 +133,42 @@ class Told(list[dict[str, Any]]):
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
-    told = Told()
+def received(caplog: pytest.LogCaptureFixture) -> Iterator[Received]:
+    received = Received()
 
     def receive(**sent: Any) -> None:
-        told.append(sent)
+        received.append(sent)
 
     unguarded.connect(receive)
     caplog.set_level(logging.DEBUG, "django_idempotency")
-    yield told
+    yield received
     unguarded.disconnect(receive)
     records = [
         record for record in caplog.get_records("call") if "unguarded" in str(record.__dict__.get("idempotency"))
     ]
     levels = {reason.code: reason.level for reason in REASONS}
-    assert [record.__dict__["idempotency"]["reason"] for record in records] == told.reasons  # one of each, always
-    assert [record.levelno for record in records] == [levels[reason] for reason in told.reasons]
+    assert [record.__dict__["idempotency"]["reason"] for record in records] == received.reasons  # one of each, always
+    assert [record.levelno for record in records] == [levels[reason] for reason in received.reasons]
     assert all(KEY not in str(vars(record)) for record in records)
-    assert all(sent["operation"] is None and isinstance(sent["request"], HttpRequest) for sent in told)
+    assert all(sent["operation"] is None and isinstance(sent["request"], HttpRequest) for sent in received)
 
 
-# ------------------------------------------------------------------------------------------------- what a guard has done
+# ------------------------------------------------------------------------------------------------ what a guard has done
 
 
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/mixed/", "/below/", "/own/"])
-def test_each_response_says_what_became_of_the_request(user: User, connect: Connect, told: Told, url: str) -> None:
+def test_each_response_shows_what_became_of_the_request(
+    user: User, connect: Connect, received: Received, url: str
+) -> None:
     """The header says: ran, replayed, refused for another body, or refused for a malformed key. Without a key: none."""
     send = Sender(url, connect("/own/", user).client, {})
     assert [send()[HEADER], send()[HEADER], send({"other": 1})[HEADER]] == ["created", "replayed", "mismatch"]
     assert send(key="a,b")[HEADER] == "refused"
     assert HEADER not in send(key=None)
-    assert told == []
+    assert received == []
 
 
-def test_what_is_not_remembered_says_so(user: User, connect: Connect) -> None:
+def test_a_response_that_is_not_remembered_shows_it(user: User, connect: Connect) -> None:
     """A refusal frees the key for another body, a failure binds it. A view's exception counts as a failure."""
     send = connect("/plain/", user)
     assert send(url="/plain/?status=409")[HEADER] == "released"
@@ -175,7 +177,7 @@ def test_what_is_not_remembered_says_so(user: User, connect: Connect) -> None:
     assert send(url="/own/?fail", key="a third")[HEADER] == "failed"
 
 
-def test_a_guard_that_is_not_reached(user: User, connect: Connect, told: Told) -> None:
+def test_a_guard_that_is_not_reached(user: User, connect: Connect, received: Received) -> None:
     """DRF, an access decorator or the URLconf refuses first: nothing ran under the key."""
     send = connect("/plain/", user)
     send.client.logout()
@@ -183,31 +185,31 @@ def test_a_guard_that_is_not_reached(user: User, connect: Connect, told: Told) -
     assert [send.client.put(url, headers={"Idempotency-Key": KEY})[HEADER] for url in ("/mixed/", "/below/")] == [
         "refused"
     ] * 2
-    assert told == []
+    assert received == []
 
 
-# ------------------------------------------------------------------------------------------------------ what has no guard
+# ---------------------------------------------------------------------------------------------------- what has no guard
 
 
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
-def test_a_key_of_nobody(user: User, told: Told, url: str) -> None:
+def test_a_key_without_a_principal(user: User, received: Received, url: str) -> None:
     """The middleware finds no user, even where the view does: the request runs, and is reported as unguarded."""
     user.username = "ada"
     user.set_password("secret")
     user.save()
     answers = [Client().post(url, headers={"Idempotency-Key": KEY, "X-Secret": "secret"}) for _ in range(2)]
     assert [(answer.status_code, answer[HEADER]) for answer in answers] == [(201, "unguarded")] * 2
-    assert told.reasons == ["nobody"] * 2
+    assert received.reasons == ["nobody"] * 2
     assert effects() == 2
 
 
 @override_settings(IDEMPOTENCY={"REQUIRED": True})
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
-def test_a_key_of_nobody_where_keys_are_required(told: Told, url: str) -> None:
+def test_a_key_without_a_principal_where_keys_are_required(received: Received, url: str) -> None:
     """The request is refused: what must be guarded does not run without a guard."""
     answer = Client().post(url, headers={"Idempotency-Key": KEY})
     assert (answer.status_code, answer.json()["code"], answer[HEADER]) == (400, "scope-required", "refused")
-    assert (effects(), told) == (0, [])
+    assert (effects(), received) == (0, [])
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -223,22 +225,30 @@ def test_a_key_of_nobody_where_keys_are_required(told: Told, url: str) -> None:
     ],
 )
 def test_what_the_project_leaves_out(
-    user: User, connect: Connect, told: Told, settings: Any, *, required: bool, method: str, url: str, reason: str
+    user: User,
+    connect: Connect,
+    received: Received,
+    settings: Any,
+    *,
+    required: bool,
+    method: str,
+    url: str,
+    reason: str,
 ) -> None:
     """An exempt view, and a method that no key works on, are reported and not refused."""
     settings.IDEMPOTENCY = {"REQUIRED": required}
     client = connect("/own/", user).client
     answer = client.generic(method, url, headers={"Idempotency-Key": KEY})
     assert (answer.status_code < 300, answer[HEADER]) == (True, "unguarded")
-    assert told.reasons == [reason]
+    assert received.reasons == [reason]
 
 
 @override_settings(IDEMPOTENCY={"METHODS": ("PUT",)})
-def test_a_method_that_the_settings_leave_out(user: User, connect: Connect, told: Told) -> None:
+def test_a_method_that_the_settings_leave_out(user: User, connect: Connect, received: Received) -> None:
     """The same for views under the middleware, plain or adapted."""
     send = connect("/plain/", user)
     assert [send()[HEADER], send(url="/bare/")[HEADER]] == ["unguarded"] * 2
-    assert told.reasons == ["method"] * 2
+    assert received.reasons == ["method"] * 2
 
 
 def is_probe(request: HttpRequest) -> bool:
@@ -248,23 +258,23 @@ def is_probe(request: HttpRequest) -> bool:
 @pytest.mark.parametrize("required", [False, True])
 @pytest.mark.parametrize("url", ["/included/plain/", "/included/bare/", "/plain/?probe", "/bare/?probe"])
 def test_what_the_settings_leave_out(
-    user: User, connect: Connect, told: Told, settings: Any, *, required: bool, url: str
+    user: User, connect: Connect, received: Received, settings: Any, *, required: bool, url: str
 ) -> None:
     """EXEMPT may name a third-party include or a function of the request: reported, and not refused under REQUIRED."""
     settings.IDEMPOTENCY = {"REQUIRED": required, "EXEMPT": ["namespace:included", f"function:{__name__}.is_probe"]}
     send = connect("/plain/", user)
     assert send(url=url, key=None).status_code == 201
     assert [send(url=url)[HEADER] for _ in range(2)] == ["unguarded"] * 2
-    assert told.reasons == ["exempt"] * 2
+    assert received.reasons == ["exempt"] * 2
     assert [send(url="/plain/")[HEADER], send(url="/bare/", key="b")[HEADER]] == ["created"] * 2
 
 
 @override_settings(IDEMPOTENCY={"EXEMPT": ["path:/own/", "path:/mixed/"]})
-def test_a_view_with_an_entry_point_of_its_own_keeps_it(user: User, connect: Connect, told: Told) -> None:
+def test_a_view_with_an_entry_point_of_its_own_keeps_it(user: User, connect: Connect, received: Received) -> None:
     """EXEMPT applies to the middleware only."""
     send = connect("/plain/", user)
     assert [send(url="/own/")[HEADER], send(url="/mixed/", key="another")[HEADER]] == ["created"] * 2
-    assert told == []
+    assert received == []
 
 
 def test_an_entry_that_is_wrong(user: User, connect: Connect) -> None:
@@ -274,15 +284,15 @@ def test_an_entry_that_is_wrong(user: User, connect: Connect) -> None:
         assert [send().status_code, send(key=None).status_code] == [500, 201]
 
 
-def test_a_malformed_key_is_not_judged_where_nothing_is_guarded(told: Told) -> None:
+def test_a_malformed_key_is_not_judged_where_nothing_is_guarded(received: Received) -> None:
     """A malformed key is not shown in the log either."""
     assert Client().post("/exempt/", headers={"Idempotency-Key": "a,b"})[HEADER] == "unguarded"
-    assert told.reasons == ["exempt"]
+    assert received.reasons == ["exempt"]
 
 
 @pytest.mark.parametrize("middleware", [False, True])
 def test_a_view_that_copies_our_headers(
-    user: User, connect: Connect, told: Told, settings: Any, *, middleware: bool
+    user: User, connect: Connect, received: Received, settings: Any, *, middleware: bool
 ) -> None:
     """Copied headers are about another key: they hide nothing, and are replaced. Without a key they are kept."""
     send = connect("/gateway/", user)
@@ -293,14 +303,14 @@ def test_a_view_that_copies_our_headers(
     if not middleware:
         settings.MIDDLEWARE = [each for each in settings.MIDDLEWARE if "IdempotencyMiddleware" not in each]
     assert send(url="/dispatching/")[HEADER] == "unguarded"
-    assert told.reasons == ["nobody", "not-reached"]
+    assert received.reasons == ["nobody", "not-reached"]
 
 
-def test_an_exception_is_said_too(told: Told) -> None:
+def test_an_exception_is_reported_as_well(received: Received) -> None:
     """The view raised, and Django's response says that it was unguarded."""
     client = Client(raise_request_exception=False)
     assert client.post("/plain/?fail", headers={"Idempotency-Key": KEY})[HEADER] == "unguarded"
-    assert told.reasons == ["nobody"]
+    assert received.reasons == ["nobody"]
 
 
 @override_settings(IDEMPOTENCY={"GUARANTEE": "lease", "EXEMPT": [f"function:{__name__}.is_probe"]})
@@ -317,7 +327,7 @@ def test_an_exception_is_said_too(told: Told) -> None:
         ("POST", "/nowhere/", "refused", []),
     ],
 )
-def test_on_asgi(user: User, told: Told, *, method: str, url: str, status: str, reasons: list[str]) -> None:
+def test_on_asgi(user: User, received: Received, *, method: str, url: str, status: str, reasons: list[str]) -> None:
     """The same through async entry points; receivers may use the database there."""
 
     def counting(**_: Any) -> None:
@@ -333,11 +343,11 @@ def test_on_asgi(user: User, told: Told, *, method: str, url: str, status: str, 
     answer = async_to_sync(send)()
     unguarded.disconnect(counting)
     assert answer[HEADER] == status
-    assert told.reasons == reasons
+    assert received.reasons == reasons
     assert len(counted) == len(reasons)
 
 
-def test_a_receiver_that_raises_changes_nothing(told: Told) -> None:
+def test_a_receiver_that_raises_changes_nothing(received: Received) -> None:
     """This holds as for any other event."""
 
     def fail(**_: Any) -> None:
@@ -346,4 +356,4 @@ def test_a_receiver_that_raises_changes_nothing(told: Told) -> None:
     unguarded.connect(fail)
     assert Client().post("/plain/", CHARGE, headers={"Idempotency-Key": KEY})[HEADER] == "unguarded"
     unguarded.disconnect(fail)
-    assert told.reasons == ["nobody"]
+    assert received.reasons == ["nobody"]

@@ -18,7 +18,7 @@ from tests.support.factories import AdminFactory
 
 from .conftest import Sender, effects
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
 #: What a row may contain: a damaged response, or the format of a version that we do not know.
 DAMAGED: list[dict[str, Any]] = [
@@ -77,7 +77,7 @@ def test_a_row_of_a_later_version(user: User, connect: Any, damage: dict[str, An
             call_command("idempotency_record", record.scope, record.key, *verb)
 
 
-def test_it_is_told(user: User, connect: Any) -> None:
+def test_it_is_reported(user: User, connect: Any) -> None:
     """An unreadable record has a signal of its own, which should reach an operator."""
     send, heard = connect("/plain/charges/", user), []
     send()

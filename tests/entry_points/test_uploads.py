@@ -18,7 +18,11 @@ from .conftest import KEY, effects
 from .urls import READING
 from .views import digest
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.urls")]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.urls"),
+]
 
 BIG = b"\x89PNG" + bytes(range(256)) * 12_288  # 3 MB, above Django's DATA_UPLOAD_MAX_MEMORY_SIZE
 PLAIN, REST = ("decorator", "middleware"), ("mixin", "adapted")

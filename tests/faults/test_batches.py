@@ -16,7 +16,7 @@ from .database import effects, record
 from .plans import Faults, until
 from .servers import ROOT, environment
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.either_server, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 #: The record at which the process dies.
 VICTIM = 7

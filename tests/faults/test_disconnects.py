@@ -48,6 +48,7 @@ def server(request: pytest.FixtureRequest, at: str) -> Server:
     return found
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(("at", "path"), SYNC + LEASED + ASYNC)
 def test_it_works_at_all(server: Server, stranger: Customer, path: str) -> None:
     """The first response comes, then the replay."""
@@ -78,6 +79,7 @@ def test_the_client_of_a_sync_view_hangs_up(
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(("at", "path"), [pytest.param(*LEASED[0], marks=pytest.mark.sqlite), *LEASED[1:]])
 def test_the_client_of_a_sync_view_in_lease_hangs_up(
     server: Server, stranger: Customer, faults: Faults, path: str
@@ -95,6 +97,7 @@ def test_the_client_of_a_sync_view_in_lease_hangs_up(
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(("at", "path"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]])
 def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, path: str) -> None:
     """The coroutine is cancelled, but its work may continue: busy until the lease ends, even if it has long ended."""
@@ -114,6 +117,7 @@ def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer
     assert_replay(stranger.post(server, path, fault.key), answer)
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(("at", "path"), ASYNC)
 def test_the_client_of_an_async_view_hangs_up_before_it(
     server: Server, stranger: Customer, faults: Faults, path: str
@@ -132,6 +136,7 @@ def test_the_client_of_an_async_view_hangs_up_before_it(
     assert (effects(fault.key), answer.json()["attempt"]) == (1, 2)
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(("at", "path"), LEASED + ASYNC)
 def test_the_client_of_a_view_in_lease_hangs_up_after_it(
     server: Server, stranger: Customer, faults: Faults, path: str

@@ -17,7 +17,7 @@ from .database import effects, sent
 from .plans import SHORT_LEASE, Faults
 from .servers import Server, gunicorn
 
-pytestmark = [pytest.mark.faults, pytest.mark.elsewhere, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.faults, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
 
 PATH = "/lease/sent/"
 #: Unless the test is about time, a busy machine is not a frozen server.

@@ -12,7 +12,7 @@ from .database import effects, latest, record
 from .plans import Faults, until
 from .servers import Server, gunicorn, uvicorn
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.either_server, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 PATHS = ("/open/middleware/", "/open/decorator/")
 

@@ -1,9 +1,10 @@
-"""Run other projects' suites without us, with us installed, and with a fresh key on each unsafe request; then the shop.
+"""Run other projects' suites with us installed, and with a fresh key on each unsafe request; then the shop.
 
-    python -m tests.foreign [--build] [suite ...]
+    python -m tests.foreign [--build | --record] [suite ...]
 
---build only makes their environment. The run fails for each difference that explained.py does not list, and for each
-that it lists and that does not happen.
+Each test must end as it did without us, which recorded.json says: --record runs the suites without us and writes it.
+--build only makes their environment. The run fails for each difference that explained.py does not list, for each that
+it lists and that does not happen, and if the record is of other versions, options or tests.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Sequence
 
 from . import environment, shop_run
 from .explained import EXPLAINED
-from .reports import complaints, differences, table, tally
+from .recorded import Stale, load, recorded_of, save
+from .reports import Difference, complaints, differences, table, tally
 from .running import Run, run_all
-from .suites import MODES, SUITES, Suite
+from .suites import OURS, SUITES, Suite
 
 #: Seconds for all suites, on two cores; their environment is built before.
 LIMIT = 480
@@ -25,74 +27,95 @@ HEADER = ("suite", "version", "alone", "installed", "keyed", "requests with a ke
 
 def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
-    only_build = "--build" in arguments
-    arguments = [argument for argument in arguments if argument != "--build"]
+    flags = {argument for argument in arguments if argument.startswith("--")}
+    chosen = [argument for argument in arguments if argument not in flags]
     names = [*(suite.name for suite in SUITES), shop_run.NAME]
-    if unknown := set(arguments) - set(names):
+    if unknown := (set(chosen) - set(names)) | (flags - {"--build", "--record"}):
         print(f"Unknown: {', '.join(sorted(unknown))}. There are: {'; '.join(names)}.", file=sys.stderr)
         return 2
-    suites = [suite for suite in SUITES if not arguments or suite.name in arguments]
+    suites = [suite for suite in SUITES if not chosen or suite.name in chosen]
     try:
         environment.build({suite.archive for suite in suites}, started + LIMIT)
     except environment.Unavailable as error:
         print(error, file=sys.stderr)
         return 1
     print(f"Environment and sources: {time.monotonic() - started:.0f} s.", flush=True)
-    if only_build:
+    if "--build" in flags:
         return 0
     started = time.monotonic()
-    runs, failures = run_all(suites, started + LIMIT)
-    rows = []
-    for suite in suites:
-        found = {run.mode: run for run in runs if run.suite == suite}
-        if set(found) == set(MODES):
-            rows.append(row(suite, found))
-            failures += judge(suite, found)
-    print(table(HEADER, rows))
-    if not arguments or shop_run.NAME in arguments:
-        words, complaint = shop_run.run(started + LIMIT)
-        failures += complaint
-        print(words)
+    failures = record(suites) if "--record" in flags else compare(suites, shop=not chosen or shop_run.NAME in chosen)
     for failure in failures:
         print(failure)
     print(f"Foreign suites: {time.monotonic() - started:.0f} s of {LIMIT}.")
-    print(f"{sum(len(run.outcomes) for run in runs)} passed, {len(failures)} failed", flush=True)
+    print(f"{len(failures)} failed", flush=True)
     return 1 if failures else 0
 
 
-def row(suite: Suite, found: dict[str, Run]) -> tuple[str, ...]:
+def record(suites: Sequence[Suite]) -> list[str]:
+    """Run the suites without us and record how they end; return what is wrong. A suite that fails is not recorded."""
+    runs, failures = run_all(suites, ["without"], time.monotonic() + LIMIT)
+    for run in runs:
+        if broken := [test for test, outcome in run.outcomes.items() if outcome.state in ("failed", "error")]:
+            failures.append(f"{run.suite.name} fails without us: {', '.join(broken[:5])}. Pin what it needs.")
+        else:
+            save({run.suite.name: recorded_of(run.suite, run.outcomes)})
+            print(f"{run.suite.name}: {tally(run.outcomes)}, recorded.")
+    return failures
+
+
+def compare(suites: Sequence[Suite], *, shop: bool) -> list[str]:
+    """Run the suites with us, and the shop; print a table of them, and return what is wrong."""
+    deadline = time.monotonic() + LIMIT
+    try:
+        recorded = load(suites)
+    except Stale as stale:
+        return [str(stale)]
+    runs, failures = run_all(suites, OURS, deadline)
+    rows = []
+    for suite in suites:
+        found = {run.mode: run for run in runs if run.suite == suite}
+        if set(found) != set(OURS):
+            continue
+        try:
+            without = {mode: recorded[suite.name].outcomes(run.outcomes) for mode, run in found.items()}
+        except Stale as stale:
+            failures.append(f"{suite.name}: {stale}")
+            continue
+        found_differences = {mode: differences(without[mode], run.outcomes) for mode, run in found.items()}
+        rows.append(row(suite, tally(without["keyed"]), found, found_differences))
+        failures += judge(suite, found, found_differences)
+    print(table(HEADER, rows))
+    if shop:
+        words, complaint = shop_run.run(deadline)
+        failures += complaint
+        print(words)
+    return failures
+
+
+def row(suite: Suite, alone: str, found: dict[str, Run], differ: dict[str, list[Difference]]) -> tuple[str, ...]:
     keyed = found["keyed"]
     return (
         suite.name,
         suite.archive.version,
-        tally(found["without"].outcomes),
-        said(found, "installed"),
-        said(found, "keyed"),
+        alone,
+        *(f"{len(differ[mode])} differ" if differ[mode] else "identical" for mode in OURS),
         str(keyed.counts.get("keyed", 0)),
         str(keyed.guarded),
-        " / ".join(f"{found[mode].seconds:.0f}" for mode in MODES),
+        " / ".join(f"{found[mode].seconds:.0f}" for mode in OURS),
     )
 
 
-def said(found: dict[str, Run], mode: str) -> str:
-    count = len(differences(found["without"].outcomes, found[mode].outcomes))
-    return f"{count} differ" if count else "identical"
-
-
-def judge(suite: Suite, found: dict[str, Run]) -> list[str]:
+def judge(suite: Suite, found: dict[str, Run], differ: dict[str, list[Difference]]) -> list[str]:
     """Return a sentence for each thing that is wrong."""
     failures = [
         f"{suite.name} ({mode}): {sentence}"
-        for mode in MODES[1:]
+        for mode in OURS
         for sentence in complaints(
-            differences(found["without"].outcomes, found[mode].outcomes),
-            [each for each in EXPLAINED if (each.suite, each.mode) == (suite.name, mode)],
+            differ[mode], [each for each in EXPLAINED if (each.suite, each.mode) == (suite.name, mode)]
         )
     ]
     if (guarded := found["keyed"].guarded) < suite.guards:
         failures.append(f"{suite.name} (keyed): {guarded} requests were guarded, fewer than {suite.guards}.")
-    if broken := [test for test, outcome in found["without"].outcomes.items() if outcome.state in ("failed", "error")]:
-        failures.append(f"{suite.name} fails without us: {', '.join(broken[:5])}. Pin what it needs.")
     return failures
 
 

@@ -38,11 +38,9 @@ def build(archives: Iterable[Archive], deadline: float) -> None:
     if not built_with.exists() or built_with.read_text(encoding="utf-8") != pins:
         shutil.rmtree(VENV, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(VENV)], deadline, "The environment cannot be made")
-        _call(
-            [str(PYTHON), *_PIP, "install", "--no-compile", "--requirement", str(REQUIREMENTS)],
-            deadline,
-            "The pins cannot be installed",
-        )
+        uv = shutil.which("uv")  # as in the Makefile: it takes a fifth of pip's time
+        install = [uv, "pip", "install", "--quiet", "--python", str(PYTHON)] if uv else [str(PYTHON), *_PIP, "install"]
+        _call([*install, "--requirement", str(REQUIREMENTS)], deadline, "The pins cannot be installed")
         built_with.write_text(pins, encoding="utf-8")
     ourselves = [str(PYTHON), *_PIP, "install", "--no-deps", "--no-build-isolation", "--force-reinstall", str(ROOT)]
     _call(ourselves, deadline, "This package cannot be installed")

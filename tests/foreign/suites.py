@@ -11,8 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-#: Without us, installed, and installed with a fresh key on each unsafe request.
-MODES = ("without", "installed", "keyed")
+#: How a suite runs with us: installed, and installed with a fresh key on each unsafe request. "without" is recorded.
+OURS = ("installed", "keyed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ class Lambda:
         name = event.durable_execution_arn
         self.invocations[name] += 1
         if self.invocations[name] > 1:
-            assert self.met.wait(10), "nobody else has come"
+            assert self.met.wait(10), "no other call has come"
         try:
             return self.handler(event, context)
         finally:

@@ -110,7 +110,7 @@ def test_the_one_argument_that_counts() -> None:
     assert Arguments(variadic, "tip").payload((1,), {}) is None
 
 
-def test_an_argument_that_is_not_there() -> None:
+def test_a_missing_argument() -> None:
     """A missing argument is found when the decorator runs, and the error lists the existing ones."""
     with pytest.raises(ImproperlyConfigured, match=r"'amout'.*order, amount, currency"):
         Arguments(plain, "amout")

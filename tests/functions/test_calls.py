@@ -390,7 +390,7 @@ def test_tasks() -> None:
     async_to_sync(main)()
 
 
-def test_a_busy_call_says_when_to_ask_again(guard: Any, clock: Clock) -> None:
+def test_a_busy_call_reports_when_to_ask_again(guard: Any, clock: Clock) -> None:
     """The error's retry time is the lease of the running call."""
     charge = guard(Runs(), lease=20)
     ticketed = charge.idempotency.key_for(1)
@@ -702,7 +702,7 @@ def test_a_decorator_that_binds_self_is_refused() -> None:
         idempotent_function(key="amount")(partial)
 
 
-def test_a_decorator_that_takes_other_arguments_says_so() -> None:
+def test_a_decorator_with_other_arguments_is_reported() -> None:
     """The `__signature__` that `inspect` reads counts: a call's arguments are not those of the wrapped function."""
 
     def sell(gateway: str, order: int, amount: int = 0) -> int:
@@ -732,7 +732,7 @@ def test_a_decorator_that_takes_other_arguments_says_so() -> None:
         ({"key": "order", "jmespath_functions": object}, "JMESPath functions are a subclass"),
     ],
 )
-def test_what_is_of_no_such_type_is_told_in_a_sentence(fields: dict[str, Any], sentence: str) -> None:
+def test_a_wrong_type_is_reported_in_a_sentence(fields: dict[str, Any], sentence: str) -> None:
     """A wrong type is refused with a clear sentence, not by the code that happens to fail on it."""
     with pytest.raises(TypeError, match=sentence):
 

@@ -28,8 +28,8 @@ def test_the_page() -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout.splitlines()[-1])
+    printed = json.loads(ran.stdout.splitlines()[-1])
     done = ["SUCCEEDED", {"order": "o-17", "charge": "ch_1"}]
-    assert told["answers"] == [done, ["FAILED", "django_idempotency.errors.InProgress"], done]
-    assert told["charges"] == [["o-17", 5]]
-    assert told["invocations"] == [1, 1, 2]
+    assert printed["answers"] == [done, ["FAILED", "django_idempotency.errors.InProgress"], done]
+    assert printed["charges"] == [["o-17", 5]]
+    assert printed["invocations"] == [1, 1, 2]

@@ -79,7 +79,7 @@ def test_a_kept_exception_by_its_base() -> None:
     assert caught.value.code == 3
 
 
-def test_an_error_of_ours_is_no_answer() -> None:
+def test_an_error_of_ours_is_not_a_result() -> None:
     """That another call runs, or that the store was away, is not remembered as this call's result."""
     waiting = (InProgress, StoreUnavailable, DeadlinePassed)
     charge = idempotent_function(keep_exceptions=Exception, key_prefix="charge")(
@@ -115,7 +115,7 @@ def test_a_kept_exception_that_cannot_be_stored() -> None:
 
 
 @pytest.mark.parametrize("cut", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
-def test_what_is_no_exception(cut: BaseException, clock: Clock) -> None:
+def test_what_is_not_an_exception(cut: BaseException, clock: Clock) -> None:
     """It is unknown what still runs, so the key is not released; after the lease the next call takes over."""
     work = failing(cut)
     charge = idempotent_function(lease=30, key_prefix="charge")(of(work))
@@ -323,7 +323,7 @@ def test_on_takeover_that_does_not_know(clock: Clock, broken: Any) -> None:
     assert work.count == 1
 
 
-def test_on_takeover_says_for_how_long(clock: Clock) -> None:
+def test_on_takeover_sets_the_retention(clock: Clock) -> None:
     """A ttl that the hook sets counts for the result that it found, but not for a run's."""
 
     def ask(takeover: Takeover) -> Any:

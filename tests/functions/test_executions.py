@@ -43,7 +43,7 @@ from .helpers import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 
-TOLD = (
+EVENTS = (
     "claimed",
     "taken_over",
     "resumed",
@@ -97,10 +97,10 @@ def suspend(charge: Callable[..., Any], *arguments: Any) -> None:
 
 
 @pytest.fixture
-def told() -> Iterator[list[str]]:
+def events() -> Iterator[list[str]]:
     """Collect the events."""
     events: list[str] = []
-    receivers = [(getattr(signals, name), lambda *, name=name, **_: events.append(name)) for name in TOLD]
+    receivers = [(getattr(signals, name), lambda *, name=name, **_: events.append(name)) for name in EVENTS]
     for signal, receiver in receivers:
         signal.connect(receiver)
     yield events
@@ -134,7 +134,7 @@ def test_it_goes_on(guard: Any) -> None:
     assert len(set(keys)) == 1
 
 
-def test_nobody_else_does(guard: Any) -> None:
+def test_no_other_execution_resumes_it(guard: Any) -> None:
     """Another execution, and a call outside one, find it busy, also with another class of exceptions."""
     charge = guard(work := steps(Suspended()), key="order", key_prefix="charge")
     suspend(charge, 17)
@@ -144,7 +144,7 @@ def test_nobody_else_does(guard: Any) -> None:
     assert work.count == 1
 
 
-def test_what_is_told(guard: Any, told: list[str]) -> None:
+def test_what_is_reported(guard: Any, events: list[str]) -> None:
     charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
     with theirs(), pytest.raises(InProgress):
@@ -152,7 +152,7 @@ def test_what_is_told(guard: Any, told: list[str]) -> None:
     with ours():
         charge(17)
         charge(17)
-    assert told == ["claimed", "suspended", "busy", "resumed", "completed", "replayed"]
+    assert events == ["claimed", "suspended", "busy", "resumed", "completed", "replayed"]
 
 
 def test_inner_calls_are_not_repeated() -> None:
@@ -261,7 +261,7 @@ def test_a_result_that_cannot_be_stored(guard: Any) -> None:
 
 
 @pytest.mark.parametrize("cut", [KeyboardInterrupt, SystemExit])
-def test_what_is_no_suspension(guard: Any, clock: Clock, cut: type[BaseException]) -> None:
+def test_what_is_not_a_suspension(guard: Any, clock: Clock, cut: type[BaseException]) -> None:
     """Another exception leaves the call to the lease: its progress is unknown, so the hook is asked."""
     asked = Asked()
     work = steps(Suspended(), cut(), Suspended(), "charged")
@@ -363,18 +363,22 @@ def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
 def test_the_heartbeat(guard: Any) -> None:
     """The heartbeat renews a running call, resumed or not, but not a suspended one, nor one with a deadline."""
     watched: list[bool] = []
-    names: list[int] = []
+    seen: list[Any] = []
     ends = iter([Suspended(), Suspended(), None])
 
+    def is_watched(operation: Any) -> bool:
+        lease = heartbeat._watched.get(id(operation))  # or that of an abandoned operation with the same id
+        return lease is not None and lease() is operation
+
     def act(*_: Any) -> None:
-        names.append(id(current_operation()._operation))  # type: ignore[union-attr]
-        watched.append(names[-1] in heartbeat._watched)
+        seen.append(current_operation()._operation)  # type: ignore[union-attr]
+        watched.append(is_watched(seen[-1]))
         if (end := next(ends)) is not None:
             raise end
 
     charge = guard(act, key="order", key_prefix="charge")
     suspend(charge, 17)
-    assert names[-1] not in heartbeat._watched
+    assert not is_watched(seen[-1])
     with deadline(60):
         suspend(charge, 17)
     with ours():
@@ -507,12 +511,12 @@ def faulty() -> Faulty:
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_an_answer_that_is_lost_as_it_goes_to_sleep(guard: Any, faulty: Faulty, told: list[str], done: bool) -> None:
+def test_a_response_lost_during_suspension(guard: Any, faulty: Faulty, events: list[str], done: bool) -> None:
     """The suspension is retried, and succeeds."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [done]
     suspend(charge, 17)
-    assert told == ["claimed", "suspended"]
+    assert events == ["claimed", "suspended"]
     faulty.clock.go(3600)
     with theirs(), pytest.raises(InProgress):
         charge(17)
@@ -522,14 +526,14 @@ def test_an_answer_that_is_lost_as_it_goes_to_sleep(guard: Any, faulty: Faulty, 
 
 
 def test_a_store_that_stays_away(
-    guard: Any, faulty: Faulty, told: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+    guard: Any, faulty: Faulty, events: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine still gets its exception; after the lease the record is taken over as crashed."""
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0)
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [False] * 9
     suspend(charge, 17)
-    assert told == ["claimed", "deferred"]
+    assert events == ["claimed", "deferred"]
     with ours(), pytest.raises(InProgress):
         charge(17)
     faulty.clock.go(30)
@@ -539,7 +543,7 @@ def test_a_store_that_stays_away(
     assert work.attempts == [1, 2]
 
 
-def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, told: list[str]) -> None:
+def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, events: list[str]) -> None:
     """A late suspension changes nothing that another owns."""
 
     def act(*_: Any) -> str:
@@ -555,20 +559,20 @@ def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, told:
 
     charge = idempotent_function(key="order", key_prefix="charge", lease=30)(of(act))
     suspend(charge, 17)
-    assert told == ["claimed", "taken_over", "completed", "lost"]
+    assert events == ["claimed", "taken_over", "completed", "lost"]
     with ours():
         assert charge(17) == "theirs"
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_an_answer_that_is_lost_as_it_wakes_up(guard: Any, faulty: Faulty, told: list[str], done: bool) -> None:
+def test_a_response_lost_during_resumption(guard: Any, faulty: Faulty, events: list[str], done: bool) -> None:
     """The resume is retried, and the call continues."""
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     suspend(charge, 17)
     faulty.faults = [done]
     with ours():
         assert charge(17) == "charged"
-    assert told == ["claimed", "suspended", "resumed", "completed"]
+    assert events == ["claimed", "suspended", "resumed", "completed"]
     assert work.attempts == [1, 1]
 
 
@@ -590,7 +594,7 @@ def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: b
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_open_does_not_run_beside_what_sleeps(guard: Any, faulty: Faulty, done: bool) -> None:
+def test_open_does_not_run_beside_a_suspended_call(guard: Any, faulty: Faulty, done: bool) -> None:
     """`on_store_failure="open"` does not apply: the store has just reported that this call is suspended."""
     charge = guard(
         work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30, on_store_failure="open"
@@ -778,7 +782,7 @@ def test_an_atomic_takeover(database: None) -> None:
 
 
 @committed
-def test_atomic_inside_of_one_that_sleeps(database: None) -> None:
+def test_atomic_inside_a_suspended_call(database: None) -> None:
     """An `atomic` call inside a suspended one is a step that is done once."""
     left = [Suspended()]
 

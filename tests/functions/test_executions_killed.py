@@ -12,6 +12,8 @@ from testproject.payments.models import Effect
 from tests.messages.processes import Processes
 from tests.stores.helpers import committed
 
+pytestmark = [pytest.mark.either_server, pytest.mark.faults]
+
 LEASE = 30
 
 
@@ -81,7 +83,7 @@ def test_killed_as_it_wakes(host: Lambda) -> None:
 
 
 @committed
-def test_killed_when_it_is_awake(host: Lambda) -> None:
+def test_killed_after_it_has_resumed(host: Lambda) -> None:
     """A kill just after the resume is a crash, as the progress is unknown; a short lease counts, not the long one."""
     host.invoke("a", "sleep")
     host.kill("a", "return", "settle", "2")

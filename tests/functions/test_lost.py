@@ -92,13 +92,13 @@ def test_a_lease_that_another_has_taken(call: Any, host: Host) -> None:
     """The beat finds the loss although the lease still lasts by our own clock: the two clocks differ."""
 
     def work() -> list[bool]:
-        told = [lost()]
+        seen = [lost()]
         host.store.go(31)
         assert elsewhere() == "attempt 2"
-        told.append(lost())  # the store has not been asked yet
+        seen.append(lost())  # the store has not been asked yet
         host.seconds += 10
         host.heartbeat.beat(host.seconds)
-        return [*told, lost()]
+        return [*seen, lost()]
 
     assert call(work)() == [False, False, True]
     assert elsewhere() == "attempt 2"  # a late owner changes nothing
@@ -106,11 +106,11 @@ def test_a_lease_that_another_has_taken(call: Any, host: Host) -> None:
 
 def told_around(host: Host, end: float) -> list[bool]:
     """Ask at once, just before so many seconds have passed, and then."""
-    told = [lost()]
+    seen = [lost()]
     host.seconds += end - 0.1
-    told.append(lost())
+    seen.append(lost())
     host.seconds += 0.1
-    return [*told, lost()]
+    return [*seen, lost()]
 
 
 def test_a_lease_that_has_ended_by_the_clock(call: Any, host: Host) -> None:
@@ -142,8 +142,8 @@ def test_a_deadline_inside_the_call(call: Any, host: Host) -> None:
     def work() -> list[bool]:
         with deadline(5):
             host.seconds += 5
-            told = [lost()]
-        return [*told, lost()]
+            seen = [lost()]
+        return [*seen, lost()]
 
     assert call(work)() == [True, False]
 

@@ -81,7 +81,7 @@ def test_a_kept_exception_takes_the_writes_back_too() -> None:
 
 @committed
 @pytest.mark.parametrize("cut", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_is_no_exception(cut: type[BaseException]) -> None:
+def test_what_is_not_an_exception(cut: type[BaseException]) -> None:
     """It is rolled back but not released; a takeover follows the claim's lease, as the row is not locked."""
 
     @idempotent_function(key_prefix="cut", key="order")

@@ -207,7 +207,7 @@ def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/octet-stream", FORM, "multipart/form-data; boundary=b1", JSON])
-def test_a_body_that_somebody_has_read_is_said_to_be_gone(content_type: str) -> None:
+def test_a_body_that_was_read_before_is_reported_as_gone(content_type: str) -> None:
     """Otherwise every body would be the same request, and a retry with another body would get a response."""
     sent = request(b"x" * 100, content_type)
     sent.read(10)

@@ -117,7 +117,7 @@ def test_a_key_that_is_not_text_is_its_text() -> None:
     assert facts_of(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID))).read_key() == UUID
 
 
-def test_no_header_is_no_key() -> None:
+def test_without_the_header_there_is_no_key() -> None:
     """A request without the header has no key, which is not an error."""
     assert facts_of(posted()).read_key() is None
     assert not facts_of(posted()).carries_key

@@ -67,14 +67,14 @@ def test_a_proxy_is_the_same_person() -> None:
     assert whose(Customer(pk=7)) == whose(SimpleLazyObject(lambda: Customer(pk=7))) == whose(User(pk=7))
 
 
-def test_a_user_that_is_no_model_is_named_by_its_type() -> None:
+def test_a_user_that_is_not_a_model_is_named_by_its_type() -> None:
     """The token users of stateless authentication are an example."""
     user = SimpleNamespace(is_authenticated=True, pk="b1")
     assert whose(user) == "user:types.SimpleNamespace:b1"
 
 
 @pytest.mark.parametrize("user", [None, AnonymousUser(), User(), SimpleNamespace(is_authenticated=True)])
-def test_who_has_no_identity_is_nobody(user: Any) -> None:
+def test_a_user_without_an_identity_has_no_scope(user: Any) -> None:
     """An anonymous user is not a principal, and neither is a user without a primary key."""
     assert whose(user) is None
 
@@ -90,11 +90,11 @@ def test_a_named_scope_stands_in_for_a_user() -> None:
     assert whose(User(pk=7), scope=tenant) == "user:auth.user:7"
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
-def test_a_scope_function_may_name_nobody(nobody: str | None) -> None:
+@pytest.mark.parametrize("none", [None, ""])
+def test_a_scope_function_may_return_nothing(none: str | None) -> None:
     """The request is then anonymous."""
-    assert whose(scope=lambda request: nobody) is None
-    assert whose(scope=lambda request: nobody, anonymous="shared") == ANONYMOUS
+    assert whose(scope=lambda request: none) is None
+    assert whose(scope=lambda request: none, anonymous="shared") == ANONYMOUS
 
 
 @pytest.mark.parametrize("name", AWKWARD.values(), ids=AWKWARD)
@@ -117,7 +117,7 @@ def test_no_name_can_pass_for_the_hash_of_another() -> None:
     assert whole not in (whose(scope=public(lambda request: forged)), whose(scope=lambda request: forged))
 
 
-def test_no_name_can_pass_for_a_user_or_for_everybody() -> None:
+def test_no_name_can_pass_for_a_user_or_the_shared_scope() -> None:
     """Named scopes have a namespace of their own."""
     named: Any = [lambda request: "user:auth.user:7", lambda request: ANONYMOUS]
     names = [whose(scope=public(name)) for name in named]
@@ -125,7 +125,7 @@ def test_no_name_can_pass_for_a_user_or_for_everybody() -> None:
 
 
 @pytest.mark.parametrize("wrong", [7, b"acme", True, ["acme"]])
-def test_a_name_that_is_no_text_is_the_projects_mistake(wrong: Any) -> None:
+def test_a_name_that_is_not_text_is_the_projects_mistake(wrong: Any) -> None:
     """The error names the mistake, and not the value."""
     with pytest.raises(ConfigurationError, match=r"Policy\.scope must return text or None") as caught:
         whose(scope=lambda request: wrong)

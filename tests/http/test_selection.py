@@ -62,7 +62,7 @@ def test_a_selector_with_functions_of_its_own() -> None:
         compile_expressions(Policy(key=Selector("small(name)", functions=Mine)))
 
 
-SOMEBODY = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
+USER = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ SOMEBODY = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
 def test_the_document(expression: str, expected: Any) -> None:
     """The document has six names, and values of Python's own types."""
     sent = request(b'{"amount": 12.50, "count": 3}', path="/orders/?a=1&b=2&b=3", headers={"X-Order": "o-1"})
-    assert select(expression, sent, SOMEBODY) == expected
+    assert select(expression, sent, USER) == expected
 
 
-def test_nobody_is_no_user() -> None:
+def test_an_anonymous_user_is_not_a_user() -> None:
     """Django's AnonymousUser is absent, not a value that all anonymous callers share."""
     assert select("user", request(), SimpleNamespace(is_authenticated=False, pk=None)) is None
     assert select("user.pk", request()) is None
@@ -157,7 +157,7 @@ def test_the_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parsed) == 1
 
 
-def test_a_body_that_is_gone_is_told() -> None:
+def test_a_body_that_is_gone_is_reported() -> None:
     """A middleware that reads the stream leaves nothing to select from: every key would be missing."""
     sent = request({"order_id": 1})
     sent.read(3)

@@ -47,7 +47,7 @@ def test_it_is_never_stored() -> None:
     assert {name for name, _ in outcome.headers} == {"Content-Type", "X-Id"}
 
 
-def test_only_what_was_noted_is_said() -> None:
+def test_only_what_was_noted_is_sent() -> None:
     """A header that a view has copied from another service is not about this key; without a note it is left alone."""
     request = HttpRequest()
     copied = {HEADER: "created", REPLAYED: "true", DEGRADED: "true", "X-Id": "1"}

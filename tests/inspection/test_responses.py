@@ -62,7 +62,7 @@ class TestResponses:
             assert response.text == '{\n  "a": 1\n}'
 
     @pytest.mark.parametrize("body", [b"no gzip", b""])
-    def test_not_what_its_encoding_says(self, body: bytes) -> None:
+    def test_a_body_that_contradicts_its_encoding(self, body: bytes) -> None:
         headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
         response = responses.shown(stored(body, headers), body_allowed=True)
         assert response is not None

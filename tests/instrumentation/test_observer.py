@@ -61,7 +61,7 @@ urlpatterns = [
 ]
 
 
-class Told:
+class Received:
     """What the signals and the log reported."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -106,17 +106,17 @@ def listen() -> Iterator[Listen]:
 
 
 @pytest.fixture
-def told(listen: Listen, caplog: pytest.LogCaptureFixture) -> Told:
+def received(listen: Listen, caplog: pytest.LogCaptureFixture) -> Received:
     """Listen to every event."""
     caplog.set_level(logging.DEBUG, logger="django_idempotency")
-    told = Told(caplog)
+    received = Received(caplog)
     for event in ALL:
 
         def receive(event: str = event, **sent: Any) -> None:
-            told(event, **sent)
+            received(event, **sent)
 
         listen(event, receive)
-    return told
+    return received
 
 
 def lapse() -> None:
@@ -125,11 +125,11 @@ def lapse() -> None:
     IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None)
 
 
-def assert_told(told: Told, *events: str) -> None:
+def assert_received(received: Received, *events: str) -> None:
     """Each event is one signal and one log record that agree."""
-    assert told.events == list(events)
-    assert [logged["event"] for logged in told.logged] == list(events)
-    for sent, logged in zip(told.sent, told.logged, strict=True):
+    assert received.events == list(events)
+    assert [logged["event"] for logged in received.logged] == list(events)
+    for sent, logged in zip(received.sent, received.logged, strict=True):
         operation = sent["operation"]
         assert sent["sender"] is Operation
         assert isinstance(operation, Operation)
@@ -150,59 +150,59 @@ def assert_told(told: Told, *events: str) -> None:
 # --------------------------------------------------------------------------------------------------------- the events
 
 
-def test_the_first_request(entry_point: Sender, told: Told) -> None:
+def test_the_first_request(entry_point: Sender, received: Received) -> None:
     """The first request is claimed, then completed."""
     assert entry_point().status_code == 201
-    assert_told(told, "claimed", "completed")
-    assert [sent["operation"].attempt for sent in told.sent] == [1, 1]
+    assert_received(received, "claimed", "completed")
+    assert [sent["operation"].attempt for sent in received.sent] == [1, 1]
 
 
-def test_a_replay(entry_point: Sender, told: Told) -> None:
+def test_a_replay(entry_point: Sender, received: Received) -> None:
     """A replay is replayed, and claims nothing."""
     entry_point()
-    told.forget()
+    received.forget()
     entry_point()
-    assert_told(told, "replayed")
+    assert_received(received, "replayed")
 
 
-def test_another_body(entry_point: Sender, told: Told) -> None:
+def test_another_body(entry_point: Sender, received: Received) -> None:
     """Another body is a mismatch, and the event has the record of the original."""
     entry_point()
-    told.forget()
+    received.forget()
     assert entry_point({"amount": 1, "currency": "inr"}).status_code == 422
-    assert_told(told, "mismatched")
-    assert told.sent[0]["operation"].record.status is Status.COMPLETED
+    assert_received(received, "mismatched")
+    assert received.sent[0]["operation"].record.status is Status.COMPLETED
 
 
-def test_a_refusal_releases(entry_point: Sender, told: Told) -> None:
+def test_a_refusal_releases(entry_point: Sender, received: Received) -> None:
     """A refusal is claimed and released; the next request is claimed again, as the second attempt."""
     assert entry_point({"amount": -1, "currency": "inr"}).status_code == 400
-    assert_told(told, "claimed", "released")
-    told.forget()
+    assert_received(received, "claimed", "released")
+    received.forget()
     assert entry_point().status_code == 201
-    assert_told(told, "claimed", "completed")
-    assert told.logged[0]["attempt"] == 2
+    assert_received(received, "claimed", "completed")
+    assert received.logged[0]["attempt"] == 2
 
 
-def test_an_exception_releases(user: User, connect: Connect, told: Told) -> None:
+def test_an_exception_releases(user: User, connect: Connect, received: Received) -> None:
     """An exception is reported once, and its text is in none of our records."""
     assert connect("/raising/", user)().status_code == 500
-    assert_told(told, "claimed", "released")
-    assert "swordfish" not in str([vars(record) for record in told.records])
+    assert_received(received, "claimed", "released")
+    assert "swordfish" not in str([vars(record) for record in received.records])
 
 
-def test_a_takeover(entry_point: Sender, told: Told) -> None:
+def test_a_takeover(entry_point: Sender, received: Received) -> None:
     """The record is taken over instead of claimed, as the next attempt."""
     entry_point()
     lapse()
-    told.forget()
+    received.forget()
     assert entry_point().status_code == 201
-    assert_told(told, "taken_over", "completed")
-    assert told.logged[0]["attempt"] == 2
+    assert_received(received, "taken_over", "completed")
+    assert received.logged[0]["attempt"] == 2
 
 
 @not_sqlite
-def test_a_duplicate(entry_point: Sender, told: Told, listen: Listen) -> None:
+def test_a_duplicate(entry_point: Sender, received: Received, listen: Listen) -> None:
     """A duplicate is busy while the first request is in its guard."""
     statuses: list[int] = []
 
@@ -219,10 +219,10 @@ def test_a_duplicate(entry_point: Sender, told: Told, listen: Listen) -> None:
     listen("claimed", duplicate)
     assert entry_point().status_code == 201
     assert statuses == [409]
-    assert_told(told, "claimed", "busy", "completed")
+    assert_received(received, "claimed", "busy", "completed")
 
 
-def test_a_lost_record(entry_point: Sender, told: Told, listen: Listen) -> None:
+def test_a_lost_record(entry_point: Sender, received: Received, listen: Listen) -> None:
     """The loss is reported once: another owner has the record at the settle. The work is undone."""
 
     def steal(**_: Any) -> None:
@@ -230,11 +230,11 @@ def test_a_lost_record(entry_point: Sender, told: Told, listen: Listen) -> None:
 
     listen("claimed", steal)
     assert entry_point().status_code == 409
-    assert_told(told, "claimed", "lost")
+    assert_received(received, "claimed", "lost")
     assert effects() == 0
 
 
-def test_a_store_that_is_gone(entry_point: Sender, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_gone(entry_point: Sender, received: Received, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store is reported as unavailable, and nothing ran."""
 
     def gone(*_: Any) -> None:
@@ -242,17 +242,17 @@ def test_a_store_that_is_gone(entry_point: Sender, told: Told, monkeypatch: pyte
 
     monkeypatch.setattr(ORMStore, "claim", gone)
     assert entry_point().status_code == 503
-    assert_told(told, "unavailable")
-    assert told.logged[0]["error"] == "StoreUnavailable"
-    assert "swordfish" not in str([vars(record) for record in told.records])
+    assert_received(received, "unavailable")
+    assert received.logged[0]["error"] == "StoreUnavailable"
+    assert "swordfish" not in str([vars(record) for record in received.records])
 
 
-def test_nothing_is_told_without_a_key(user: User, connect: Connect, told: Told) -> None:
+def test_nothing_is_reported_without_a_key(user: User, connect: Connect, received: Received) -> None:
     """Neither a missing key nor a malformed one is an event."""
     send = connect("/plain/charges/", user)
     assert send(key=None).status_code == 201
     assert send(key="a,b").status_code == 400
-    assert_told(told)
+    assert_received(received)
 
 
 # ------------------------------------------------------------------------------------------------------ when, and who
@@ -288,7 +288,7 @@ def test_released_comes_after_commit(user: User, connect: Connect, listen: Liste
 
 @pytest.mark.parametrize("event", ["claimed", "completed", "replayed", "mismatched", "released", "taken_over", "lost"])
 def test_a_receiver_that_raises_changes_nothing(
-    user: User, connect: Connect, told: Told, listen: Listen, event: str
+    user: User, connect: Connect, received: Received, listen: Listen, event: str
 ) -> None:
     """The other receivers, the log and the response are not affected."""
 
@@ -308,7 +308,7 @@ def test_a_receiver_that_raises_changes_nothing(
     lapse()
     assert send().status_code == 201
     assert connect("/middleware/charges/", user)(key="another-key").status_code == 409
-    assert told.events == [
+    assert received.events == [
         *("claimed", "released"),
         *("claimed", "completed"),
         "replayed",
@@ -316,7 +316,7 @@ def test_a_receiver_that_raises_changes_nothing(
         *("taken_over", "completed"),
         *("claimed", "lost"),
     ]
-    assert [logged["event"] for logged in told.logged] == told.events
+    assert [logged["event"] for logged in received.logged] == received.events
 
 
 # -------------------------------------------------------------------------------------------------- what a record holds
@@ -350,25 +350,25 @@ def test_every_event_has_a_signal_and_a_level() -> None:
 
 
 @pytest.mark.parametrize("key", ["k", "ab", "1234567", "12345678", "123456789", KEY, "k" * 255])
-def test_a_key_is_never_whole(user: User, connect: Connect, told: Told, key: str) -> None:
+def test_a_key_is_never_whole(user: User, connect: Connect, received: Received, key: str) -> None:
     """At most eight characters and at most half of the key are logged: a short key is no less secret."""
     connect("/plain/charges/", user)(key=key)
-    for logged in told.logged:
+    for logged in received.logged:
         shown = logged["key"].removesuffix("…")
         assert logged["key"] == shown + "…"
         assert key.startswith(shown)
         assert len(shown) <= min(8, len(key) / 2)
 
 
-def test_nothing_unvalidated_is_logged(user: User, connect: Connect, told: Told) -> None:
+def test_nothing_unvalidated_is_logged(user: User, connect: Connect, received: Received) -> None:
     """The path is escaped; no header, query, body or response is logged, and no line break could forge a line."""
     send = connect("/plain/charges/", user)
     evil = "/anybody/%0AERROR forged%0D%1b[31m\u2028é%25%3Cscript%3E"
     send.url = evil + "?token=swordfish"
     answer = send(CHARGE, headers={"X-Evil": "swordfish", "User-Agent": "swordfish"})
     assert answer.status_code == 201
-    assert told.events == ["claimed", "completed"]
-    for record, logged in zip(told.records, told.logged, strict=True):
+    assert received.events == ["claimed", "completed"]
+    for record, logged in zip(received.records, received.logged, strict=True):
         assert record.getMessage().isascii()
         assert not record.args
         assert not record.exc_info
@@ -379,24 +379,24 @@ def test_nothing_unvalidated_is_logged(user: User, connect: Connect, told: Told)
         assert "swordfish" not in everything + record.getMessage()
 
 
-def test_an_answer_to_nobody(connect: Connect, user: User, told: Told) -> None:
+def test_a_response_without_a_client(connect: Connect, user: User, received: Received) -> None:
     """A project's own scope is bounded and ASCII, and a shared key is shortened too."""
     send = connect("/plain/charges/", user)
     send.client.logout()
     send.url = "/anybody/x"
     assert send(headers={"X-Tenant": "t" * 300}).status_code == 201
     assert send().status_code == 201
-    scopes = {logged["scope"] for logged in told.logged}
+    scopes = {logged["scope"] for logged in received.logged}
     assert "anonymous" in scopes
     assert all(scope.isascii() and len(scope) <= 255 for scope in scopes)
 
 
-def test_a_quiet_logger_makes_no_record(user: User, connect: Connect, told: Told) -> None:
+def test_a_quiet_logger_makes_no_record(user: User, connect: Connect, received: Received) -> None:
     """Signals are sent whatever the level of the log."""
-    told.caplog.set_level(logging.WARNING, logger="django_idempotency")
+    received.caplog.set_level(logging.WARNING, logger="django_idempotency")
     connect("/plain/charges/", user)()
-    assert told.events == ["claimed", "completed"]
-    assert told.records == []
+    assert received.events == ["claimed", "completed"]
+    assert received.records == []
 
 
 @pytest.mark.django_db(transaction=True)

@@ -18,6 +18,7 @@ from pytest_django import Settings
 from django_idempotency.core import rules
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
+from django_idempotency.core.rules import Intervention
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.engine.durable import Execution
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
@@ -25,7 +26,7 @@ from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
 from django_idempotency.management.commands import idempotency_record
 from django_idempotency.runtime.registry import stores
-from django_idempotency.stores.base import BaseStore, Intervention
+from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapper import innermost
 from django_idempotency.testing.tickets import make_ticket
@@ -195,7 +196,7 @@ class TestEveryStore:
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
 
-    def test_what_sleeps(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_suspended_record(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
         """Naming its execution confirms that nothing will resume it; without the name it is leased, and refused."""
         owner = claim(store)
         record = store.get(owner.id)
@@ -404,10 +405,10 @@ class TestAudit:
     def test_a_user_without_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Containers have users without a name."""
 
-        def nobody() -> str:
+        def unnamed() -> str:
             raise OSError("No username set in the environment")
 
-        monkeypatch.setattr("getpass.getuser", nobody)
+        monkeypatch.setattr("getpass.getuser", unnamed)
         monkeypatch.delenv("SUDO_USER", raising=False)
         assert idempotency_record.operator().startswith("uid ")
 
@@ -532,7 +533,7 @@ class TestFailures:
             with pytest.raises(CommandError, match=rf"'default' cannot be used: .*{said}.*\nType: manage\.py check"):
                 run(*verb)
 
-    def test_a_cache_that_is_not_there(self, settings: Settings) -> None:
+    def test_a_missing_cache(self, settings: Settings) -> None:
         options = {"cache": "nope"}
         settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": options}}}
         with pytest.raises(CommandError, match=r"The connection 'nope' doesn't exist\.\nType: manage\.py check"):

@@ -191,7 +191,7 @@ def urlconf(settings: Settings) -> None:
     settings.IDEMPOTENCY = {"EXEMPT": ["namespace:legacy", "module:shop.webhooks", "path:/webhooks/stripe/"]}
 
 
-def told(*arguments: str) -> list[dict[str, Any]]:
+def listed(*arguments: str) -> list[dict[str, Any]]:
     out = StringIO()
     call_command("idempotency_routes", "--json", *arguments, stdout=out)
     rows: list[dict[str, Any]] = json.loads(out.getvalue())
@@ -208,10 +208,10 @@ def meet(method: str, url: str) -> tuple[list[str | None], int]:
     return said, Effect.objects.count()
 
 
-def test_what_is_said_is_what_is_met(admin_user: Any) -> None:
+def test_the_report_matches_what_requests_meet(admin_user: Any) -> None:
     """In each row and for each method, guarded means one effect; anything else is reported as unguarded, or raises."""
     checked = 0
-    for row in told():
+    for row in listed():
         for method in row["methods"] or ["POST"]:
             url = row["path"].replace("<kind>", "other")
             match GuardKind(row["guard"]):
@@ -237,7 +237,7 @@ def test_each_route_and_its_guard() -> None:
     """The table covers nested includes, namespaces and methods with another guard, and gives the reasons."""
     found = {
         (row["path"], ",".join(row["methods"])): (row["guard"], row["why"].partition(" ")[0])
-        for row in told()
+        for row in listed()
         if row["guard"] != "shadowed"
     }
     every = "POST,PUT,PATCH,DELETE"
@@ -273,15 +273,15 @@ def test_each_route_and_its_guard() -> None:
         ("/ninja/docs", every): ("middleware", ""),
         ("/ninja/", every): ("middleware", ""),
     }
-    assert [row["path"] for row in told() if row["guard"] == "shadowed"] == ["/plain/"]
+    assert [row["path"] for row in listed() if row["guard"] == "shadowed"] == ["/plain/"]
 
 
 def test_names_and_terms() -> None:
     """Names include their namespaces; a policy shows what differs from the settings."""
-    rows = {row["path"]: row for row in told()}
+    rows = {row["path"]: row for row in listed()}
     assert (rows["/api/charges/"]["name"], rows["/included/it/"]["name"]) == ("v1:charge-list", "legacy:it")
     assert rows["/api/charges/"]["terms"] == {"guarantee": "atomic", "store": "default", "required": True}
-    decorated = next(row for row in told("decorated") if row["methods"] == ["POST"])
+    decorated = next(row for row in listed("decorated") if row["methods"] == ["POST"])
     assert (decorated["terms"]["ttl"], decorated["terms"]["methods"]) == (60, ["POST"])
     assert rows["/below/"]["view"] == f"{HERE}.below"
 
@@ -289,7 +289,7 @@ def test_names_and_terms() -> None:
 def test_without_the_middleware(settings: Settings) -> None:
     """A view without its own entry point has no guard, and EXEMPT has no effect."""
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
-    guards = {row["path"]: row["guard"] for row in told()}
+    guards = {row["path"]: row["guard"] for row in listed()}
     assert (guards["/plain/"], guards["/awaited/"], guards["/shop/"]) == ("shadowed", "nothing", "nothing")
     assert guards["/hidden/"] == "error"
     assert (guards["/leased/"], guards["/below/"]) == ("decorator", "decorator")
@@ -297,10 +297,10 @@ def test_without_the_middleware(settings: Settings) -> None:
 
 def test_for_a_pipeline() -> None:
     """--unguarded filters, --fail-unguarded sets the exit status, and a path narrows both."""
-    assert {row["guard"] for row in told("--unguarded")} == {"error", "nothing"}
+    assert {row["guard"] for row in listed("--unguarded")} == {"error", "nothing"}
     with pytest.raises(CommandError, match="are not guarded"):
-        told("--fail-unguarded")
-    assert [row["path"] for row in told("--fail-unguarded", "webhooks")] == ["/webhooks/stripe/", "/webhooks/<kind>/"]
+        listed("--fail-unguarded")
+    assert [row["path"] for row in listed("--fail-unguarded", "webhooks")] == ["/webhooks/stripe/", "/webhooks/<kind>/"]
 
 
 def test_for_people() -> None:
@@ -318,4 +318,4 @@ def test_wrong_settings_come_first(settings: Settings) -> None:
     """Wrong settings are an error, not a wrong table."""
     settings.IDEMPOTENCY = {"EXEMPT": ["admin"]}
     with pytest.raises(CommandError, match="has no known prefix"):
-        told()
+        listed()

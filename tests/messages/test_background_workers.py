@@ -19,7 +19,7 @@ from testproject.payments.models import Charge, Effect
 from .processes import Processes
 from .tasks import FolderBackend
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.either_server, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 #: A task, and the attempts that had left an effect when the first was killed: no transaction covers an async one.
 both = pytest.mark.parametrize(
     ("task", "attempts"), [(charge_order, [2]), (acharge_order, [1, 2])], ids=["sync", "async"]

@@ -22,7 +22,7 @@ from ..support.services import needs_rabbitmq
 from .broker import RabbitMQServer
 from .mail import Mail
 
-pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.elsewhere]
+pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.either_server]
 
 #: One process does everything; or a child does the work.
 SOLO, CHILD = "--pool=solo", "--concurrency=1"

@@ -17,7 +17,7 @@ from testproject.payments.models import Charge, Effect
 from ..support.services import needs_rabbitmq
 from .mail import Mail
 
-pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.elsewhere]
+pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.either_server]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from ..support.store_servers import running
 from .actors import FOLDER, POINTS
 from .broker import RabbitMQServer
 
-pytestmark = [needs_rabbitmq, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.either_server, needs_rabbitmq, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCERS = 3

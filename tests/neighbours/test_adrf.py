@@ -36,7 +36,7 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 from tests.support.factories import TokenFactory
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 LEASE = Policy(guarantee="lease")
@@ -299,7 +299,7 @@ def test_a_throttled_retry_gets_429(call: Caller, url: str) -> None:
     ("how", "status", "left"),
     [("declined", 402, Status.COMPLETED), ("denied", 403, Status.FREE), ("raise", 500, Status.FREE)],
 )
-def test_exceptions_end_as_the_table_says(call: Caller, url: str, how: str, status: int, left: Status) -> None:
+def test_exceptions_end_as_in_the_table(call: Caller, url: str, how: str, status: int, left: Status) -> None:
     """An exception that REST framework handles is a response; any other frees the key."""
     assert call(url, how).status_code == status
     assert IdempotencyRecord.objects.get().status == left
@@ -329,10 +329,10 @@ def test_a_projects_own_exception_handler_answers_problems(call: Caller, setting
 def test_ten_at_once_are_one(call: Caller, url: str) -> None:
     """There is one effect; the others get 409."""
 
-    async def crowd() -> list[int]:
+    async def send_all() -> list[int]:
         return [answer.status_code for answer in await asyncio.gather(*(call.send(url, "slow") for _ in range(10)))]
 
-    statuses = async_to_sync(crowd)()
+    statuses = async_to_sync(send_all)()
     assert (effects(), statuses.count(201)) == (1, 1)
     assert set(statuses) <= {201, 409}
     assert replayed(call(url, "slow"))

@@ -36,7 +36,7 @@ from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.support.factories import grant
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 CHARGE = "mutation ($how: String) { charge(how: $how) { id how } }"
@@ -320,8 +320,8 @@ def test_ten_at_once_are_one(staff: User, url: str) -> None:
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(10) as crowd:
-        statuses = list(crowd.map(send, range(10)))
+    with ThreadPoolExecutor(10) as pool:
+        statuses = list(pool.map(send, range(10)))
     assert effects() == 1
     assert 200 in statuses
     assert set(statuses) <= {200, 409}
@@ -400,7 +400,7 @@ def test_graphene_with_atomic_mutations(call: Call, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "sent", [b"", b"{", b"[]", b'{"query": 1}', b'{"query": "mutation {"}', b'{"query": "mutation { x }"}']
 )
-def test_what_is_no_graphql_is_the_views_to_answer(staff: User, url: str, sent: bytes) -> None:
+def test_a_malformed_document_is_left_to_the_view(staff: User, url: str, sent: bytes) -> None:
     """The view returns 400 or errors, as without a key; the key is free."""
     client = Client()
     client.force_login(staff)
@@ -512,10 +512,10 @@ def test_an_async_view_under_asgi(staff: User) -> None:
         headers = {"Idempotency-Key": KEY}
         return await client.post("/async/", body("slow"), content_type="application/json", headers=headers)
 
-    async def crowd() -> list[int]:
+    async def pool() -> list[int]:
         return [answer.status_code for answer in await asyncio.gather(*(send() for _ in range(5)))]
 
-    statuses = async_to_sync(crowd)()
+    statuses = async_to_sync(pool)()
     assert (effects(), statuses.count(200)) == (1, 1)
     assert replayed(async_to_sync(send)())
 
@@ -565,6 +565,6 @@ ONE, TWO, READ = Asked(changes=True), Asked(changes=True, several=True), Asked(c
         ({"errors": [{}]}, [ONE, ONE], True),
     ],
 )
-def test_what_a_result_says(result: Any, operations: list[Asked], refused: bool | None) -> None:
+def test_what_a_result_reports(result: Any, operations: list[Asked], refused: bool | None) -> None:
     """A result is a refusal only if nothing was done."""
     assert refusal(json.dumps(result).encode(), operations) is refused

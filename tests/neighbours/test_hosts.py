@@ -18,7 +18,11 @@ from tests.support.services import REDIS, needs_redis
 
 from .tenants import FRONTS, behind, send
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.neighbours.tenants")]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.neighbours.tenants"),
+]
 
 A, B = "a.localhost", "b.localhost"
 

@@ -41,7 +41,7 @@ from tests.support.factories import TokenFactory
 if TYPE_CHECKING:
     from django.http import HttpRequest  # as ruff would have it: ninja need not know it
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
@@ -585,7 +585,7 @@ def test_a_throttled_retry_gets_429(call: Caller, url: str) -> None:
 def test_what_ninja_refuses_claims_nothing(call: Caller, url: str) -> None:
     """422 of the validation, or 401: no record, so the corrected request runs under the same key."""
     assert call(url, {"amount": "many"}).status_code == 422
-    assert Caller("nobody")(url).status_code == 401
+    assert Caller("unknown")(url).status_code == 401
     assert not IdempotencyRecord.objects.exists()
     assert call(url).status_code == 200
 
@@ -611,7 +611,7 @@ def test_an_api_key_is_a_principal_and_no_secret_is_stored(call: Caller, token: 
     assert call("/api/first/keys").status_code == 401
 
 
-def test_a_token_names_nobody(call: Caller, token: Token) -> None:
+def test_a_token_without_a_user(call: Caller, token: Token) -> None:
     """A string is a secret and rotates: without a scope the key has no owner, with one the scope is its owner."""
     refused = call("/api/first/text")
     assert (refused.status_code, refused.json()["code"], effects()) == (400, "scope-required", 0)
@@ -621,7 +621,7 @@ def test_a_token_names_nobody(call: Caller, token: Token) -> None:
     assert not replayed(Caller("another")("/api/first/scoped"))
 
 
-def test_a_scope_goes_before_the_session_where_a_token_names_nobody(browser: Client) -> None:
+def test_a_scope_takes_precedence_over_the_session_of_a_token_without_a_user(browser: Client) -> None:
     """Two accounts of one browser do not meet under its user."""
     for account in ("one", "two"):
         headers = {"Idempotency-Key": KEY, "Authorization": f"Bearer {account}"}
@@ -629,7 +629,7 @@ def test_a_scope_goes_before_the_session_where_a_token_names_nobody(browser: Cli
     assert effects() == 2
 
 
-# -------------------------------------------------------------------------------------------------------------- problems
+# ------------------------------------------------------------------------------------------------------------- problems
 
 
 @pytest.mark.parametrize(("key", "code"), [(None, "key-missing"), ("a,b", "key-malformed"), ("", "key-malformed")])
@@ -652,7 +652,7 @@ def test_another_body_is_a_mismatch(call: Caller, url: str) -> None:
     assert call(url).content == first.content
 
 
-def test_a_handler_for_everything_is_no_handler_for_problems(call: Caller) -> None:
+def test_a_handler_for_everything_does_not_handle_problems(call: Caller) -> None:
     """Only a handler for Problem, or for a class of ours, handles it; the other's 500 is rolled back."""
     assert [call("/own/charges?how=raise").status_code for _ in range(2)] == [500, 500]
     assert effects() == 0
@@ -690,10 +690,10 @@ def test_ten_tasks_at_once_are_one(token: Token) -> None:
         )
         return response.status_code
 
-    async def crowd() -> list[int]:
+    async def send_all() -> list[int]:
         return list(await asyncio.gather(*(send() for _ in range(10))))
 
-    statuses = async_to_sync(crowd)()
+    statuses = async_to_sync(send_all)()
     assert (effects(), statuses.count(200)) == (1, 1)
     assert set(statuses) <= {200, 409}
 
@@ -719,7 +719,7 @@ def test_a_cancelled_operation_keeps_its_key(token: Token) -> None:
     assert Caller(token.key)("/api/async/charges", {"amount": 5, "how": "slow"}).status_code == 409
 
 
-# --------------------------------------------------------------------------------------------------------- ATOMIC_REQUESTS
+# ------------------------------------------------------------------------------------------------------ ATOMIC_REQUESTS
 
 
 @pytest.fixture
@@ -856,7 +856,7 @@ def test_a_derived_key_without_a_store_is_a_503(
     assert effects() == (not atomic and "async" not in url)
 
 
-# --------------------------------------------------------------------------------------------------- ninja's test client
+# -------------------------------------------------------------------------------------------------- ninja's test client
 
 #: Ninja's test client does not capitalise the names of headers, as a server does.
 CAPITALS = {"IDEMPOTENCY-KEY": KEY}

@@ -16,7 +16,7 @@ from django_idempotency.checks.middleware import check_middleware
 from django_idempotency.http.status import HEADER
 from testproject.payments.models import Effect
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 BEFORE = "django_prometheus.middleware.PrometheusBeforeMiddleware"
 AFTER = "django_prometheus.middleware.PrometheusAfterMiddleware"

@@ -119,7 +119,7 @@ def test_a_key_that_collates_alike_is_not_blocked(monkeypatch: pytest.MonkeyPatc
 
 @committed
 @pytest.mark.parametrize("said", ["bad byte \x00 in reply", "file \udcff not found"], ids=["nul", "surrogate"])
-def test_what_a_publisher_says_kills_no_relay(said: str) -> None:
+def test_no_exception_of_a_publisher_stops_the_relay(said: str) -> None:
     sent("", "bad", "")
     recorder = Recorder()
     recorder.bad, recorder.error = {"bad"}, ValueError(said)
@@ -221,7 +221,7 @@ async def async_generator() -> AsyncIterator[None]:
 
 @committed
 @pytest.mark.parametrize("promise", [coroutine, generator, async_generator, Future])
-def test_a_promise_is_no_confirmation(promise: Any) -> None:
+def test_a_promise_is_not_a_confirmation(promise: Any) -> None:
     """A coroutine that never runs, or a pending Future, may still fail: deleted now, the message would be lost."""
     sent("")
     batch = Relay(lambda message: promise(), using=DEFAULT_DB_ALIAS).batch()

@@ -144,7 +144,7 @@ def test_once_without_a_broker() -> None:
     assert Message.objects.get().attempts == 0  # it was not the message's fault
 
 
-def test_whatever_fails_at_opening_is_the_broker() -> None:
+def test_any_failure_at_opening_is_the_brokers() -> None:
     with pytest.raises(CommandError, match="no password"):
         relay("--once", publisher=f"{HERE}.Unready")
 
@@ -185,7 +185,7 @@ def test_a_second_signal_does_not_wait() -> None:
     assert waiting() == [("", 1), ("", 2)]
 
 
-def test_it_looks_again(naps: list[float]) -> None:
+def test_it_polls_again(naps: list[float]) -> None:
     """The relay looks again after --poll seconds, for as long as nothing is due."""
     looks = []
 

@@ -124,7 +124,7 @@ def test_they_share_the_work(start: Start, file: Path) -> None:
         assert len({each.process for each in published}) > 1
 
 
-def test_a_failing_key_stops_nobody_else(start: Start, file: Path) -> None:
+def test_a_failing_key_does_not_stop_the_others(start: Start, file: Path) -> None:
     """The key waits, with all its messages, while others continue."""
     relays = [start("--poll=0.02", "--batch=5") for _ in range(2)]
     sent("bad", *keys(30), "bad", *keys(30), "bad")

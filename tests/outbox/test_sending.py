@@ -34,7 +34,7 @@ def test_importing_it_loads_no_model() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
-def test_those_who_do_not_install_it_get_no_table(installed: bool) -> None:
+def test_without_the_app_there_is_no_table(installed: bool) -> None:
     """Such projects get no command either."""
     script = f"""
 from django.conf import settings

@@ -89,7 +89,7 @@ class TestTaker:
         monkeypatch.setattr(Taker, "_locked", locked)
         assert self.take(self.taker()) == [("b", 2)]
 
-    def test_looks_from_the_first_that_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_starts_at_the_first_existing_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rows deleted long ago are not walked over again, and the next sweep finds a late commit."""
         taker = self.taker()
         sent("", "", "")
@@ -122,7 +122,7 @@ class TestTaker:
         sent("a")
         assert self.take(taker) == [("a", 1), ("", 2), ("a", 0)]
 
-    def test_a_failure_between_is_no_gap(self) -> None:
+    def test_a_failure_between_does_not_leave_a_gap(self) -> None:
         """A failed message behind one that was committed late keeps its place."""
         sent("a", "a", "a", "b")
         Message.objects.filter(payload=1).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
@@ -134,7 +134,7 @@ class TestTaker:
         Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(hours=6))
         assert [number for _, number in self.take(self.taker())] == [0, 1, 2]
 
-    def test_forgetting_looks_at_no_other_row(self) -> None:
+    def test_forgetting_reads_no_other_row(self) -> None:
         """This holds even for a table so small that MariaDB would rather read all of it, and wait for others' locks."""
         sent(*[""] * 8)
         first = list(Message.objects.order_by("pk"))[:6]

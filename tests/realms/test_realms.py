@@ -62,13 +62,13 @@ def test_every_scope_is_qualified(plain: str) -> None:
         assert scope("b.localhost", realm=None) == plain
 
 
-def test_nobody_stays_nobody() -> None:
+def test_no_scope_stays_no_scope() -> None:
     """A realm is not a principal."""
     assert scope_of(sent(), None, conf.resolve(Policy(realm=by_host)), "k" * 20) is None
 
 
 @pytest.mark.parametrize("wrong", ["", 7, b"acme", ["acme"], SimpleNamespace(slug="acme")], ids=repr)
-def test_a_realm_that_is_no_name(wrong: Any) -> None:
+def test_an_invalid_realm(wrong: Any) -> None:
     """An empty name would put all callers into one realm: the error says so, without the value."""
     with pytest.raises(ConfigurationError, match=r"Policy\.realm must return text or None") as caught:
         realm_of(Policy(realm=lambda request: wrong), sent())

@@ -67,7 +67,7 @@ def test_a_path_fits_its_column() -> None:
     assert ticket(path="p" * 300).path == "p" * 255
 
 
-def test_a_token_is_nobody_elses() -> None:
+def test_a_token_is_unique() -> None:
     """Tokens stay unique in a forked process, whatever the parent has drawn."""
     tokens = {ticket().owner for _ in range(100)}
     assert len(tokens) == 100

@@ -59,7 +59,7 @@ def test_sessions_that_have_no_key_that_stays() -> None:
         scopes.session(visit("signed_cookies"))
 
 
-def test_a_name_is_a_secret_until_it_is_said_to_be_none() -> None:
+def test_a_name_is_a_secret_unless_it_is_declared_public() -> None:
     """Tables, the admin and logs show its hash."""
 
     def email(request: HttpRequest) -> str:
@@ -75,7 +75,7 @@ async def later(request: HttpRequest) -> str:
 
 
 @pytest.mark.parametrize("wrong", [later, "shop.clients.partner", None])
-def test_what_is_no_scope_function(wrong: Any) -> None:
+def test_what_is_not_a_scope_function(wrong: Any) -> None:
     """The error comes at the declaration."""
     with pytest.raises(TypeError, match=r"scopes\.public\(\) takes a sync function"):
         scopes.public(wrong)

@@ -351,7 +351,7 @@ async def aselect(payload: Any) -> Any: ...
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"a", ["a"], aselect], ids=shown)
-def test_what_is_no_selector(wrong: Any) -> None:
+def test_what_is_not_a_selector(wrong: Any) -> None:
     """Neither text nor callable, or a callable whose result is never awaited."""
     with pytest.raises(ValueError, match="type a JMESPath expression, or a sync function"):
         Selector(wrong)

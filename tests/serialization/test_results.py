@@ -49,7 +49,7 @@ def test_by_annotation() -> None:
     assert beside.load(beside.dump(of.Owner("a"))) == of.Owner("a")
 
 
-def test_unresolved_names_are_told() -> None:
+def test_unresolved_names_are_reported() -> None:
     """What can be resolved is stored; the message says which name prevented the rest."""
     results = results_for(of.partly_unresolved)
     assert results.load(results.dump(ORDER)) == ORDER

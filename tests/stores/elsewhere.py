@@ -28,3 +28,14 @@ def dynamodb_store(endpoint: str, table: str, now: datetime, options: dict[str, 
     from .dynamodb.server import make_store
 
     return make_store(endpoint, table=table, clock=lambda: now, **options)
+
+
+def plain_store(database: str) -> BaseStore:
+    """Return a store of the other backend, on the test database of that name."""
+    from django_idempotency.stores.orm.dialects import register_dialect
+
+    from .orm.plain_database.dialect import Plain
+
+    connections.databases["default"]["ENGINE"] = "tests.stores.orm.plain_database"
+    register_dialect(Plain)
+    return orm_store(database)

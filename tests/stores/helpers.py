@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -71,6 +72,20 @@ class Call:
             self.work()
             self.settle(ended)
         return verdict
+
+
+@contextmanager
+def connected_otherwise(**settings: Any) -> Iterator[None]:
+    """Reach the test database with other settings, in every thread. Connections that are open stay as they are."""
+    before, declared = connections["default"], connections.settings["default"]
+    connections.settings["default"] = {**declared, **settings}
+    connections["default"] = connections.create_connection("default")
+    try:
+        yield
+    finally:
+        connections["default"].close()
+        connections["default"] = before
+        connections.settings["default"] = declared
 
 
 def effects() -> int:

@@ -131,7 +131,7 @@ def test_a_schema_that_is_gone(tenants: None) -> None:
 
 @on_postgresql
 @pytest.mark.parametrize("ticket", [LEASED, atomic_ticket(lease=30)], ids=["lease", "atomic"])
-def test_work_that_looks_elsewhere_and_does_not_look_back(tenants: None, ticket: Ticket) -> None:
+def test_work_that_switches_tenants_and_does_not_switch_back(tenants: None, ticket: Ticket) -> None:
     """A claim made in one schema is settled there."""
     call = Call(ticket)
     assert isinstance(call.open(), Execute)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from django_idempotency.core.records import Outcome, Record, Settlement, Status, Ticket
+from django_idempotency.core.rules import Intervention
 from django_idempotency.errors import StoreUnavailable
-from django_idempotency.stores.base import Intervention
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -31,7 +31,7 @@ def completed(store: MemoryStore, ticket: Ticket) -> None:
 
 @pytest.mark.parametrize("ended", [crashed, completed])
 @pytest.mark.parametrize("verb", ["release", "expire"])
-def test_an_answer_that_is_lost(
+def test_a_lost_response(
     monkeypatch: pytest.MonkeyPatch, verb: str, ended: Callable[[MemoryStore, Ticket], None]
 ) -> None:
     """The change was made without a response: it is still audited."""
@@ -70,7 +70,7 @@ def test_a_driver_that_tries_again(
     assert [each.owner for each in audited] == [ticket.owner]
 
 
-def test_nobody_answers_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_response_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was tried, so nothing is audited."""
     store, audited = MemoryStore(), list[Record]()
 

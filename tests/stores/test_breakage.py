@@ -16,6 +16,9 @@ from django_idempotency.core.rules import Execute, Replay, WorkResult
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.errors import OutcomeUnknown, StoreUnavailable, TransactionLost
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.orm.dialects.postgresql import PostgreSQLTransaction
+from django_idempotency.stores.orm.dialects.sqlite import SQLiteTransaction
+from django_idempotency.stores.orm.dialects.transactions import WorkTransaction
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
@@ -140,8 +143,19 @@ def test_an_error_that_was_mended_excuses_no_later_one() -> None:
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
 
 
+#: On PostgreSQL: the COMMIT of this transaction ends its own connection. Rolled back with it.
+DIE_AT_COMMIT = """
+    CREATE FUNCTION pg_temp.die() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;
+    CREATE TEMPORARY TABLE deadly (id int);
+    CREATE CONSTRAINT TRIGGER die AFTER INSERT ON deadly
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.die();
+    INSERT INTO deadly VALUES (1)
+"""
+
+
 class KilledBeforeCommit(ORMStore):
-    """Loses its connection after the first settle."""
+    """Loses its connection after the first settle, on MariaDB."""
 
     killed = False
 
@@ -156,9 +170,12 @@ class KilledBeforeCommit(ORMStore):
 @not_sqlite
 def test_killed_at_commit() -> None:
     """Without a response to COMMIT the outcome is unknown, so nothing is released; the next claim finds a rollback."""
-    call = Call(store=KilledBeforeCommit())
+    call = Call(store=ORMStore() if connection.vendor == "postgresql" else KilledBeforeCommit())
     call.open()
     call.work()
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(DIE_AT_COMMIT)
     with pytest.raises(OutcomeUnknown):
         call.settle()
     assert (call.listener.events, connection.in_atomic_block) == (["claimed", "lost"], False)
@@ -168,22 +185,46 @@ def test_killed_at_commit() -> None:
     assert effects() == 1
 
 
+def commit_and(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next COMMIT succeed, and then raise an error in this process."""
+
+    def after(commit: Any) -> Any:
+        def committing(*arguments: Any) -> None:
+            commit(*arguments)
+            raise raised
+
+        return committing
+
+    if connection.vendor == "mysql":  # there Django commits
+        monkeypatch.setattr(connection, "_commit", after(connection._commit))  # type: ignore[attr-defined]
+    else:
+        own: type[WorkTransaction] = PostgreSQLTransaction if connection.vendor == "postgresql" else SQLiteTransaction
+        monkeypatch.setattr(own, "_commit", after(own._commit))
+
+
 def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the same case, if it was committed, the next claim replays."""
     call = Call()
     call.open()
     call.work()
-    commit = connection._commit  # type: ignore[attr-defined]
-
-    def commit_and_break() -> None:
-        commit()
-        raise OperationalError(2013, "Lost connection to server during query")
-
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "_commit", commit_and_break)
+        commit_and(OperationalError(2013, "Lost connection to server during query"), patch)
         with pytest.raises(OutcomeUnknown):
             call.settle()
     assert call.listener.events == ["claimed", "lost"]
+    assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
+
+
+def test_an_error_of_ours_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit that strikes when COMMIT is done does not release the record: the work must not run again."""
+    call = Call()
+    call.open()
+    call.work()
+    with monkeypatch.context() as patch:
+        commit_and(TimeoutError(), patch)
+        with pytest.raises(TimeoutError):
+            call.settle()
     assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
     assert effects() == 1
 

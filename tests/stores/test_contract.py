@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -32,7 +31,7 @@ class Unfenced(MemoryStore):
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         known = self._records.get(ticket.id.int)
-        return known is not None and super().settle(ticket, replace(settlement, fence=known.owner))
+        return known is not None and super().settle(ticket, settlement._replace(fence=known.owner))
 
 
 class Greedy(MemoryStore):
@@ -41,7 +40,7 @@ class Greedy(MemoryStore):
     def claim(self, ticket: Ticket) -> Record:
         known = self._records.get(ticket.id.int)
         if known is not None and known.status is Status.RUNNING:
-            self._records[ticket.id.int] = replace(known, lease_until=known.lease_until - timedelta(milliseconds=1))
+            self._records[ticket.id.int] = known._replace(lease_until=known.lease_until - timedelta(milliseconds=1))
         return super().claim(ticket)
 
 
@@ -51,7 +50,7 @@ class Truthful(MemoryStore):
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         outcome = settlement.outcome
         if outcome is not None and outcome.body == b"":
-            settlement = replace(settlement, outcome=outcome._replace(body=b"null"))
+            settlement = settlement._replace(outcome=outcome._replace(body=b"null"))
         return super().settle(ticket, settlement)
 
 
@@ -67,7 +66,7 @@ class Forgetful(MemoryStore):
     """Restarts the count of attempts."""
 
     def claim(self, ticket: Ticket) -> Record:
-        return replace(super().claim(ticket), attempt=1)
+        return super().claim(ticket)._replace(attempt=1)
 
 
 class Racing(MemoryStore):
@@ -101,20 +100,20 @@ def test_a_wrong_store(store: type[MemoryStore], test: Callable[..., None]) -> N
 def test_a_store_that_races() -> None:
     """Two owners of one key are two too many."""
 
-    def crowd(store: Any, acts: Any) -> list[Any]:
+    def at_once(store: Any, acts: Any) -> list[Any]:
         return together(store, acts)
 
     with pytest.raises(AssertionError):
-        Contract().test_one_key(Racing(), crowd)
+        Contract().test_one_key(Racing(), at_once)
 
 
 def test_an_error_elsewhere() -> None:
     """An error in a thread is raised, and leaves no thread waiting."""
 
     def fail(store: object) -> None:
-        raise RuntimeError("as told")
+        raise RuntimeError("as asked")
 
-    with pytest.raises(RuntimeError, match="as told"):
+    with pytest.raises(RuntimeError, match="as asked"):
         together(MemoryStore(), [fail, lambda _: None])
 
 

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -66,7 +65,7 @@ def test_a_context_that_outlives_the_guard() -> None:
     call = Call()
     call.open()
     inside = copy_context()
-    again = Call(ticket=replace(call.ticket, owner=uuid4()))
+    again = Call(ticket=call.ticket._replace(owner=uuid4()))
     assert isinstance(inside.run(again.run), Busy)
     call.settle(WorkResult.FAILED)
     assert inside.run(again.run) == Execute(attempt=2)
@@ -118,7 +117,7 @@ def test_work_longer_than_the_retention() -> None:
 # ------------------------------------------------------------------------------------------------------- receivers
 
 
-def test_whoever_is_told_raises() -> None:
+def test_a_receiver_that_raises() -> None:
     """If a receiver raises, the guard ends, and the key is free: nothing has run."""
 
     def tell(event: str, operation: Operation, error: BaseException | None = None) -> None:
@@ -152,7 +151,7 @@ def test_cut_inside_the_settle() -> None:
 
 
 def break_by_orm() -> None:
-    effect = Effect.objects.create(label="told")
+    effect = Effect.objects.create(label="received")
     Effect.objects.create(pk=effect.pk, label="again")
 
 
@@ -197,7 +196,7 @@ def test_no_autocommit(guarantee: Guarantee) -> None:
 def test_a_record_that_cannot_be_written() -> None:
     """An integrity error that is not a duplicate is an error, not a key that is always busy."""
     with pytest.raises(StoreUnavailable) as raised:
-        ORMStore().claim(replace(make_ticket(), path=None))  # type: ignore[arg-type]
+        ORMStore().claim(make_ticket()._replace(path=None))  # type: ignore[arg-type]
     assert isinstance(raised.value.__cause__, DatabaseError)
 
 
@@ -234,7 +233,7 @@ def test_a_lease_that_was_renewed_meanwhile() -> None:
     store, ticket = ORMStore(), make_ticket(lease=0)
     seen = store.claim(ticket)
     taking = store._statements.take(make_ticket(), seen, Execute(attempt=2), joined=False)
-    assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
+    assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
     assert store._write(connection, taking) == 0
     assert row(ticket).owner == ticket.owner
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,7 +27,7 @@ outcomes = st.none() | st.builds(
 
 
 def record(**fields: object) -> Record:
-    return replace(born(make_ticket(), NOW), **fields)  # type: ignore[arg-type]
+    return born(make_ticket(), NOW)._replace(**fields)  # type: ignore[arg-type]
 
 
 @given(outcome=outcomes, attempt=st.integers(1, 2**32 - 1), status=st.sampled_from(Status), scope=texts, key=texts)

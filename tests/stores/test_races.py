@@ -28,7 +28,7 @@ CLAIMERS = 32
 Result = TypeVar("Result")
 
 
-class Crowd:
+class Claimers:
     """Threads that keep their connections, and start together."""
 
     def __init__(self, size: int) -> None:
@@ -51,10 +51,10 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd() -> Iterator[Crowd]:
-    crowd = Crowd(CLAIMERS)
-    yield crowd
-    crowd.leave()
+def claimers() -> Iterator[Claimers]:
+    claimers = Claimers(CLAIMERS)
+    yield claimers
+    claimers.leave()
 
 
 def names(verdicts: Iterable[object]) -> Counter[str]:
@@ -87,20 +87,22 @@ MAKES = {"lease": make_ticket, "atomic": atomic_ticket, "atomic, leased": partia
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 @pytest.mark.parametrize(("before", "rounds"), [(fresh, 25), (lapsed, 25), (released, 5), (expired, 5)])
-def test_one_key(crowd: Crowd, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int) -> None:
+def test_one_key(
+    claimers: Claimers, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int
+) -> None:
     """Of all calls with one key at once exactly one runs; the others are busy, or get its response."""
     for number in range(rounds):
         key = f"key-{number}"
         before(make(key=key, **({"lease": 0} if before is lapsed else {})))
         Effect.objects.all().delete()
-        verdicts = crowd.act([Call(make(key=key)).run for _ in range(CLAIMERS)])
-        told = names(verdicts)
-        assert (told["Execute"], told["Busy"] + told["Replay"]) == (1, CLAIMERS - 1), told
+        verdicts = claimers.act([Call(make(key=key)).run for _ in range(CLAIMERS)])
+        counted = names(verdicts)
+        assert (counted["Execute"], counted["Busy"] + counted["Replay"]) == (1, CLAIMERS - 1), counted
         assert {verdict.outcome for verdict in verdicts if isinstance(verdict, Replay)} <= {OUTCOME}
         assert (effects(), IdempotencyRecord.objects.get(key=key).status) == (1, Status.COMPLETED)
 
 
-def test_failures_in_a_row(crowd: Crowd) -> None:
+def test_failures_in_a_row(claimers: Claimers) -> None:
     """When the running call fails, the next may run at once, never two at a time, and no failure leaves anything."""
     running, most = [0], [0]
 
@@ -115,18 +117,18 @@ def test_failures_in_a_row(crowd: Crowd) -> None:
             call.settle(WorkResult.FAILED)
         return verdict
 
-    verdicts = crowd.act([run] * CLAIMERS)
-    told = names(verdicts)
-    assert (most[0], effects(), told["Execute"] + told["Busy"]) == (1, 0, CLAIMERS)
+    verdicts = claimers.act([run] * CLAIMERS)
+    counted = names(verdicts)
+    assert (most[0], effects(), counted["Execute"] + counted["Busy"]) == (1, 0, CLAIMERS)
 
 
-def test_two_requests_for_one_key(crowd: Crowd) -> None:
+def test_two_requests_for_one_key(claimers: Claimers) -> None:
     """Of two different requests under one key at once, one runs, once, and the other is refused."""
     for number in range(5):
         bodies = [b"one", b"other"] * (CLAIMERS // 2)
-        verdicts = crowd.act([Call(atomic_ticket(key=f"key-{number}", body=body)).run for body in bodies])
-        told = names(verdicts)
-        assert (told["Execute"], told["Mismatch"]) == (1, CLAIMERS // 2), told
+        verdicts = claimers.act([Call(atomic_ticket(key=f"key-{number}", body=body)).run for body in bodies])
+        counted = names(verdicts)
+        assert (counted["Execute"], counted["Mismatch"]) == (1, CLAIMERS // 2), counted
         winner = {body for body, verdict in zip(bodies, verdicts, strict=True) if not isinstance(verdict, Mismatch)}
         assert len(winner) == 1
 
@@ -134,10 +136,10 @@ def test_two_requests_for_one_key(crowd: Crowd) -> None:
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_distinct_keys(make: Callable[..., Ticket]) -> None:
     """Fifty keys at once do not interfere: all run."""
-    crowd = Crowd(50)
+    claimers = Claimers(50)
     try:
-        verdicts = crowd.act([Call(make(key=f"key-{number}")).run for number in range(crowd.size)])
+        verdicts = claimers.act([Call(make(key=f"key-{number}")).run for number in range(claimers.size)])
     finally:
-        crowd.leave()
-    assert names(verdicts) == {"Execute": crowd.size}
-    assert effects() == crowd.size
+        claimers.leave()
+    assert names(verdicts) == {"Execute": claimers.size}
+    assert effects() == claimers.size

@@ -35,7 +35,7 @@ from .dynamodb.server import make_store, make_table, session
 pytestmark = [
     needs_redis,
     pytest.mark.faults,
-    pytest.mark.elsewhere,
+    pytest.mark.either_server,
     pytest.mark.django_db(transaction=True),
     pytest.mark.urls(__name__),
 ]

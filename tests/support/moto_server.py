@@ -1,4 +1,7 @@
-"""moto's server in a process of its own: `python -m tests.support.moto_server PORT`. It writes as atomically as DynamoDB does."""
+"""moto's server in a process of its own. It writes as atomically as DynamoDB does.
+
+python -m tests.support.moto_server PORT
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from functools import cache
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -29,6 +30,8 @@ needs_redis = pytest.mark.needs("redis")
 needs_rabbitmq = pytest.mark.needs("rabbitmq")
 #: Only its program: a test starts a server of its own, with a setting that cannot be changed at run time.
 needs_mariadb_server = pytest.mark.needs("mariadb-server")
+#: Only its program: the tests put it in front of the database.
+needs_pgbouncer = pytest.mark.needs("pgbouncer")
 
 
 @cache
@@ -38,11 +41,14 @@ def missing(service: str) -> str:
         return ""
     match service:
         case "redis":
-            return "" if answers(6379) else "Redis does not answer on port 6379."
+            port = urlsplit(REDIS).port or 6379
+            return "" if answers(port) else f"Redis does not answer on port {port}."
         case "rabbitmq":
             return "" if program("rabbitmq-server") else "RabbitMQ is not installed."
         case "mariadb-server":
             return "" if program("mariadbd") else "MariaDB's server is not installed."
+        case "pgbouncer":
+            return "" if program("pgbouncer") else "PgBouncer is not installed."
         case _:
             raise ValueError(f"There is no service {service!r}.")
 

@@ -46,6 +46,9 @@ def free_port() -> int:
 class Server(ABC):
     """A process that listens on a port of its own."""
 
+    #: Which user it runs as; `None`: as we do.
+    user: str | None = None
+
     def __init__(self) -> None:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,9 +62,12 @@ class Server(ABC):
         """Does it respond?"""
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            self.command(), cwd=ROOT, user=self.user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         deadline = time.monotonic() + 30
         while not self.answers():
+            assert self._process.poll() is None, f"{self.command()} ends at once"
             assert time.monotonic() < deadline, f"{self.command()} does not start"
             time.sleep(0.02)
 
@@ -104,9 +110,14 @@ class RedisServer(Server):
         return f"redis://127.0.0.1:{self.port}/0"
 
     def command(self) -> list[str]:
-        program = shutil.which("redis-server")
-        assert program is not None, "redis-server is not installed"
-        return [program, "--port", str(self.port), "--save", "", *self._arguments]
+        return [self.program(), "--port", str(self.port), "--save", "", *self._arguments]
+
+    def program(self) -> str:
+        """Return the path of redis-server, or of the server that REDIS_SERVER names, such as Valkey's."""
+        name = os.environ.get("REDIS_SERVER", "redis-server")
+        path = shutil.which(name)
+        assert path is not None, f"{name} is not installed"
+        return path
 
     def flush(self) -> None:
         with Redis(port=self.port) as client:
@@ -124,9 +135,9 @@ class RedisNode(RedisServer):
     #: Of a cluster of Redis: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
     SLOTS = 16384
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *arguments: str) -> None:
         self._bus = free_port()  # 10,000 above the port may not be a valid port
-        super().__init__(folder, "--cluster-enabled", "yes", "--cluster-port", str(self._bus))
+        super().__init__(folder, "--cluster-enabled", "yes", "--cluster-port", str(self._bus), *arguments)
 
     def join(self, others: Sequence[RedisNode]) -> None:
         """Make a cluster of this node and others, each with its part of the slots."""
@@ -141,10 +152,24 @@ class RedisNode(RedisServer):
             assert time.monotonic() < deadline, "no cluster comes about"
             time.sleep(0.02)
 
+    def follow(self, master: RedisNode) -> None:
+        """Join the cluster of a master, as its replica."""
+        with Redis(port=master.port, decode_responses=True) as client:
+            name = client.execute_command("CLUSTER MYID")
+        with Redis(port=self.port) as client:
+            client.execute_command("CLUSTER MEET", "127.0.0.1", master.port, master._bus)
+            deadline = time.monotonic() + 30
+            while True:
+                with suppress(RedisError):  # it does not know the master yet
+                    client.execute_command("CLUSTER REPLICATE", name)
+                    return
+                assert time.monotonic() < deadline, "the master stays unknown"
+                time.sleep(0.05)
+
     def knows(self, nodes: int) -> bool:
         with Redis(port=self.port) as client:
-            told = client.execute_command("CLUSTER INFO")
-        return (told["cluster_state"], told["cluster_known_nodes"]) == ("ok", str(nodes))
+            state = client.execute_command("CLUSTER INFO")
+        return (state["cluster_state"], state["cluster_known_nodes"]) == ("ok", str(nodes))
 
 
 class DynamoDBServer(Server):

@@ -554,7 +554,7 @@ def test_a_bare_request_is_refused() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.urls(__name__)
-def test_inside_a_test_case_it_says_what_to_type(post: Callable[..., HttpRequest]) -> None:
+def test_inside_a_test_case_it_names_what_to_type(post: Callable[..., HttpRequest]) -> None:
     """Threads would not see the user; nothing has run."""
     with pytest.raises(RuntimeError, match=r"django_db\(transaction=True\).*TransactionTestCase"):
         assert_idempotent(post("/guarded/"))

@@ -151,7 +151,7 @@ def test_without_django(shop: Shop) -> None:
     assert shop.run(WITHOUT, "-p", "no:django", "-p", "no:hypothesispytest") == {"passed": 2}
 
 
-def test_everybody_sees_its_fixtures(shop: Shop) -> None:
+def test_its_fixtures_are_visible_everywhere(shop: Shop) -> None:
     """pytest --fixtures shows each with its first line."""
     shown = shop.pytest("-p", "no:django", "--fixtures").stdout.str()
     for name in ("override_idempotency", "idempotency_disabled", "assert_idempotent", "recording_store"):

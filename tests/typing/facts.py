@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_type
 
 from django_idempotency.core.records import Record, Ticket
@@ -22,7 +21,7 @@ def test_by_keyword() -> None:
 
 
 def test_changed(ticket: Ticket) -> None:
-    assert_type(replace(ticket, lease=1.0), Ticket)
+    assert_type(ticket._replace(lease=1.0), Ticket)
 
 
 def test_a_verdict_is_one_of_five(record: Record, ticket: Ticket) -> None:

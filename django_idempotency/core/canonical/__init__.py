@@ -9,7 +9,8 @@ The rules
 1. A scalar means its type and its value: `1`, `1.0`, `Decimal("1")`, `"1"`, `b"1"` and `True` are six meanings.
    - Text counts by code point, without Unicode normalisation; a lone surrogate is text like any other.
    - `bytearray` and `memoryview` mean their bytes.
-   - A `Decimal` counts by value (`1.0` is `1.00`), a `float` by its shortest repr; zero has no sign, NaN is one meaning.
+   - A `Decimal` counts by value (`1.0` is `1.00`), a `float` by its shortest repr; zero has no sign, NaN is one
+     meaning.
    - An aware `datetime` means its instant, a naive one its wall time. A `time` with a zone means its wall time and its
      offset. A `timedelta` is exact. A path means its text with "/".
 2. A subclass means what its base means: `SafeString` is text. An `Enum` member means its value.

@@ -35,7 +35,7 @@ class Command(BaseCommand):
             self.create(alias, store, options["dry_run"], options["verbosity"])
 
     def found(self, alias: str | None) -> dict[str, BaseStore]:
-        """Return the stores that have a table to create, by alias: all, or only that of `alias`. Raises `CommandError`."""
+        """Return the stores with a table to create, by alias: all, or that of `alias`. Raises `CommandError`."""
         if alias is None:
             every = {name: innermost(stores[name]) for name in conf.get("STORES")}
             return {name: store for name, store in every.items() if store.creates_table}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -15,6 +14,7 @@ from ... import conf
 from ...core import rules
 from ...core.hashing import record_id
 from ...core.records import Record, shortened
+from ...core.rules import Intervention
 from ...core.scope_names import spellings
 from ...engine.durable import Execution, release_suspended
 from ...errors import (
@@ -29,29 +29,15 @@ from ...errors import (
 from ...http.keys import ANONYMOUS
 from ...inspection import redaction
 from ...inspection.failures import MISCONFIGURED, advice, reason
+from ...inspection.interventions import VERBS, Verb
 from ...inspection.status import display_status, next_answer
 from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
 from ...runtime.registry import stores
-from ...stores.base import Audit, BaseStore, Intervention
+from ...stores.base import Audit, BaseStore
 from ...stores.wrapper import innermost, layers
 
 logger = logging.getLogger("django_idempotency")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
-    """The output of an intervention that was done, and of one that had nothing to do."""
-
-    done: str
-    already: str
-
-
-VERBS = {
-    "release": Verb(done="Released", already="It is free or expired already"),
-    "expire": Verb(done="Expired", already="It is expired already"),
-    "erase": Verb(done="Erased", already="It is erased already"),
-}
 
 
 class Command(BaseCommand):
@@ -66,27 +52,8 @@ class Command(BaseCommand):
         parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
         parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
         either = parser.add_mutually_exclusive_group()
-        either.add_argument(
-            "--release",
-            action="store_const",
-            const="release",
-            dest="verb",
-            help="Forget the response: the next request runs the work again. First make sure that it had no effect.",
-        )
-        either.add_argument(
-            "--expire",
-            action="store_const",
-            const="expire",
-            dest="verb",
-            help="End the retention now: the next request is a new one, whatever its body.",
-        )
-        either.add_argument(
-            "--erase",
-            action="store_const",
-            const="erase",
-            dest="verb",
-            help="Delete the response and the request's digest, in the store and in every cache before it.",
-        )
+        for verb in VERBS.values():
+            either.add_argument(f"--{verb.name}", action="store_const", const=verb, dest="verb", help=verb.help)
         either.add_argument(
             "--derive",
             metavar="LABEL",
@@ -187,18 +154,17 @@ class Command(BaseCommand):
 
     # ----------------------------------------------------------------------------------------------------- intervene
 
-    def intervene(self, store: BaseStore, name: str, execution: str | None) -> None:
+    def intervene(self, store: BaseStore, verb: Verb, execution: str | None) -> None:
         """Act through all layers of the store, so that no copy is left in a front."""
         before: list[Record] = []
-        verb = VERBS[name]
         try:
-            ended = self.release_suspended(store, name, execution, before.append) or getattr(store, name)(
+            ended = self.release_suspended(store, verb, execution, before.append) or getattr(store, verb.name)(
                 self.id, audit=before.append
             )
         except (StoreUnavailable, OutcomeUnknown) as error:
             if not before:
                 raise
-            self.audit(name, before[-1], sure=False)
+            self.audit(verb, before[-1], sure=False)
             raise CommandError(
                 f"It is unknown whether it was {verb.done.lower()}: the store {self.alias!r} did not respond. "
                 f"{reason(error)}\nType the command again; it reports if there is nothing left to do."
@@ -206,7 +172,7 @@ class Command(BaseCommand):
         match ended:
             case Intervention.DONE:
                 record = before[0]
-                self.audit(name, record)
+                self.audit(verb, record)
                 path = plain(redaction.text(record.path))
                 was = f"It was {display_status(record).label}, attempt {record.attempt}, {record.method} {path}"
                 self.stdout.write(f"{verb.done}. {was}.")
@@ -223,13 +189,13 @@ class Command(BaseCommand):
                 raise CommandError(self.unknown(store))
 
     def release_suspended(
-        self, store: BaseStore, name: str, execution: str | None, audit: Audit
+        self, store: BaseStore, verb: Verb, execution: str | None, audit: Audit
     ) -> Intervention | None:
         """Free a record that an execution has suspended; `None` if it has not."""
         if not execution:
             return None
-        done = release_suspended(store, Execution(execution), self.id, audit=audit, forgetting=name != "release")
-        return Intervention.DONE if done and name != "erase" else None
+        done = release_suspended(store, Execution(execution), self.id, audit=audit, forgetting=verb.name != "release")
+        return Intervention.DONE if done and verb.name != "erase" else None
 
     def then(self, store: BaseStore) -> None:
         """Print what the next request gets; nothing if the store no longer responds."""
@@ -251,10 +217,10 @@ class Command(BaseCommand):
             return ""
         return f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is still alive and renews it. "
 
-    def audit(self, name: str, record: Record, *, sure: bool = True) -> None:
+    def audit(self, verb: Verb, record: Record, *, sure: bool = True) -> None:
         """Log who changed the record, and its state before. Not `sure`: the outcome of the change is unknown."""
         facts = {
-            "event": f"{VERBS[name].done.lower()}_by_hand",
+            "event": f"{verb.done.lower()}_by_hand",
             "sure": sure,
             "user": operator(),
             "store": self.alias,
@@ -268,7 +234,7 @@ class Command(BaseCommand):
         }
         logger.warning(
             "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
-            VERBS[name].done,
+            verb.done,
             "" if sure else ", perhaps: the store did not respond",
             *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
             extra={"idempotency": facts},

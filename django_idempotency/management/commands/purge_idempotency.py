@@ -117,7 +117,7 @@ class Command(BaseCommand):
         return f"{rows(self.deleted)} deleted in {seconds:,.1f} s ({self.deleted / seconds:,.0f} rows/s)."
 
     def progress(self) -> None:
-        """Show progress: a line that is overwritten on a terminal; elsewhere one every few seconds, at --verbosity 2."""
+        """Show progress: on a terminal one line, overwritten; elsewhere one every few seconds, at --verbosity 2."""
         now = time.monotonic()
         if self.verbosity > 0 and self.stderr.isatty():
             self.stderr.write(f"\r{rows(self.deleted)}", ending="")

@@ -1,4 +1,4 @@
-"""How the DynamoDB store reaches its server: short timeouts, boto's own retries, one client per process, two exceptions."""
+"""How the DynamoDB store reaches its server: short timeouts, boto's retries, one client per process, two exceptions."""
 
 from __future__ import annotations
 

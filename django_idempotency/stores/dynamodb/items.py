@@ -124,7 +124,10 @@ class Schema:
             raise packing.Malformed(f"{type(error).__name__}: {error}") from error
 
     def _purge_at(self, item: Item) -> datetime | None:
-        """Return when DynamoDB may delete an item; `None`: the attribute was removed, or is not a time. It still replays."""
+        """Return when DynamoDB may delete an item; `None`: the attribute was removed, or is not a time.
+
+        It still replays.
+        """
         try:
             return datetime.fromtimestamp(float(item[self.names["ttl"]]["N"]), timezone.utc)
         except (KeyError, ValueError, OverflowError, OSError):
@@ -173,7 +176,8 @@ class Schema:
         """Return the arguments of an update that fails unless the item still holds what was `seen`.
 
         A value of `None` removes its attribute. What is named in `once` is set only where it is absent. `deleted`, such
-        as `("<", 1893553445)`, also compares when DynamoDB may delete the item. One without that attribute counts as early.
+        as `("<", 1893553445)`, also compares when DynamoDB may delete the item. One without that attribute counts as
+        early.
         """
         names = {f"#{name}": self.names[name] for name in (*values, *seen, *(["ttl"] if deleted else []))}
         bound = {f":{name}": self._packed(name, value) for name, value in values.items() if value is not None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -105,7 +104,10 @@ class DynamoDBStore(BaseStore):
             yield finding("E053", alias=alias, error=error)
 
     def create_table(self, *, dry_run: bool = False) -> Iterator[str]:
-        """Create the table of `schema`. Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`."""
+        """Create the table of `schema`.
+
+        Raises `ConfigurationError` for a table of another kind, or `StoreUnavailable`.
+        """
         return create(self.client, self.schema, dry_run=dry_run)
 
     @property
@@ -130,13 +132,13 @@ class DynamoDBStore(BaseStore):
                 run = rules.succession(known)
                 taken, item = self.client.write("update_item", **self._takeover(born, known, run))
                 if taken:
-                    return replace(self._record(item, ticket.id, now), taken=run.takeover)
+                    return self._record(item, ticket.id, now)._replace(taken=run.takeover)
             if item is None:
                 known = None  # deleted meanwhile
                 continue
             known = self._record(item, ticket.id, now)
             if run is not None and rules.owned(known, ticket):
-                return replace(known, taken=run.takeover)  # ours since a try whose response was lost
+                return known._replace(taken=run.takeover)  # ours since a try whose response was lost
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                 return known
         raise LostRace

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
@@ -61,8 +61,8 @@ class _Entry:
 class LocalCache:
     """Finished records in this process, the `size` most recently used, for `seconds` each. Thread safe.
 
-    It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed. Its clock is
-    monotonic: setting the system time does not change a copy's life. Raises `ValueError` for a `size` below 1.
+    It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed. Its clock
+    is monotonic: setting the system time does not change a copy's life. Raises `ValueError` for a `size` below 1.
     """
 
     #: Do its verbs touch this process's memory only?
@@ -83,7 +83,7 @@ class LocalCache:
             if entry is None:
                 return None
             age = self._clock() - entry.at
-            record = replace(entry.record, read_at=entry.record.read_at + timedelta(seconds=age))
+            record = entry.record._replace(read_at=entry.record.read_at + timedelta(seconds=age))
             if age >= entry.seconds or rules.expired(record):
                 del self._entries[record_id]
                 return None

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -16,8 +16,9 @@ from ...concurrency.forking import new_lock
 from ...concurrency.threads import in_thread
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
-from ..base import Audit, BaseStore, Intervention
-from ..memory import settled as settled_record
+from ...core.rules import Intervention
+from ...core.transitions import settled as settled_record
+from ..base import Audit, BaseStore
 from ..wrapper import WrappedStore
 from .caches import CircuitBreaker, RecordCache
 
@@ -42,20 +43,20 @@ class _Copy:
 
 
 class LayeredStore(WrappedStore):
-    """The `authority` alone decides which request runs. The `front` answers what needs no decision: replays, and "busy".
+    """The `authority` alone decides which request runs. The `front` answers what needs no decision: replays, "busy".
 
-    A front that is lost, flushed, frozen or restarted only costs speed: the authority answers instead. With an ORM store
-    as the authority, `atomic` is unchanged. A copy of a response is put into the front after the authority's COMMIT, and
-    lives for at most `seconds`, never beyond the record's expiry; a busy marker for a second, or CLAIM_LEASE if that is
-    shorter.
+    A front that is lost, flushed, frozen or restarted only costs speed: the authority answers instead. With an ORM
+    store as the authority, `atomic` is unchanged. A copy of a response is put into the front after the authority's
+    COMMIT, and lives for at most `seconds`, never beyond the record's expiry; a busy marker for a second, or
+    CLAIM_LEASE if that is shorter.
 
     What it cannot see: an operator's release drops the copy from the front, but a worker that read the response before
-    the release and then stalled may put it there afterwards. A worker puts nothing that is over a second old, so it must
-    have stalled between reading its clock and sending. Such a copy lasts for `seconds`; a second release drops it.
+    the release and then stalled may put it there afterwards. A worker puts nothing that is over a second old, so it
+    must have stalled between reading its clock and sending. Such a copy lasts for `seconds`; a second release drops it.
 
     A Redis front signs copies with an HMAC of SECRET_KEY, so an attacker who can write there cannot invent a response.
-    They can restore an older one of the same key, copy one from another prefix, or extend its life: what was released or
-    has expired may be replayed.
+    They can restore an older one of the same key, copy one from another prefix, or extend its life: what was released
+    or has expired may be replayed.
     """
 
     nested: ClassVar[tuple[str, ...]] = ("front", "authority")
@@ -84,7 +85,7 @@ class LayeredStore(WrappedStore):
         self._lock = new_lock()
 
     @classmethod
-    def unsuitable(cls, option: str, store: BaseStore) -> str | None:
+    def nested_error(cls, option: str, store: BaseStore) -> str | None:
         if option == "front" and not isinstance(store, RecordCache):
             return f"{type(store).__name__} keeps no copies: it has no peek(), put() or drop()"
         return None
@@ -125,11 +126,11 @@ class LayeredStore(WrappedStore):
         if not (rules.owned(record, ticket) or rules.takeable(record, ticket)):
             return None  # no run, so no settle
         with self._lock:
-            self._under_way[ticket.owner] = _Copy(replace(record, outcome=None), asked, self._seconds)
+            self._under_way[ticket.owner] = _Copy(record._replace(outcome=None), asked, self._seconds)
             if len(self._under_way) > UNDER_WAY:
                 self._under_way.popitem(last=False)
         if not self.front.local and rules.owned(record, ticket) and not record.joined:
-            return _Copy(replace(record, taken=False), asked, min(MARKER, self.claim_lease()))
+            return _Copy(record._replace(taken=False), asked, min(MARKER, self.claim_lease()))
         return None
 
     # ------------------------------------------------------------------------------------------------------- settle
@@ -169,9 +170,10 @@ class LayeredStore(WrappedStore):
         if settlement.outcome is None or claimed is None or claimed.record.owner != settlement.fence:
             self.front.drop(ticket.id)
             return
-        # The authority's clock, computed from its claim and our monotonic clock: a little ahead, so deadlines come early.
+        # The authority's clock, computed from its claim and our monotonic clock: a little ahead, so deadlines come
+        # early.
         now = claimed.record.read_at + timedelta(seconds=began - claimed.asked)
-        record = settled_record(ticket, replace(claimed.record, read_at=now, taken=False), settlement, now)
+        record = settled_record(ticket, claimed.record._replace(read_at=now, taken=False), settlement, now)
         self._put(_Copy(record, began, self._seconds))
 
     def _put(self, copy: _Copy) -> None:
@@ -180,7 +182,7 @@ class LayeredStore(WrappedStore):
         deadline = copy.record.lease_until if copy.record.status is Status.RUNNING else copy.record.expires_at
         seconds = min(copy.longest - age, (deadline - now).total_seconds())
         if age <= FRESH and seconds > 0:
-            self.front.put(replace(copy.record, read_at=now), seconds=seconds)
+            self.front.put(copy.record._replace(read_at=now), seconds=seconds)
 
     # ----------------------------------------------------------------------------------------------- for an operator
 

@@ -6,8 +6,8 @@ from django.db import Error, InterfaceError, OperationalError
 
 #: Serialisation, deadlock, lock timeout: another transaction was in the way.
 LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
-#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; because it was idle, in a transaction or
-#: outside; because the transaction took too long.
+#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; because it was idle, in a transaction
+#: or outside; because the transaction took too long.
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read.
 LOST_ERRNOS = frozenset({1205, 1213, 1020})
@@ -43,9 +43,19 @@ def deadlocked(error: Error) -> bool:
     return sqlstate(error) in DEADLOCK_SQLSTATES
 
 
+def cut_for_being_idle(error: BaseException) -> bool:
+    """Has PostgreSQL ended the session while it waited for a statement in a transaction? Then nothing was committed."""
+    return sqlstate(error) == "25P03"
+
+
 def duplicate(error: Error) -> bool:
     """Is it MySQL's error for an existing primary key?"""
     return errno(error) == 1062
+
+
+def no_savepoint(error: Error) -> bool:
+    """Is it SQLite's error for a savepoint that does not exist?"""
+    return "no such savepoint" in str(error)
 
 
 def connection_lost(error: BaseException) -> bool:

@@ -1,7 +1,6 @@
-"""What an operator may do to a record by hand: never against a live owner.
+"""An operator's change of a row: decided by `rules.intervention` under our own lock, in one short transaction.
 
-A record is held if its row is locked or its lease is live. Both are checked under our own lock, in one short
-transaction that never waits for a lock.
+It never waits for a lock. So a record is held if its row is locked, or its lease is live.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from uuid import UUID, uuid4
 from django.db.models.expressions import RawSQL
 
 from ...core import rules
-from ...core.records import Guarantee, Record, Status, Ticket
+from ...core.records import Guarantee, Record, Settlement, Status, Ticket
+from ...core.rules import Intervention
 from ...errors import LostRace
 from ...models import IdempotencyRecord, InstantField
-from ..base import Audit, Guard, Intervention
+from ..base import Audit, Guard
 from .dialects import dialect
 from .purge import due
 from .statements import UNANSWERED
@@ -35,60 +35,50 @@ class MakeGuard(Protocol):
 
 def release(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response, so that the next request runs the work again. It must still match the stored digest."""
-
-    def change(record: Record) -> dict[str, Any] | None:
-        return None if rules.released(record) is None else {"status": Status.FREE.value, **UNANSWERED}
-
-    return _intervene(make_guard, connection, record_id, change, audit)
+    return _intervene(make_guard, connection, record_id, rules.released, audit)
 
 
 def expire(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """End the retention now, so that the next request runs as a new one, whatever its body."""
-    now = clock(connection)
-    return _intervene(
-        make_guard,
-        connection,
-        record_id,
-        lambda record: None if rules.expired_now(record) is None else {"expires_at": now},
-        audit,
-    )
+    return _intervene(make_guard, connection, record_id, rules.expired_now, audit)
 
 
 def erase(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response and the digest, and end the retention."""
-    changes = {"status": Status.FREE.value, "digest": b"", "expires_at": clock(connection), **UNANSWERED}
-    return _intervene(
-        make_guard,
-        connection,
-        record_id,
-        lambda record: None if rules.erased(record) is None else changes,
-        audit,
-    )
+    return _intervene(make_guard, connection, record_id, rules.erased, audit)
 
 
 def _intervene(
     make_guard: MakeGuard,
     connection: BaseDatabaseWrapper,
     record_id: UUID,
-    change: Callable[[Record], dict[str, Any] | None],
+    change: Callable[[Record], Settlement | None],
     audit: Audit,
 ) -> Intervention:
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
         with make_guard(_ticket(record_id), takeover=True) as guard:
-            record = guard.record
-            if record is None:
-                return Intervention.BUSY if records.exists() else Intervention.GONE
-            changes = change(record)
-            if rules.leased(record) or changes is None:
+            decided = rules.intervention(guard.record, change, locked=guard.record is None and records.exists())
+            if isinstance(decided, Intervention):
                 guard.set_rollback()
-                return Intervention.ALREADY if changes is None else Intervention.BUSY
+                return decided
             # A new owner token: an owner that lost the record with its lease must not settle it after this.
-            records.filter(owner=record.owner).update(owner=uuid4(), **changes)
-            audit(record)
+            columns = _columns(decided.settlement, connection)
+            records.filter(owner=decided.settlement.fence).update(owner=uuid4(), **columns)
+            audit(decided.record)
+            return decided.outcome
     except LostRace:  # SQLite does not show whose lock is in the way
         return Intervention.BUSY
-    return Intervention.DONE
+
+
+def _columns(settlement: Settlement, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+    """Return what a change by hand writes. A response that stays is left as it is, even one that cannot be read."""
+    columns: dict[str, Any] = {"status": settlement.status.value, "digest": settlement.digest}
+    if settlement.status is not Status.COMPLETED:
+        columns |= UNANSWERED
+    if settlement.expires_in is not None:  # by hand it is always 0, which is now
+        columns["expires_at"] = clock(connection)
+    return columns
 
 
 def _ticket(record_id: UUID) -> Ticket:

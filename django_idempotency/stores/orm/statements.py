@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,12 +13,10 @@ from ...core.records import MISSING, Guarantee, Outcome, Record, Settlement, Sta
 from ...errors import RecordUnreadable
 from ...models import IdempotencyRecord, InstantField, instant
 from .dialects import dialect
+from .dialects.transactions import Bound
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
-
-#: A statement and its parameters.
-Bound = tuple[str, list[Any]]
 
 _FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 _NAMES = (*(field.name for field in _FIELDS), "read_at", "location")
@@ -31,6 +28,9 @@ UNANSWERED = {"completed_at": None, "response_status": None, "response_headers":
 
 class Statements:
     """Every statement on the records of one database, and how to read its rows."""
+
+    #: What a row of insert() says.
+    made = ("read_at", "location")
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.dialect = dialect(connection)
@@ -83,7 +83,7 @@ class Statements:
 
     # ------------------------------------------------------------------------------------------------------ writing
 
-    def insert(self, ticket: Ticket, *, joined: bool) -> Bound:
+    def insert(self, ticket: Ticket, operation: UUID, *, joined: bool) -> Bound:
         sql = self._insert(joined, ticket.guarantee is not Guarantee.ATOMIC)
         delay = self.dialect.delay
         return sql, [
@@ -92,7 +92,7 @@ class Statements:
                 ticket.digest,
                 Status.RUNNING.value,
                 self.uuid(ticket.owner),
-                self.uuid(rules.operation_begun_by(ticket)),
+                self.uuid(operation),
                 1,
             ),
             *(delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl), ticket.secret_id),
@@ -115,11 +115,11 @@ class Statements:
         sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
         return f"{sql} RETURNING {self._now}" if self.dialect.returns else sql
 
-    def born(self, ticket: Ticket, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
+    def born(self, ticket: Ticket, operation: UUID, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read what `insert` returns, if it returns anything: when the row was made, and in which table."""
         now, location = row
-        record = rules.born(ticket, instant(now, connection))
-        return record if location is None else replace(record, location=location)
+        record = rules.born(ticket, instant(now, connection), operation)
+        return record if location is None else record._replace(location=location)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""

@@ -7,9 +7,9 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 from ...concurrency.threads import in_thread
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Ticket
+from ...core.rules import Intervention
 from ...errors import (
     ConfigurationError,
     IdempotencyError,
@@ -28,23 +29,22 @@ from ...errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..base import Audit, BaseStore, Guard, Intervention, Purged
+from ..base import Audit, BaseStore, Guard, Purged
 from ..blocks import Block, offered
 from ..database_checks import check_database
 from . import database_errors
 from .active_guards import ACTIVE_GUARDS, ActiveGuard
-from .refusing import ends_transaction
+from .checks import check_dialect
+from .dialects.base import IDLE, IN_ERROR
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
     from .dialects import Dialect
-    from .statements import Bound, Statements
+    from .dialects.transactions import Bound, WorkTransaction
+    from .statements import Statements
 
 logger = logging.getLogger("django_idempotency")
-
-#: libpq's numbers for no transaction, and for one in which a statement has failed; psycopg 3 and 2 pass them on.
-_IDLE, _INERROR = 0, 3
 
 
 class ORMStore(BaseStore):
@@ -56,12 +56,13 @@ class ORMStore(BaseStore):
 
     supports_atomic = True
 
-    def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
+    def __init__(self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True) -> None:
         self.using = self.rows_in = using
+        self.combine = combine
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
-        return () if deploy else check_database(alias, self.using)
+        return () if deploy else (*check_database(alias, self.using), *check_dialect(alias, self.using))
 
     # -------------------------------------------------------------------------------------------------------- claim
 
@@ -72,16 +73,16 @@ class ORMStore(BaseStore):
         joined = connection.in_atomic_block
         if not joined:
             self._require_autocommit(connection)
-        with self._translated(), self._statements.dialect.joining(connection) if joined else nullcontext():
+        with translated, self._statements.dialect.joining(connection) if joined else nullcontext():
             run: rules.Execute | None = None
             for _ in range(3):
                 record = self._insert_or_read(connection, ticket, joined=joined)
                 if record is None:
                     continue  # purged between two statements: try again
                 if run is not None and rules.owned(record, ticket):
-                    return replace(record, taken=run.takeover, joined=joined)
+                    return record._replace(taken=run.takeover, joined=joined)
                 if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
-                    return replace(record, joined=True) if joined else record
+                    return record._replace(joined=True) if joined else record
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
                 run = rules.succession(record)
@@ -90,7 +91,7 @@ class ORMStore(BaseStore):
         raise LostRace
 
     def _require_autocommit(self, connection: BaseDatabaseWrapper) -> None:
-        with self._translated():
+        with translated:
             if connection.get_autocommit():
                 return
         raise ConfigurationError(
@@ -107,11 +108,14 @@ class ORMStore(BaseStore):
         record = self._read(connection, sql.select(ticket.id)) if sql.dialect.reads_first else None
         if record is not None:
             return record
+        operation = rules.operation_begun_by(ticket)
         try:
+            if not joined and self.combine and sql.dialect.combines(connection):
+                return self._insert_and_read(connection, ticket, operation)
             if not sql.dialect.returns:
-                self._write(connection, sql.insert(ticket, joined=joined))
-            elif (row := self._row(connection, sql.insert(ticket, joined=joined))) is not None:
-                return sql.born(ticket, row, connection)
+                self._write(connection, sql.insert(ticket, operation, joined=joined))
+            elif (row := self._row(connection, sql.insert(ticket, operation, joined=joined))) is not None:
+                return sql.born(ticket, operation, row, connection)
         except IntegrityError as error:
             if not database_errors.duplicate(error):  # MySQL reports an existing key this way
                 raise
@@ -125,6 +129,21 @@ class ORMStore(BaseStore):
             return record
         return self._read(connection, sql.select(ticket.id, joined=joined))
 
+    def _insert_and_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, operation: UUID) -> Record | None:
+        """Insert the record and, in the same trip, read the one that is there."""
+        sql = self._statements
+        (inserting, new), (reading, known) = sql.insert(ticket, operation, joined=False), sql.select(ticket.id)
+        with connection.cursor() as cursor:
+            cursor.execute(f"{inserting}; {reading}", [*new, *known])
+            row: tuple[Any, ...] | None = cursor.fetchone()
+            while row is None and cursor.nextset():
+                row = cursor.fetchone()
+        if row is None:
+            return None
+        # A wrapper of the project may have moved the cursor to the last result, which has the new row, too.
+        made = len(row) == len(sql.made)
+        return sql.born(ticket, operation, row, connection) if made else sql.record(row, connection)
+
     # -------------------------------------------------------------------------------------------------------- guard
 
     @contextmanager
@@ -135,28 +154,32 @@ class ORMStore(BaseStore):
             return
         held, mine = frozenset(one for one in ACTIVE_GUARDS.get() if not one.ended), ActiveGuard(self.using, ticket.id)
         if any(one.name == mine.name for one in held):
-            yield Guard(joins=True)  # our own caller holds it
+            yield Guard(committed=False)  # our own caller holds it
             return
         connection, block = self._connection, offered(self.using)
-        guard = TransactionGuard(connection, self._statements.dialect, block)
+        mine.transaction = self._own_transaction(connection) if block is None else None
+        guard = TransactionGuard(connection, self._statements.dialect, block=block, own=mine.transaction)
         try:
             with ExitStack() as transaction_ends:
-                with self._translated(), self._statements.dialect.impatient(connection) if takeover else nullcontext():
+                with translated, self._statements.dialect.impatient(connection) if takeover else nullcontext():
                     if block is not None:
                         transaction_ends.enter_context(block.taken_over())
                     # In a request's block, the savepoint ends with the lock: a lock that fails breaks nothing else.
                     lock = ExitStack() if block is not None else transaction_ends
                     with lock if block is not None else nullcontext():
-                        lock.enter_context(transaction.atomic(using=self.using))
-                        guard.record, guard.transaction_id = self._lock(connection, ticket, takeover=takeover)
+                        lock.enter_context(mine.transaction or transaction.atomic(using=self.using))
+                        guard.record, guard.transaction_id = self._lock(mine.transaction, ticket, takeover=takeover)
                 transaction_ends.enter_context(guard.watch())
                 ACTIVE_GUARDS.set(held | {mine})
                 try:
                     yield guard
                 finally:
-                    mine.ended = True
+                    mine.ended, mine.transaction = True, None
                     ACTIVE_GUARDS.set(held)  # not reset(): under ASGI the guard may end in another copy of the context
             guard.left()
+        except TransactionLost:
+            guard.log_loss()
+            raise
         except Error as error:
             if guard.keeps:  # Django's savepoint in a caller's transaction is gone, with all that followed it
                 raise TransactionLost from error
@@ -164,17 +187,21 @@ class ORMStore(BaseStore):
                 raise OutcomeUnknown from error
             raise
 
-    def _lock(
-        self, connection: BaseDatabaseWrapper, ticket: Ticket, *, takeover: bool
-    ) -> tuple[Record | None, str | None]:
+    def _own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
+        """Return the transaction that begins with the lock and settles with its COMMIT, if there can be one here."""
+        with translated:
+            if not self.combine or connection.in_atomic_block or not connection.get_autocommit():
+                return None
+            return self._statements.dialect.own_transaction(connection)
+
+    def _lock(self, own: WorkTransaction | None, ticket: Ticket, *, takeover: bool) -> tuple[Record | None, str | None]:
         """Return the locked row, and the transaction's id if the database has one."""
-        sql = self._statements
-        if not connection.features.has_select_for_update:
-            if sql.dialect.returns:
-                return self._read(connection, sql.touch(ticket)), None
-            self._write(connection, sql.touch(ticket))
-            return self._read(connection, sql.select(ticket.id)), None
-        row = self._row(connection, sql.lock(ticket, takeover=takeover))
+        sql, connection = self._statements, self._connection
+        locks = connection.features.has_select_for_update
+        bound = sql.lock(ticket, takeover=takeover) if locks else sql.touch(ticket)
+        row = self._row(connection, bound) if own is None else own.lock(bound)
+        if not locks and not sql.dialect.returns:
+            row = self._row(connection, sql.select(ticket.id))
         if row is None:
             return None, None
         if not sql.dialect.transaction_id:
@@ -187,14 +214,20 @@ class ORMStore(BaseStore):
         bound = self._statements.wait(ticket, seconds)
         if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
             return
-        with suppress(LostRace), self._translated():  # a lost race: the time ran out first
+        with suppress(LostRace), translated:  # a lost race: the time ran out first
             self._row(connection, bound)
 
     # ----------------------------------------------------------------------------------------------- settle, purge
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        with self._translated():
-            return self._write(self._connection, self._statements.settle(ticket, settlement)) == 1
+        """See BaseStore.settle(). Inside a guard that settles with its COMMIT, that one finds out whether it was ours."""
+        bound = self._statements.settle(ticket, settlement)
+        for active in ACTIVE_GUARDS.get():
+            if active.name == (self.using, ticket.id) and active.transaction is not None and not active.ended:
+                active.transaction.settle_at_commit(bound)
+                return True
+        with translated:
+            return self._write(self._connection, bound) == 1
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
@@ -209,7 +242,7 @@ class ORMStore(BaseStore):
         failed: IdempotencyError | None = None
         for together in tables.values():
             try:
-                with self._translated():
+                with translated:
                     owners |= self._renewed_together(self._connection, together)
             except IdempotencyError as error:
                 failed = error
@@ -255,11 +288,11 @@ class ORMStore(BaseStore):
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         from .purge import purge  # not above: loads the model
 
-        with self._translated():
-            return purge(self._connection, limit=limit, since=since)
+        with translated:
+            return purge(self._connection, self._statements.dialect, limit=limit, since=since)
 
     def get(self, record_id: UUID) -> Record | None:
-        with self._translated():
+        with translated:
             return self._read(self._connection, self._statements.select(record_id))
 
     def after_commit(self, call: Callable[[], None]) -> None:
@@ -271,28 +304,28 @@ class ORMStore(BaseStore):
         """Free a key by hand, unless it is held. `audit` is called in the same transaction."""
         from .interventions import release  # not above: loads the model
 
-        with self._translated():
+        with translated:
             return release(self.guard, self._connection, record_id, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """Expire a record now, unless it is held. `audit` is called in the same transaction."""
         from .interventions import expire  # not above: loads the model
 
-        with self._translated():
+        with translated:
             return expire(self.guard, self._connection, record_id, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """See BaseStore.erase(). `audit` is called in the same transaction."""
         from .interventions import erase  # not above: loads the model
 
-        with self._translated():
+        with translated:
             return erase(self.guard, self._connection, record_id, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""
         from .interventions import count_due  # not above: loads the model
 
-        with self._translated():
+        with translated:
             return count_due(self._connection, limit)
 
     # ------------------------------------------------------------------------------------------------------ plumbing
@@ -305,7 +338,7 @@ class ORMStore(BaseStore):
     def _statements(self) -> Statements:
         from .statements import Statements  # not above: loads the model, and settings may name this class earlier
 
-        with self._translated():
+        with translated:
             return Statements(self._connection)
 
     def _read(self, connection: BaseDatabaseWrapper, bound: Bound) -> Record | None:
@@ -323,24 +356,42 @@ class ORMStore(BaseStore):
             cursor.execute(*bound)
             return int(cursor.rowcount)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except Error as error:
-            if not database_errors.lost_race(error):
-                raise StoreUnavailable from error
-            # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
-            # SQLite, a thread that collects it would wait for this connection, which may wait for that thread's lock.
-            traceback.clear_frames(error.__traceback__)
-            raise LostRace from error
+
+class Translated:
+    """A context whose database errors become `LostRace` or `StoreUnavailable`. It holds no state."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Error):
+            return
+        if not database_errors.lost_race(error):
+            raise StoreUnavailable from error
+        # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
+        # SQLite, a thread that collects it would wait for this connection, which may wait for that thread's lock.
+        traceback.clear_frames(trace)
+        raise LostRace from error
+
+
+translated = Translated()
 
 
 class TransactionGuard(Guard):
     """A locked row inside the work's own transaction."""
 
-    def __init__(self, connection: BaseDatabaseWrapper, dialect: Dialect, block: Block | None = None) -> None:
-        super().__init__(joins=True)
+    def __init__(
+        self,
+        connection: BaseDatabaseWrapper,
+        dialect: Dialect,
+        *,
+        block: Block | None = None,
+        own: WorkTransaction | None = None,
+    ) -> None:
+        super().__init__(committed=False)
+        self._own = own
         #: The request's own transaction, which this guard takes over.
         self._block = block
         self._connection = connection
@@ -350,21 +401,16 @@ class TransactionGuard(Guard):
         #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
         self._broke_it = False
         self._over = False
+        self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
         self.keeps = False
 
     def needs_rollback(self) -> bool:
         connection = self._connection
-        return connection.needs_rollback or not connection.in_atomic_block or self._status() == _INERROR
+        return connection.needs_rollback or not connection.in_atomic_block or self._status() == IN_ERROR
 
     def _status(self) -> int | None:
-        """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
-        driver = self._connection.connection
-        if self._connection.vendor == "postgresql" and driver is not None:
-            return int(driver.info.transaction_status)
-        if self._connection.vendor == "sqlite" and not getattr(driver, "in_transaction", True):
-            return _IDLE
-        return None
+        return self._dialect.transaction_status(self._connection)
 
     # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
     # statement), otherwise a savepoint made right after the row lock. Both disappear with the transaction, whatever
@@ -373,7 +419,7 @@ class TransactionGuard(Guard):
     def mark(self) -> None:
         if self._block is not None:
             self._block.take(self._mark_committed)
-        if self.transaction_id is None and self._connection.features.uses_savepoints:
+        if self.transaction_id is None and self._own is None and self._connection.features.uses_savepoints:
             # Named by depth: of two savepoints with the same name MariaDB keeps only the later one.
             self._savepoint = f"django_idempotency_{len(self._connection.savepoint_ids)}"
             try:
@@ -384,12 +430,16 @@ class TransactionGuard(Guard):
 
     def lost(self) -> bool:
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
-        lost = not (self._broke_it if self._status() == _INERROR else self._signed())
+        lost = not (self._broke_it if self._status() == IN_ERROR else self._signed())
         if lost:
-            self._log_loss()
+            self.log_loss()
         return lost
 
-    def _log_loss(self) -> None:
+    def log_loss(self) -> None:
+        """Log, once, that the transaction was not the guard's own any more."""
+        if self._loss_is_logged:
+            return
+        self._loss_is_logged = True
         logger.error(
             "The transaction of an atomic guard on %r was ended or replaced while the work ran: by the database, which "
             "gave it up, by a lost connection, or by a COMMIT or ROLLBACK in the work. Its response is not remembered. "
@@ -402,8 +452,12 @@ class TransactionGuard(Guard):
         if not connection.in_atomic_block:
             return False
         try:
+            if self._own is not None and self.transaction_id is None and not marked:
+                return self._status() != IDLE  # its COMMIT finds out the rest
             if marked:  # Django would refuse the query
                 transaction.set_rollback(False, using=connection.alias)
+            if self._own is not None:
+                return self._own.is_ours()
             with connection.cursor() as cursor:
                 if self.transaction_id is not None:
                     cursor.execute(f"SELECT {self._dialect.transaction_id}")
@@ -458,16 +512,18 @@ class TransactionGuard(Guard):
     def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         if self._over:
             return execute(sql, params, many, context)
-        if ends_transaction(sql, self._connection.vendor):
+        if self._dialect.ends_transaction(sql):
             raise ImplicitCommit
+        if self._own is not None:
+            self._own.adapt(context["cursor"])
         before = self._status()
-        if before == _IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
-            self._log_loss()
+        if before == IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
+            self.log_loss()
             raise TransactionLost
         try:
             done = execute(sql, params, many, context)
         except Error as error:
-            if before != _INERROR:
+            if before != IN_ERROR:
                 self._broke_it = not database_errors.deadlocked(error)
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from django.core.cache import caches
@@ -19,9 +17,11 @@ from ...errors import StoreRefused, StoreUnavailable
 from . import cluster
 from .layout import SCRIPTS
 
+#: Runs a script with keys and arguments, and returns its reply.
+Script = Callable[[Sequence[str], Sequence[bytes | str]], Any]
 
-@dataclass(slots=True)
-class Call:
+
+class Call(NamedTuple):
     """A script to run on one key. `wrote`: does a reply mean a write? It counts once enough replicas have it."""
 
     script: str
@@ -43,15 +43,16 @@ class RedisClient:
         self.min_replicas = min_replicas
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
         self._lock = new_lock()
+        self._translated = Translated(self._leave_outdated)
 
     def name(self, key: str) -> str:
         """Return a key under the cache's own KEY_PREFIX and VERSION."""
         return str(self._cache.make_key(key))
 
     def ask(self, call: Call) -> Any:
-        with self._translated():
+        with self._translated:
             if call.wrote is None or not self.min_replicas:
-                return self._run(call)
+                return self._scripts[call.script]((call.name,), call.arguments)
             return self._replicated(call.wrote, *self._piped(self._sync, call).execute())
 
     async def aask(self, call: Call) -> Any:
@@ -61,12 +62,12 @@ class RedisClient:
         if client is None:
             return await in_thread(self.ask, call, thread_sensitive=False)
         try:
-            with translated():
+            with TRANSLATED:
                 if call.wrote is None or not self.min_replicas:
                     return await kept.scripts[call.script]((call.name,), call.arguments)
                 return self._replicated(call.wrote, *await self._piped(client, call).execute())
         except StoreRefused as refused:
-            if (pool := _outdated(client, refused)) is not None:
+            if (pool := _outdated(client, refused.__cause__)) is not None:
                 await pool.disconnect(inuse_connections=False)
             raise
 
@@ -79,7 +80,7 @@ class RedisClient:
         away: StoreUnavailable | None = None
         for indexes in self._by_node(calls):
             try:
-                with self._translated():
+                with self._translated:
                     pipeline = self._sync.pipeline(transaction=False)
                     for call in (calls[index] for index in indexes):
                         # Sent as text; a cluster's pipeline has no eval().
@@ -92,7 +93,7 @@ class RedisClient:
 
     def _by_node(self, calls: Sequence[Call]) -> list[list[int]]:
         """Return the indexes of the calls, grouped by the server that they go to."""
-        with self._translated():
+        with self._translated:
             client = self._sync
         groups: dict[Any, list[int]] = {}
         for index, call in enumerate(calls):
@@ -101,24 +102,14 @@ class RedisClient:
 
     def about(self) -> dict[str, Any]:
         """Return INFO; in a cluster, of one node."""
-        with self._translated():
+        with self._translated:
             return dict(self._sync.info())
 
     def delete(self, name: str) -> None:
-        with self._translated():
+        with self._translated:
             self._sync.delete(name)
 
     # ---------------------------------------------------------------------------------------------------- one call
-
-    def _run(self, call: Call) -> Any:
-        """Run a script, by its hash if there is one server.
-
-        In a cluster it is sent as text: to load a script that one node has lost, redis-py asks all nodes, and one of
-        them may be down.
-        """
-        if cluster.is_cluster(self._sync):
-            return self._sync.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
-        return self._scripts[call.script]((call.name,), call.arguments)
 
     def _piped(self, client: Any, call: Call) -> Any:
         """Return a pipeline that writes, then waits for the replicas.
@@ -143,15 +134,9 @@ class RedisClient:
             )
         return reply
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            with translated():
-                yield
-        except StoreRefused as refused:
-            if (pool := _outdated(self._sync, refused)) is not None:
-                pool.disconnect(inuse_connections=False)
-            raise
+    def _leave_outdated(self, error: BaseException) -> None:
+        if (pool := _outdated(self._sync, error)) is not None:
+            pool.disconnect(inuse_connections=False)
 
     # ------------------------------------------------------------------------------------------------- connections
 
@@ -200,8 +185,8 @@ class RedisClient:
         return factory.connect(self._servers[0])
 
     @cached_property
-    def _scripts(self) -> dict[str, Any]:
-        return _registered(self._sync)
+    def _scripts(self) -> dict[str, Script]:
+        return _sent_as_text(self._sync) if cluster.is_cluster(self._sync) else _registered(self._sync)
 
     @property
     def _servers(self) -> list[str]:
@@ -274,12 +259,24 @@ class _Kept:
                 await self.client.aclose()
 
 
-def _registered(client: Any) -> dict[str, Any]:
-    """Return our scripts, each called with keys and arguments. It runs by hash, and is loaded if that is unknown."""
+def _registered(client: Any) -> dict[str, Script]:
+    """Return our scripts. Each runs by its hash, and is loaded if that is unknown."""
     return {name: client.register_script(text) for name, text in SCRIPTS.items()}
 
 
-def _outdated(client: Any, refused: StoreRefused) -> Any:
+def _sent_as_text(client: Any) -> dict[str, Script]:
+    """Return our scripts for a cluster, where each is sent as text.
+
+    To load a script that one node has lost, redis-py asks all nodes, and one of them may be down.
+    """
+    return {name: partial(_send_text, client, text) for name, text in SCRIPTS.items()}
+
+
+def _send_text(client: Any, text: str, names: Sequence[str], arguments: Sequence[bytes | str]) -> Any:
+    return client.eval(text, len(names), *names, *arguments)
+
+
+def _outdated(client: Any, error: BaseException | None) -> Any:
     """Return the client's pool if the server has become a replica: its address may lead to the new primary by now.
 
     A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a script quotes that
@@ -287,16 +284,30 @@ def _outdated(client: Any, refused: StoreRefused) -> Any:
     """
     from redis.exceptions import ReadOnlyError
 
-    demoted = isinstance(refused.__cause__, ReadOnlyError) or "READONLY" in str(refused.__cause__)
+    demoted = isinstance(error, ReadOnlyError) or "READONLY" in str(error)
     return getattr(client, "connection_pool", None) if demoted else None
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
+class Translated:
+    """A context that raises `StoreRefused` or `StoreUnavailable` for an error of the driver. It holds no state."""
 
-    try:
-        yield
-    except (RedisError, RedisClusterException, OSError) as error:
-        answered = isinstance(error, ResponseError) and not isinstance(error, ClusterError)
-        raise (StoreRefused if answered else StoreUnavailable) from error
+    def __init__(self, refused: Callable[[BaseException], None] = lambda _: None) -> None:
+        #: Called with the driver's error before `StoreRefused` is raised.
+        self._refused = refused
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
+
+        if isinstance(error, ResponseError) and not isinstance(error, ClusterError):
+            self._refused(error)
+            raise StoreRefused from error
+        if isinstance(error, (RedisError, RedisClusterException, OSError)):
+            raise StoreUnavailable from error
+
+
+#: For a client whose connections are not in RedisClient's own pool.
+TRANSLATED = Translated()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,10 +13,10 @@ from django.core.checks import CheckMessage
 
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
+from ...core.transitions import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
 from ..base import BaseStore, Purged
-from ..memory import claimed
 from .checks import check_cache, check_server
 from .client import Call, NotReplicated, RedisClient
 
@@ -81,10 +80,11 @@ class RedisStore(BaseStore):
 
     def claim(self, ticket: Ticket) -> Record:
         runs: list[rules.Execute] = []
-        insertion = self._insertion(ticket)
+        operation = rules.operation_begun_by(ticket)
+        insertion = self._insertion(ticket, operation)
         try:
             answer = self._client.ask(insertion)
-            record = self._found(ticket, answer)
+            record = self._found(ticket, answer, operation)
             return self._talk(self._claim(ticket, insertion, answer, runs)) if record is None else record
         except NotReplicated:
             with suppress(StoreUnavailable):
@@ -94,29 +94,27 @@ class RedisStore(BaseStore):
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
         runs: list[rules.Execute] = []
-        insertion = self._insertion(ticket)
+        operation = rules.operation_begun_by(ticket)
+        insertion = self._insertion(ticket, operation)
         try:
             answer = await self._client.aask(insertion)
-            record = self._found(ticket, answer)
+            record = self._found(ticket, answer, operation)
             return await self._atalk(self._claim(ticket, insertion, answer, runs)) if record is None else record
         except NotReplicated:
             with suppress(StoreUnavailable):
                 await self._atalk(self._undo(ticket, runs))
             raise
 
-    def _insertion(self, ticket: Ticket) -> Call:
-        head, life = (
-            packing.pack_head(Status.RUNNING, ticket.owner, 1),
-            packing.pack_life(ticket, rules.operation_begun_by(ticket)),
-        )
+    def _insertion(self, ticket: Ticket, operation: UUID) -> Call:
+        head, life = packing.pack_head(Status.RUNNING, ticket.owner, 1), packing.pack_life(ticket, operation)
         given = _signed(ticket, head, ticket.digest, life)
         return Call(CLAIM, self._name(ticket.id), (given, _span(ticket.lease), _span(ticket.ttl)), _inserted)
 
-    def _found(self, ticket: Ticket, answer: bytes) -> Record | None:
+    def _found(self, ticket: Ticket, answer: bytes, operation: UUID | None = None) -> Record | None:
         """Return the record that an insertion has made or found; `None` if there is more to do."""
         now, found = packing.clocked(answer)
         if not found:
-            return rules.born(ticket, now)
+            return rules.born(ticket, now, operation)
         record = signing.unsign(found, ticket.id, now)
         if record is None or (self._client.min_replicas and rules.owned(record, ticket)):
             return None
@@ -324,7 +322,7 @@ def _changed(answer: Any) -> bool:
 
 def _taken(record: Record, run: rules.Execute | None) -> Record:
     """Return a record that is ours since a try whose response was lost; `run` is what that tried."""
-    return record if run is None else replace(record, taken=run.takeover)
+    return record if run is None else record._replace(taken=run.takeover)
 
 
 def _signed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from uuid import uuid4
 
 from asgiref.sync import async_to_sync
@@ -26,7 +25,7 @@ class AsyncVariants(Contract):
         record = async_to_sync(store.aclaim)(ticket)
         assert (record.owner, record.attempt) == (ticket.owner, 1)
         settlement = self.settlement(ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
-        assert async_to_sync(store.asettle)(ticket, replace(settlement, fence=uuid4())) is False
+        assert async_to_sync(store.asettle)(ticket, settlement._replace(fence=uuid4())) is False
         assert async_to_sync(store.asettle)(ticket, settlement) is True
         assert self.stored(store, ticket).outcome == self.outcomes[0]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...core import rules
 from ...core.hashing import next_operation
 from ...core.records import Guarantee, Record, Status
@@ -101,7 +99,7 @@ class Claims(Contract):
             key = name if name.isascii() else "k"
             ticket = make_ticket(key=key, scope=name, path=name, method="PROPPATCH-LONGER", secret_id="")
             store.claim(ticket)
-            again = store.claim(replace(make_ticket(key=key, scope=name), digest=b"other".ljust(32)))
+            again = store.claim(make_ticket(key=key, scope=name)._replace(digest=b"other".ljust(32)))
             found = (again.key, again.scope, again.path, again.method, again.secret_id, again.digest)
             assert found == (key, name, name, "PROPPATCH-LONGER", "", ticket.digest)
 
@@ -112,7 +110,7 @@ class Claims(Contract):
         for guarantee in Guarantee:
             self.elapse(store, first.ttl + 1)
             for other in (make_ticket(scope="user:2"), make_ticket(key="key-2")):
-                ticket = replace(other, id=first.id, guarantee=guarantee)
+                ticket = other._replace(id=first.id, guarantee=guarantee)
                 record = store.claim(ticket)
                 assert (record.scope, record.key, record.owner) == (first.scope, first.key, first.owner)
                 assert rules.read(record, ticket) == Mismatch()
@@ -143,8 +141,8 @@ class Claims(Contract):
             verdict = rules.read(store.claim(ticket), ticket)
             if isinstance(verdict, Busy) and 900 < verdict.retry_after <= 1000:
                 verdict = BUSY  # real time has passed, too
-            changed = replace(_needed(before), read_at=ticket.now) != replace(
-                _needed(store.get(ticket.id)), read_at=ticket.now
+            changed = _needed(before)._replace(read_at=ticket.now) != _needed(store.get(ticket.id))._replace(
+                read_at=ticket.now
             )
             found[state, body] = (verdict, changed)
             right = in_lease if guarantee is Guarantee.LEASE else in_atomic

@@ -15,50 +15,50 @@ from ...core.rules import Execute, Replay, SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract
-from .workers import Act, Crew, claimed, settled, together
+from .workers import Act, Workers, claimed, settled, together
 
-Crowd = Callable[[Any, Sequence[Act[Any]]], list[Any]]
+AtOnce = Callable[[Any, Sequence[Act[Any]]], list[Any]]
 
-_CREW = pytest.StashKey[Crew]()
+_WORKERS = pytest.StashKey[Workers]()
 
 
 class Concurrency(Contract):
     """Tests with `claimers`, in the processes that `elsewhere` gives access to the store, or otherwise in threads."""
 
     @pytest.fixture
-    def crowd(self, request: pytest.FixtureRequest) -> Crowd:
-        """Return the crowd that acts at one moment."""
+    def at_once(self, request: pytest.FixtureRequest) -> AtOnce:
+        """Return what carries out several acts at the same moment."""
         if not self.shared:
             pytest.skip(f"{type(self).__name__}: others do not see what this store writes.")
 
         def act(store: Any, acts: Sequence[Act[Any]]) -> list[Any]:
             make = self.elsewhere(store)
-            return together(store, acts) if make is None else crew_of(request.config).act(make, acts)
+            return together(store, acts) if make is None else workers_of(request.config).act(make, acts)
 
         return act
 
-    def test_one_key(self, store: BaseStore, crowd: Crowd) -> None:
+    def test_one_key(self, store: BaseStore, at_once: AtOnce) -> None:
         """All claim one key: one runs and the others are busy. Then all read its response."""
         for guarantee in self._guarantees(store):
             key = guarantee.value
             tickets = [make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)]
-            verdicts = crowd(store, claims(tickets))
+            verdicts = at_once(store, claims(tickets))
             assert names(verdicts) == {"Execute": 1, "Busy": self.claimers - 1}
             ((owner, run),) = runners(tickets, verdicts)
             assert run == Execute(attempt=1)
             assert self.stored(store, owner).owner == owner.owner
             assert self.settle(store, owner, SettledState.COMPLETED, run, self.outcomes[0]) is True
-            verdicts = crowd(store, claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)))
+            verdicts = at_once(store, claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)))
             assert set(verdicts) == {Replay(outcome=self.outcomes[0], attempt=1)}
 
-    def test_as_many_keys(self, store: BaseStore, crowd: Crowd) -> None:
+    def test_as_many_keys(self, store: BaseStore, at_once: AtOnce) -> None:
         """Each claims its own key: all run, and each owns its record."""
         tickets = [make_ticket(key=f"{number}") for number in range(self.claimers)]
-        assert set(crowd(store, claims(tickets))) == {Execute(attempt=1)}
+        assert set(at_once(store, claims(tickets))) == {Execute(attempt=1)}
         for ticket in tickets:
             assert self.stored(store, ticket).owner == ticket.owner
 
-    def test_takeovers(self, store: BaseStore, crowd: Crowd) -> None:
+    def test_takeovers(self, store: BaseStore, at_once: AtOnce) -> None:
         """All find a lapsed lease, a released key, or an expired response: one runs, as the correct attempt."""
         terms = {
             "lapsed": (None, Execute(attempt=2, takeover=True)),
@@ -74,12 +74,12 @@ class Concurrency(Contract):
         takers = min(self.claimers, 20)
         for key, (_, expected) in terms.items():
             tickets = [make_ticket(key=key) for _ in range(takers)]
-            verdicts = crowd(store, claims(tickets))
+            verdicts = at_once(store, claims(tickets))
             assert names(verdicts) == {"Execute": 1, "Busy": takers - 1}
             ((owner, run),) = runners(tickets, verdicts)
             assert (self.stored(store, owner).owner, run) == (owner.owner, expected)
 
-    def test_a_settle_races_a_takeover(self, store: BaseStore, crowd: Crowd) -> None:
+    def test_a_settle_races_a_takeover(self, store: BaseStore, at_once: AtOnce) -> None:
         """A late owner settles or releases during a takeover: exactly one succeeds, and the record shows which."""
         for number, leave in enumerate((SettledState.COMPLETED, SettledState.BOUND) * 8):
             takers = 1 if number % 4 < 2 else 7  # among many, the settle rarely begins first
@@ -90,7 +90,7 @@ class Concurrency(Contract):
             tickets = [make_ticket(key=f"{number}") for _ in range(takers)]
             acts: list[Act[Any]] = claims(tickets)
             acts.insert(place, partial(settled, late, self.settlement(late, leave, run, self.outcomes[0])))
-            verdicts = crowd(store, acts)
+            verdicts = at_once(store, acts)
             won = verdicts.pop(place)
             record = self.stored(store, late)
             if won and leave is SettledState.COMPLETED:
@@ -107,12 +107,12 @@ class Concurrency(Contract):
         return list(Guarantee) if store.supports_atomic else [Guarantee.LEASE]
 
 
-def crew_of(config: pytest.Config) -> Crew:
+def workers_of(config: pytest.Config) -> Workers:
     """Return the processes of this test run; starting them takes longer than their work."""
-    if _CREW not in config.stash:
-        config.stash[_CREW] = Crew()
-        config.add_cleanup(config.stash[_CREW].leave)
-    return config.stash[_CREW]
+    if _WORKERS not in config.stash:
+        config.stash[_WORKERS] = Workers()
+        config.add_cleanup(config.stash[_WORKERS].leave)
+    return config.stash[_WORKERS]
 
 
 def claims(tickets: Iterable[Ticket]) -> list[Act[Any]]:

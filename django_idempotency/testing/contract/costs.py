@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,7 +70,7 @@ class Costs(Contract):
             ticket: Ticket, leave: SettledState, attempt: int = 1, *, born_of: Ticket | None = None
         ) -> tuple[Any, ...]:
             settlement = self.settlement(ticket, leave, Execute(attempt=attempt), self.outcomes[0])
-            return ticket, replace(settlement, operation=rules.operation_begun_by(born_of or ticket))
+            return ticket, settlement._replace(operation=rules.operation_begun_by(born_of or ticket))
 
         first = make_ticket(key=key)
         yield "claim", "claim", (first,)

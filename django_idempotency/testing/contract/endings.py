@@ -8,8 +8,8 @@ import pytest
 
 from ...core import rules
 from ...core.records import Record, Status
-from ...core.rules import SettledState
-from ...stores.base import BaseStore, Intervention
+from ...core.rules import Intervention, SettledState
+from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..tickets import make_ticket
 from .base import Contract
@@ -168,7 +168,9 @@ class Endings(Contract):
         assert store.claim(make_ticket()).attempt == 2
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
-    def test_renewed_as_somebody_intervenes(self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    def test_renewed_as_an_operator_intervenes(
+        self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str
+    ) -> None:
         """A late owner that renews its lease after the operator's look is still working, and keeps its record."""
         ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
         look = inner.get

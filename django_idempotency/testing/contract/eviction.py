@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from uuid import UUID
 
-from ...core.records import Guarantee
-from ...core.rules import Busy, Execute, Replay, SettledState
-from ...stores.base import BaseStore, Intervention
+import pytest
+
+from ...core.records import Guarantee, Record
+from ...core.rules import Busy, Execute, Intervention, Replay, SettledState
+from ...stores.base import BaseStore
+from ...stores.wrapper import innermost
 from ..tickets import make_ticket
 from .base import Contract
 from .workers import claimed, together
@@ -61,6 +65,36 @@ class Eviction(Contract):
         assert store.release(ticket.id, audit=lambda _: None) is Intervention.GONE
         assert store.expire(ticket.id, audit=lambda _: None) is Intervention.GONE
 
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
+    @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])
+    def test_vanished_as_an_operator_intervenes(
+        self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str, ended: SettledState | None
+    ) -> None:
+        """A record that vanishes between the operator's read and write is gone: nothing binds the next request."""
+        self.need("vanish")
+        ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
+        run = self.claim(store, ticket)
+        if ended is not None:
+            self.settle(store, ticket, ended, run, self.outcomes[0])
+        self.elapse(store, ticket.lease + 1)
+        read, seen = inner.get, list[Record]()
+
+        def read_and_vanish(record_id: UUID) -> Record | None:
+            record = read(record_id)
+            if record is not None and not seen:
+                seen.append(record)
+                self.vanish(store, ticket)
+            return record
+
+        monkeypatch.setattr(inner, "get", read_and_vanish)
+        found = getattr(store, verb)(ticket.id, audit=audited.append)
+        if not seen:
+            pytest.skip(f"{type(inner).__name__} reads the record under its lock.")
+        assert (found, audited) == (Intervention.GONE, [])
+        other = make_ticket(body=b"other")
+        run = self.claim(store, other)
+        assert (run.attempt, run.takeover) == (1, False)
+
     def test_vanished_before_the_guard(self, store: BaseStore) -> None:
         """The guard finds nothing to lock."""
         self.need("vanish")
@@ -69,7 +103,7 @@ class Eviction(Contract):
             store.claim(ticket)
             self.vanish(store, ticket)
             with store.guard(ticket) as guard:
-                assert (guard.joins, guard.record) == (True, None)
+                assert (guard.committed, guard.record) == (False, None)
 
     def test_vanishing_all_the_time(self, store: BaseStore) -> None:
         """Many claim and settle one key while it is deleted again and again: no call raises."""

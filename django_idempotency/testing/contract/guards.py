@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ class Guards(Contract):
     def test_no_guard_in_lease(self, store: BaseStore) -> None:
         """A `lease` guard holds nothing, so the work may take any time."""
         with store.guard(make_ticket()) as guard:
-            assert (guard.joins, guard.record, guard.needs_rollback()) == (False, None, False)
+            assert (guard.committed, guard.record, guard.needs_rollback()) == (True, None, False)
 
     def test_after_a_commit(self, store: BaseStore) -> None:
         """What is to be done after the commit is done once, and at once if there is no transaction to wait for."""
@@ -42,7 +41,7 @@ class Guards(Contract):
         run = self.claim(store, ticket)
         with store.guard(ticket) as guard:
             assert guard.record is not None
-            assert (guard.joins, guard.record.owner) == (True, ticket.owner)
+            assert (guard.committed, guard.record.owner) == (False, ticket.owner)
             assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert guard.committed is True
         assert self.stored(store, ticket).outcome == self.outcomes[0]
@@ -78,8 +77,8 @@ class Guards(Contract):
         ticket, other = self._atomic(store), make_ticket(key="other", guarantee=Guarantee.ATOMIC)
         self.claim(store, ticket)
         with store.guard(ticket):
-            with store.guard(replace(ticket, owner=other.owner), takeover=True) as again:
-                assert (again.joins, again.record) == (True, None)
+            with store.guard(ticket._replace(owner=other.owner), takeover=True) as again:
+                assert (again.committed, again.record) == (False, None)
             run = self.claim(store, other)
             with store.guard(other) as inner:
                 assert inner.record is not None

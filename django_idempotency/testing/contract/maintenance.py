@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ...core.records import Status
@@ -44,7 +43,7 @@ class Maintenance(Contract):
         assert self.stored(store, overtaken).owner == thief.owner
         assert self.stored(store, completed).outcome == self.outcomes[0]
 
-    def test_a_lapsed_lease_that_nobody_took(self, store: BaseStore) -> None:
+    def test_a_lapsed_lease_that_was_not_taken_over(self, store: BaseStore) -> None:
         """An owner whose lease has lapsed unnoticed is still the owner."""
         ticket = make_ticket()
         store.claim(ticket)
@@ -66,7 +65,7 @@ class Maintenance(Contract):
         self.elapse(store, 30)
         assert store.claim(make_ticket()).owner == ticket.owner
 
-    def test_renewing_beside_its_thief(self, store: BaseStore) -> None:
+    def test_renewing_beside_a_new_owner(self, store: BaseStore) -> None:
         """One process renews the former and the current owner of a key in one call: only the latter's lease counts."""
         stale, thief = make_ticket(lease=30), make_ticket(lease=300)
         store.claim(stale)
@@ -95,7 +94,7 @@ class Maintenance(Contract):
                 assert store.expires_natively  # deleted, as it declares
                 return
             moved: dict[str, Any] = dict.fromkeys(MOMENTS, claimed.read_at) | {"joined": False}
-            assert replace(looked, **moved) == replace(claimed, **moved)
+            assert looked._replace(**moved) == claimed._replace(**moved)
             for name in ("lease_until", "expires_at"):
                 length, claimed_length = ((getattr(each, name) - each.created_at) for each in (looked, claimed))
                 assert abs((length - claimed_length).total_seconds()) < 0.1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -111,7 +111,7 @@ class Pair:
 
     def shown(self, record: Record, model: Record) -> dict[str, Any]:
         """Return what must be equal: moments as seconds from the store's own now, or as the model's if near."""
-        shown = {each.name: getattr(record, each.name) for each in fields(record)}
+        shown = record._asdict()
         del shown["read_at"], shown["joined"], shown["location"]
         kept, needed = (seconds(each, "purge_at") or 0.0 for each in (record, model))
         shown["purge_at"] = kept >= needed - TOLERANCE  # a store may keep it for longer
@@ -189,7 +189,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
             """Let the last caller fall silent, and make another call with the same request."""
             silent = self.tickets[-1]
             self.pair.elapse(4 * HOUR)
-            ticket = replace(silent, owner=self.pair.ticket(silent.key).owner)
+            ticket = silent._replace(owner=self.pair.ticket(silent.key).owner)
             self.tickets.append(ticket)
             self._claim(ticket, twin=twin)
 
@@ -254,7 +254,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
 
         def _collide(self, ticket: Ticket) -> None:
             if self.pair.model.get(ticket.id) is not None:
-                self.pair.ask("claim", replace(ticket, scope="another"))
+                self.pair.ask("claim", ticket._replace(scope="another"))
 
         def _vanish(self, ticket: Ticket) -> None:
             if contract.defines("vanish"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 from uuid import UUID
@@ -16,7 +15,7 @@ from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract, seconds
-from .concurrency import Crowd
+from .concurrency import AtOnce
 from .workers import Act
 
 EXECUTION = Execution("order-17", (KeyboardInterrupt,), resumes_within=500)
@@ -26,7 +25,7 @@ TAKEN_OVER = Execute(attempt=2, takeover=True)
 class Suspending(Contract):
     """Tests of `settle` where it hands a running record over, as `engine.durable` does."""
 
-    def test_asleep(self, store: BaseStore) -> None:
+    def test_suspended(self, store: BaseStore) -> None:
         """A suspended record runs on for its request, under another token and a long lease; its owner has lost it."""
         owner = make_ticket(lease=30, ttl=100)
         self.claim(store, owner)
@@ -52,14 +51,14 @@ class Suspending(Contract):
         assert EXECUTION.has_suspended(record)
         for other in (
             self.stored(store, self.running(store, key="other")),
-            replace(record, attempt=2),
-            replace(record, id=make_ticket(key="other").id),
-            replace(record, status=Status.COMPLETED),
+            record._replace(attempt=2),
+            record._replace(id=make_ticket(key="other").id),
+            record._replace(status=Status.COMPLETED),
         ):
             assert not EXECUTION.has_suspended(other)
         assert not Execution("order-18", (KeyboardInterrupt,)).has_suspended(record)
 
-    def test_woken(self, store: BaseStore) -> None:
+    def test_resumed(self, store: BaseStore) -> None:
         """It resumes as the same attempt, with the lease and retention of its first claim, and is completed."""
         self.sleep(store, self.running(store))
         self.elapse(store, 400)
@@ -77,7 +76,7 @@ class Suspending(Contract):
         again = make_ticket()
         assert rules.read(store.claim(again), again) == Replay(outcome=self.outcomes[0], attempt=1)
 
-    def test_asleep_again(self, store: BaseStore) -> None:
+    def test_suspended_again(self, store: BaseStore) -> None:
         """It can be suspended repeatedly. An earlier invocation, thought dead, neither settles nor resumes it."""
         asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
@@ -89,7 +88,7 @@ class Suspending(Contract):
         assert self.settle(store, earlier, SettledState.BOUND, Execute(attempt=1)) is False
         assert store.renew([earlier, asleep, later]) == {later.owner}
 
-    def test_an_answer_that_was_lost(self, store: BaseStore) -> None:
+    def test_a_response_that_was_lost(self, store: BaseStore) -> None:
         """If the response to a resume was lost, the next claim finds that the record is its own."""
         self.sleep(store, self.running(store))
         owner = make_ticket()
@@ -97,17 +96,17 @@ class Suspending(Contract):
         assert store.settle(owner, rules.handover(seen, owner)) is True  # its response is lost
         assert drive(store, resuming(owner, seen)).owner == owner.owner
 
-    def test_one_of_many(self, store: BaseStore, crowd: Crowd) -> None:
+    def test_one_of_many(self, store: BaseStore, at_once: AtOnce) -> None:
         """When all resume it at one moment, one succeeds."""
         self.sleep(store, self.running(store))
         tickets = [make_ticket() for _ in range(min(self.claimers, 20))]
         seen = store.claim(tickets[0])
         acts: list[Act[bool]] = [partial(wakes, ticket, seen) for ticket in tickets]
-        answers = crowd(store, acts)
+        answers = at_once(store, acts)
         assert answers.count(True) == 1
         assert self.stored(store, tickets[0]).owner == tickets[answers.index(True)].owner
 
-    def test_never_woken(self, store: BaseStore) -> None:
+    def test_never_resumed(self, store: BaseStore) -> None:
         """After its time it counts as crashed, for its own execution too, and even if it would have expired."""
         for key, ttl in (("remembered", 1000), ("forgotten", 100)):
             self.sleep(store, self.running(store, key=key, ttl=ttl))
@@ -115,7 +114,7 @@ class Suspending(Contract):
         for key in ("remembered", "forgotten"):
             assert self.claim(store, make_ticket(key=key)) == TAKEN_OVER
 
-    def test_woken_and_dead(self, store: BaseStore) -> None:
+    def test_resumed_and_crashed(self, store: BaseStore) -> None:
         """After a resume and a crash, a short lease counts, not the long one; then a new attempt is suspended."""
         asleep = self.sleep(store, self.running(store))
         dead = make_ticket(lease=30)

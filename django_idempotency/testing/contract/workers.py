@@ -94,7 +94,7 @@ class Failed:
     traceback: str
 
 
-class Crew:
+class Workers:
     """Processes that wait for work. They have this process's environment, settings and import path."""
 
     def __init__(self, size: int = PROCESSES) -> None:
@@ -185,9 +185,9 @@ def main() -> None:
 
         django.setup()
     # Import it by its name, so that what is unpickled here has the class that was pickled there.
-    crew = import_module("django_idempotency.testing.contract.workers")
+    workers = import_module("django_idempotency.testing.contract.workers")
     with answers:
-        crew.serve(sys.stdin.buffer, answers)
+        workers.serve(sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def ann() -> User:
 
 
 @pytest.fixture(
-    params=[{}, {"REQUIRED": True}, {"SCOPE": lambda request: "everybody"}], ids=["plain", "required", "scope"]
+    params=[{}, {"REQUIRED": True}, {"SCOPE": lambda request: "shared"}], ids=["plain", "required", "scope"]
 )
 def configured(request: pytest.FixtureRequest, settings: Settings) -> None:
     """The middleware with its defaults, with keys required, and with a scope that names every caller."""
@@ -119,7 +119,7 @@ def test_a_change_behaves_as_without_a_key(ann: User, base: str) -> None:
     assert stored() == 0
 
 
-def test_proving_once_more_who_one_is(ann: User) -> None:
+def test_reauthentication(ann: User) -> None:
     """A reauthentication opens this session; a stored response would only claim to."""
     caller = Caller()
     caller.login(BROWSER)

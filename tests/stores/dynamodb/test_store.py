@@ -25,9 +25,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import SettledState
+from django_idempotency.core.rules import Intervention, SettledState
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
-from django_idempotency.stores.base import BaseStore, Intervention
+from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.dynamodb import DynamoDBStore, items
 from django_idempotency.stores.dynamodb.client import PAUSE
 from django_idempotency.testing import StoreContract
@@ -234,7 +234,7 @@ def between(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, act: Any) -> 
 
     monkeypatch.setattr(store, "_takeover", interrupted)
     yield
-    assert store._takeover == takeover, "nobody has taken over"
+    assert store._takeover == takeover, "no takeover"
 
 
 def test_a_late_renewal_wins(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -516,7 +516,7 @@ def test_what_is_in_an_item(store: DynamoDBStore) -> None:
     }
 
 
-def test_somebody_elses_item(store: DynamoDBStore) -> None:
+def test_a_foreign_item(store: DynamoDBStore) -> None:
     """A foreign item is neither judged nor overwritten."""
     ticket = make_ticket()
     store.client.boto.put_item(TableName=store.schema.table, Item={**store.schema.key(ticket.id), "x": {"N": "1"}})
@@ -610,7 +610,7 @@ def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("document", [b"", b"{}", b'{"status": "ok"}', b"<html></html>"])
-def test_somebody_else_answers(document: bytes) -> None:
+def test_a_response_of_another_server(document: bytes) -> None:
     """A proxy that returns 200 has stored nothing: no verb mistakes its response for DynamoDB's, which may be empty."""
     with pretending(200, {"Content-Type": "application/json"}, document) as endpoint:
         store = make_store(endpoint)
@@ -663,7 +663,7 @@ def test_no_table(dynamodb: str) -> None:
     store.client.boto.close()
 
 
-def test_nobody_there() -> None:
+def test_no_server_listens() -> None:
     """A refused connection is an outage."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
@@ -780,7 +780,7 @@ def test_impossible_options(options: dict[str, Any], said: str) -> None:
         DynamoDBStore(**options)
 
 
-def test_an_endpoint_that_is_none() -> None:
+def test_an_endpoint_without_a_host() -> None:
     """The settings are at fault, not the server."""
     with pytest.raises(ImproperlyConfigured, match="nowhere"):
         DynamoDBStore(region_name="eu-central-1", endpoint_url="nowhere").get(uuid4())

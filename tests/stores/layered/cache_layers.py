@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -42,7 +41,7 @@ class FarCache:
             return None
         record, at, ends = self.copies[record_id]
         now = self.clock()
-        return replace(record, read_at=record.read_at + timedelta(seconds=now - at)) if now < ends else None
+        return record._replace(read_at=record.read_at + timedelta(seconds=now - at)) if now < ends else None
 
     async def apeek(self, record_id: UUID) -> Record | None:
         return self.peek(record_id)

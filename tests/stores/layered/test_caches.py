@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -44,7 +43,7 @@ class TestLocalFront:
         record = finished()
         local.put(record, seconds=60)
         stopwatch.now += 1.5
-        assert local.peek(record.id) == replace(record, read_at=record.read_at + timedelta(seconds=1.5))
+        assert local.peek(record.id) == record._replace(read_at=record.read_at + timedelta(seconds=1.5))
         assert async_to_sync(local.apeek)(record.id) == local.peek(record.id)
         assert local.peek(UUID(int=1)) is None
 
@@ -71,7 +70,7 @@ class TestLocalFront:
         """A record that may still change is never held, and replaces an earlier copy."""
         record = finished()
         local.put(record, seconds=60)
-        local.put(replace(record, status=status, outcome=None), seconds=60)
+        local.put(record._replace(status=status, outcome=None), seconds=60)
         assert local.peek(record.id) is None
 
     def test_the_least_recently_used_goes(self, local: LocalCache) -> None:
@@ -124,7 +123,7 @@ class TestSheltered:
         return CircuitBreaker(far, clock=stopwatch)
 
     @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
-    def test_no_failure_reaches_anybody(self, breaker: CircuitBreaker, far: FarCache, error: Exception) -> None:
+    def test_no_failure_reaches_the_caller(self, breaker: CircuitBreaker, far: FarCache, error: Exception) -> None:
         """A failing front counts as empty."""
         for ask in (
             lambda: breaker.peek(UUID(int=1)),
@@ -135,7 +134,7 @@ class TestSheltered:
             assert ask() is None
         assert breaker.drop(UUID(int=1), insist=True) is False
 
-    def test_a_log_filter_that_raises_reaches_nobody(self, breaker: CircuitBreaker, far: FarCache) -> None:
+    def test_a_log_filter_that_raises_is_contained(self, breaker: CircuitBreaker, far: FarCache) -> None:
         def fail(*_: object) -> bool:
             raise KeyError("a filter's own fault")
 

@@ -22,7 +22,7 @@ from ..helpers import Call, atomic_ticket, effects
 pytestmark = [
     needs_redis,
     pytest.mark.faults,
-    pytest.mark.elsewhere,
+    pytest.mark.either_server,
     pytest.mark.django_db(transaction=True),
 ]
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -22,12 +21,12 @@ from django_idempotency import conf
 from django_idempotency.concurrency.threads import in_thread
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Intervention, Mismatch, Replay, WorkResult
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
-from django_idempotency.stores.base import BaseStore, Intervention
+from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import CircuitBreaker, LocalCache, RecordCache
 from django_idempotency.stores.layered.store import FRESH, MARKER, UNDER_WAY
@@ -45,6 +44,8 @@ from ..helpers import OUTCOME, Call, atomic_ticket, committed, effects, elsewher
 from ..redis.test_store import shift
 from ..test_memory import Clock
 from .cache_layers import FarCache, Stopwatch
+
+pytestmark = pytest.mark.either_server  # the authority alone keeps its contract on each
 
 FRONTS: dict[str, Callable[[Stopwatch], RecordCache]] = {
     "local": lambda stopwatch: LocalCache(seconds=1e9, clock=stopwatch),
@@ -356,7 +357,7 @@ class TestLives:
         call.settle(ttl=5)
         assert layers.front.lives[-1] == pytest.approx(5)
 
-    def test_an_answer_that_was_read(self, layers: Layers) -> None:
+    def test_a_response_that_was_read(self, layers: Layers) -> None:
         """A miss late in a record's life makes a short copy."""
         layers.call(ttl=60).run()
         layers.age(50)
@@ -445,7 +446,7 @@ class TestLives:
         crashed = make_ticket(lease=0)
         store.claim(crashed)
         store._under_way.clear()
-        for met in (make_ticket(body=b"other"), replace(make_ticket(scope="user:2"), id=crashed.id)):
+        for met in (make_ticket(body=b"other"), make_ticket(scope="user:2")._replace(id=crashed.id)):
             assert isinstance(rules.read(store.claim(met), met), Mismatch)
         assert store._under_way == {}
 

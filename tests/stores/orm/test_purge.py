@@ -13,11 +13,21 @@ from django_idempotency.core.rules import Busy, Execute
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Purged
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.orm.dialects import PostgreSQL
 from django_idempotency.testing.clock import elapse
 
 from ..helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+#: On PostgreSQL a batch is deleted by the rows' addresses, or by primary key where the probe says no or fails.
+PROBES = {"as it is": PostgreSQL.probe, "no address": "SELECT no_such_column FROM {table}"}
+
+
+@pytest.fixture(autouse=True, params=PROBES if connection.vendor == "postgresql" else list(PROBES)[:1])
+def probed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgreSQL, "probe", PROBES[request.param])
+
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
@@ -46,9 +56,9 @@ def fill(count: int, *, apart: timedelta = timedelta(seconds=1)) -> None:
 
 def purge_all(limit: int) -> int:
     """Purge batch by batch, as the command does."""
-    count, batch = 0, Purged(count=1, resume=None)
+    store, count, batch = ORMStore(), 0, Purged(count=1, resume=None)
     while batch.count:
-        batch = ORMStore().purge(limit=limit, since=batch.resume)
+        batch = store.purge(limit=limit, since=batch.resume)
         count += batch.count
     return count
 

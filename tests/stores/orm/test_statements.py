@@ -22,22 +22,24 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 #: What a call does → the statements that it costs in addition to its own work.
 FIRST_ATOMIC = {
-    "postgresql": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
+    # One trip each: what is joined by semicolons goes in one message.
+    "postgresql": ["INSERT; SELECT", "BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT"],
     # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it compares the id.
     "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
-    # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot.
-    "sqlite": ["SELECT", "INSERT", "BEGIN", "UPDATE", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
+    # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot. The
+    # savepoint is the transaction.
+    "sqlite": ["SELECT", "INSERT", "SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
 FIRST_LEASE = {
-    "postgresql": ["INSERT", "UPDATE"],
+    "postgresql": ["INSERT; SELECT", "UPDATE"],
     "mysql": ["INSERT", "UPDATE"],
     "sqlite": ["SELECT", "INSERT", "UPDATE"],
 }
-KNOWN_KEY = {"postgresql": ["INSERT", "SELECT"], "mysql": ["INSERT", "SELECT"], "sqlite": ["SELECT"]}
+KNOWN_KEY = {"postgresql": ["INSERT; SELECT"], "mysql": ["INSERT", "SELECT"], "sqlite": ["SELECT"]}
 RELEASED = {
-    "postgresql": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
+    "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT"],
     "mysql": ["BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
-    "sqlite": ["BEGIN", "UPDATE", "UPDATE", "COMMIT"],
+    "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
 
 
@@ -64,10 +66,14 @@ def sent() -> Iterator[Sent]:
     for query in captured.captured_queries:
         sql = query["sql"] if query["sql"] != "None" else failed.pop(0)  # PyMySQL forgets a statement that failed
         statements.raw.append(sql)
-        sql = re.sub(r"^SET STATEMENT \S+ FOR ", "", sql)
-        verb, lock = re.match(r"\w+", sql), re.search(r"FOR (UPDATE|SHARE).*$", sql)
-        assert verb is not None
-        statements.append(" ".join(filter(None, [verb[0], lock and lock[0].strip()])))
+        statements.append("; ".join(map(shape, sql.split("; "))))
+
+
+def shape(sql: str) -> str:
+    sql = re.sub(r"^SET STATEMENT \S+ FOR ", "", sql)
+    verb, lock = re.match(r"\w+", sql), re.search(r"FOR (UPDATE|SHARE).*$", sql)
+    assert verb is not None
+    return " ".join(filter(None, [verb[0], lock and lock[0].strip()]))
 
 
 @pytest.fixture(autouse=True)
@@ -131,9 +137,12 @@ def test_takeover_atomic() -> None:
     with sent() as statements:
         assert isinstance(call.open(), Execute)
     patience = ["PRAGMA"] if connection.vendor == "sqlite" else []
-    lock = {"sqlite": "UPDATE"}.get(connection.vendor, "SELECT FOR UPDATE SKIP LOCKED")
-    mark = [] if connection.vendor == "postgresql" else ["SAVEPOINT"]
-    assert statements == [*KNOWN_KEY[connection.vendor], *patience * 2, "BEGIN", lock, *patience, *mark]
+    lock = {
+        "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED"],
+        "mysql": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "SAVEPOINT"],
+        "sqlite": ["SAVEPOINT", "UPDATE"],
+    }[connection.vendor]
+    assert statements == [*KNOWN_KEY[connection.vendor], *patience * 2, *lock, *patience]
     call.settle()
 
 
@@ -193,8 +202,8 @@ def writes(ticket: Any) -> bool:
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(note):
-        ORMStore().claim(ticket)
-    if len(bound) == 1:  # it was new, so undo it: the question is what the claim of a new key does
+        new = ORMStore().claim(ticket).owner == ticket.owner
+    if new:  # undo it: the question is what the claim of a new key does
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM django_idempotency_record WHERE id = %s", [ticket.id])
     with transaction.atomic(), connection.cursor() as cursor:

@@ -8,7 +8,6 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from django_redis import get_redis_connection
 from pytest_django import Settings
 from redis import Redis
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
-from redis.connection import Connection
+from redis.connection import Connection, ConnectionPool
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
@@ -40,6 +39,7 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.redis.client import Call
+from django_idempotency.stores.redis.layout import SCRIPTS
 from django_idempotency.stores.redis.store import CHANGE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
@@ -130,6 +130,24 @@ class TestRedisStore(StoreContract):
             yield packets(patch)
 
 
+# ------------------------------------------------------------------------------------------- a primary that steps down
+
+
+@pytest.mark.parametrize(("error", "left"), [("READONLY You can't write", True), ("ERR other", False)])
+def test_idle_connections_to_a_replica_are_closed(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, error: str, left: bool
+) -> None:
+    """If the server has become a replica, idle connections to it are closed: its address may lead to the new primary."""
+    monkeypatch.setitem(SCRIPTS, "get", f'return redis.error_reply("{error}")')
+    closed: list[bool] = []
+    monkeypatch.setattr(
+        ConnectionPool, "disconnect", lambda _, inuse_connections=True: closed.append(inuse_connections)
+    )
+    with pytest.raises(StoreRefused):
+        store.get(make_ticket().id)
+    assert closed == [False] * left
+
+
 # ------------------------------------------------------------------------------------------------------------- trips
 
 
@@ -213,7 +231,7 @@ def test_a_record_is_small(store: RedisStore, server: Redis) -> None:
     """A record takes at most 450 bytes more than its body, as Redis counts them."""
     ticket, body = make_ticket(key=str(uuid4())), os.urandom(1000)
     store.claim(ticket)
-    store.settle(ticket, replace(settled_by(ticket), outcome=Outcome(status=201, body=body)))
+    store.settle(ticket, settled_by(ticket)._replace(outcome=Outcome(status=201, body=body)))
     (name,) = names(store, server)
     assert (server.memory_usage(name) or 0) - len(body) <= 450 + len(store.prefix)  # test prefixes are long
 
@@ -275,7 +293,7 @@ def test_a_birth_is_sealed_again(store: RedisStore, trips: list[str]) -> None:
     store.claim(first)
     assert (store.claim(second).path, store.claim(second).secret_id) == ("/first/", first.secret_id)
     trips.clear()
-    assert store.settle(second, replace(settled_by(second), attempt=2)) is True
+    assert store.settle(second, settled_by(second)._replace(attempt=2)) is True
     assert trips == ["EVALSHA", "EVALSHA"]
     record = store.get(first.id)
     assert record is not None
@@ -376,7 +394,7 @@ def test_a_takeover_without_replicas_is_one_again(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_what_sleeps_is_not_woken_without_replicas(store: RedisStore, *, asynchronous: bool) -> None:
+def test_a_suspended_record_is_not_resumed_without_replicas(store: RedisStore, *, asynchronous: bool) -> None:
     """A failover could suspend it again beside a resumed call, so a resume without replicas is refused."""
     safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     owner, waking = make_ticket(), make_ticket()
@@ -407,7 +425,7 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
     instants = ("read_at", "lease_until", "created_at", "completed_at", "expires_at", "purge_at")
     for seen in (other.peek(ticket.id), async_to_sync(other.apeek)(ticket.id)):
         assert seen is not None
-        assert replace(seen, **{name: getattr(record, name) for name in instants}) == record
+        assert seen._replace(**{name: getattr(record, name) for name in instants}) == record
     assert other.claim(make_ticket()).status is Status.RUNNING
     other.drop(ticket.id)
     assert other.peek(ticket.id) is None
@@ -445,7 +463,7 @@ def test_a_front_with_another_clock(store: RedisStore, skew: float) -> None:
     """The copy's deadlines are as far away as the record's, however much the two servers' clocks differ."""
     ticket = make_ticket(lease=30, ttl=600)
     running = rules.born(ticket, ticket.now + timedelta(seconds=skew))
-    done = replace(running, status=Status.COMPLETED, completed_at=running.created_at, outcome=Outcome(status=201))
+    done = running._replace(status=Status.COMPLETED, completed_at=running.created_at, outcome=Outcome(status=201))
     for record in (running, done):
         store.put(record, seconds=5)
         seen = store.peek(ticket.id)
@@ -591,7 +609,7 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
         "new_life": False,
     }
     taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60).send(None)
-    assert store.renew([replace(ticket, lease=300)]) == {ticket.owner}
+    assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
     assert store._client.ask(taking) is None
     assert store.claim(make_ticket()).owner == ticket.owner
 

@@ -106,7 +106,7 @@ class Command(BaseCommand):
         return away is None or self.give_way(away, what="The broker")
 
     def publish_on(self, publish: Publish) -> Exception | None:
-        """Publish batch after batch. Return why the broker is unavailable, or `None` when there is nothing more to do."""
+        """Publish batch after batch. Return why the broker is unavailable, or `None` when nothing is left to do."""
         relay = Relay(publish, using=self.using, size=self.size, once=self.once, stopping=lambda: self.stopping)
         last = self.last() if self.once else 0
         while not self.stopping:

@@ -1,0 +1,27 @@
+"""Every check: its code, its message, and what to type. `docs/reference/checks.md` is this table.
+
+E: the configuration cannot work. W: it works, but may surprise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.checks import CheckMessage
+
+from ...stores.check_messages import PREFIX, closest, message, one_line, shown, type_named
+from .databases import DATABASES
+from .routes import MIDDLEWARE, ROUTES
+from .servers import DEPLOYED
+from .settings import SETTINGS
+from .stores import STORES
+
+__all__ = ["CATALOGUE", "PREFIX", "closest", "finding", "one_line", "shown", "type_named"]
+
+#: Code → (message, hint).
+CATALOGUE: dict[str, tuple[str, str]] = {**SETTINGS, **STORES, **MIDDLEWARE, **ROUTES, **DATABASES, **DEPLOYED}
+
+
+def finding(code: str, **facts: Any) -> CheckMessage:
+    """Build the check message of a code."""
+    return message(CATALOGUE, code, **facts)

@@ -1,0 +1,186 @@
+"""What checks say about the middleware and the routes."""
+
+from __future__ import annotations
+
+from ...stores.check_messages import SILENCE
+
+_OURS = '"django_idempotency.middleware.IdempotencyMiddleware"'
+
+MIDDLEWARE: dict[str, tuple[str, str]] = {
+    "W072": (
+        (
+            "IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: "
+            "a record would be replayed without asking it."
+        ),
+        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
+    ),
+    "E021": (
+        "MIDDLEWARE lists IdempotencyMiddleware %(count)s times.",
+        f"Keep {_OURS} once, as the last line.",
+    ),
+    "E022": (
+        "IdempotencyMiddleware comes before %(other)s, which identifies the owner of a key.",
+        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
+    ),
+    "W073": (
+        (
+            "IdempotencyMiddleware comes before %(other)s, whose process_exception may respond for a view that raised: "
+            "its writes would be kept as if it had succeeded."
+        ),
+        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
+    ),
+}
+
+ROUTES: dict[str, tuple[str, str]] = {
+    "E030": (
+        '%(view)s is async, and no transaction can cover it: it cannot be "atomic".',
+        'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',
+    ),
+    "E031": (
+        "%(view)s has IdempotentViewMixin after %(other)s in its bases, where it guards nothing.",
+        "Put it first: class %(name)s(IdempotentViewMixin, …).",
+    ),
+    "E032": (
+        "%(view)s has IdempotentViewMixin, but is not a Django REST framework view.",
+        "Take the mixin out and put @idempotent() on the class.",
+    ),
+    "E033": (
+        (
+            "The as_view() of %(view)s is wrapped in another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
+            "A request with a key raises."
+        ),
+        "Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it.",
+    ),
+    "E034": (
+        "%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.",
+        "Swap the two lines: @idempotent() above @api_view.",
+    ),
+    "E072": (
+        (
+            "%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. "
+            "Its lease would be settled inside that transaction, so a request with a key raises LeaseInTransaction."
+        ),
+        (
+            'Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above '
+            "the decorator if it does not check access; or put @transaction.non_atomic_requests above all of them."
+        ),
+    ),
+    "W076": (
+        (
+            "%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. The "
+            "claim of a request with a key joins it: duplicates wait until it ends, and a crash leaves no trace of an attempt."
+        ),
+        (
+            'Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above '
+            f"the decorator if it does not check access; or {SILENCE}."
+        ),
+    ),
+    "E035": (
+        "The policy of %(view)s and IDEMPOTENCY contradict each other: %(error)s",
+        "Type both fields in the policy of %(view)s, or change the setting.",
+    ),
+    "E036": (
+        'The policy of %(view)s asks for the store "%(alias)s", which IDEMPOTENCY["STORES"] does not have.',
+        'Type store="%(close)s", or add the alias to "STORES".',
+    ),
+    "E037": (
+        'The policy of %(view)s is "atomic", which the store "%(alias)s" cannot keep: it joins no transaction.',
+        'Type guarantee="lease", or store= the alias of an ORMStore.',
+    ),
+    "E038": (
+        "The attribute idempotency of %(view)s is %(found)s, not a Policy.",
+        "Type idempotency = Policy(required=True, …) in the class.",
+    ),
+    "W077": (
+        (
+            "IdempotencyMiddleware refuses to replay %(view)s%(others)s: %(layer)s comes before the view, and cannot be "
+            "asked again."
+        ),
+        (
+            "Put @idempotent() below it, directly on the view or on the class, so that it is asked each time; or type "
+            f'"AUTHORIZE_REPLAY": "dotted.path" in IDEMPOTENCY, and ask there; or put @idempotency_exempt on the view; or {SILENCE}.'
+        ),
+    ),
+    "E067": (
+        "%(view)s has async handlers, which Django REST framework does not await: a request with a key raises.",
+        'Use the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.',
+    ),
+    "E069": (
+        "%(view)s cannot be guarded, and a request to it raises: %(problem)s",
+        "Put @idempotent() where the message says.",
+    ),
+    "E070": (
+        (
+            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja operations: %(count)s, '
+            "such as %(view)s. A request to one of them raises."
+        ),
+        "Put @idempotent() on each function, directly below the decorator that makes it an operation, or @idempotency_exempt.",
+    ),
+    "E071": (
+        (
+            '%(view)s is an async REST framework view: no transaction can cover it, so it cannot be "atomic", and '
+            "IdempotencyMiddleware cannot guard it. A request with a key raises."
+        ),
+        (
+            'Put IdempotentViewMixin first in its bases and type idempotency = Policy(guarantee="lease"), '
+            "or put @idempotency_exempt on it."
+        ),
+    ),
+    "E082": (
+        (
+            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would skip '
+            "the checks of its resolvers. A POST to it raises."
+        ),
+        "Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.",
+    ),
+    "W084": (
+        (
+            "IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks of its resolvers. "
+            "A mutation with a key runs unguarded."
+        ),
+        f"Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or {SILENCE}.",
+    ),
+    "W085": (
+        (
+            "%(other)s has a process_exception that may respond for a view that raised, outside the guard of "
+            "%(view)s%(others)s: a replay gets Django's own response, and what a view wrote before it raised "
+            "an exception of the project's own is rolled back."
+        ),
+        (
+            "Put its responses into a decorator below @idempotent(), or for REST framework into EXCEPTION_HANDLER: there "
+            f"the guard sees them. If it never responds for these views, {SILENCE}."
+        ),
+    ),
+    "W071": (
+        'IDEMPOTENCY["EXEMPT"] has %(entry)s, which matches no route of the URLconf.',
+        'Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.',
+    ),
+    "W074": (
+        (
+            "IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes after it: "
+            "%(count)s run unguarded, such as %(view)s."
+        ),
+        (
+            "Put @idempotent() on each function that must not run twice, directly below the decorator that makes it "
+            f"an operation, and @idempotency_exempt on the others; or {SILENCE}."
+        ),
+    ),
+    "E047": (
+        '%(view)s is an async function, and no transaction can cover it: it cannot be "atomic".',
+        'Type @idempotent_function(guarantee="lease", …).',
+    ),
+    "W064": (
+        "%(count)s guarded functions are named %(name)s in the store: a call of one may return another's result.",
+        (
+            'Type a different key_prefix="…" for each. If they are variants of one function, such as an async one, '
+            f"{SILENCE}."
+        ),
+    ),
+    "W066": (
+        (
+            "%(name)s is a method of the model %(model)s, keyed by all its arguments, but not by self: "
+            "a call on one row may return the result of a call on another."
+        ),
+        'Pass what distinguishes the rows as an argument, such as the primary key, and type key="…" with its name.',
+    ),
+}

@@ -1,0 +1,131 @@
+"""What a dialect is: the SQL that all databases share, and where they may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+
+from ..refusing import ends_transaction
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .transactions import WorkTransaction
+
+#: libpq's numbers for no transaction, for an open one, and for one in which a statement has failed; psycopg 3 and 2 pass
+#: them on.
+IDLE, IN_TRANSACTION, IN_ERROR = 0, 2, 3
+
+
+class Dialect:
+    """The SQL that all databases share. The `%s` of `later` takes what `delay()` returns.
+
+    For another database, subclass the dialect that is most like its own, and call `register_dialect()`. A store makes
+    one on its first connection, and all its threads use it.
+    """
+
+    #: Of which connections, by Django's `connection.vendor`?
+    vendor: str
+    #: Is the key looked up before it is inserted?
+    reads_first = False
+    #: Does INSERT return the row?
+    returns = True
+    #: The database's clock at this statement (not at the transaction's start).
+    clock: str
+    #: The clock plus a number of seconds.
+    later: str
+    #: The function that returns the later of two instants.
+    latest = "GREATEST"
+    insert_verb = "INSERT INTO"
+    insert_tail = "ON CONFLICT DO NOTHING"
+    #: The table of a row, with its schema, if the same name may mean another table on another connection.
+    location = "NULL"
+    #: Before and after a SELECT, inside a caller's transaction, that reads the row which an INSERT met.
+    joined_read = ("", "")
+    #: Before an UPDATE by primary key; and, outside a transaction, after its assignments.
+    update_head = ""
+    update_tail = ""
+    #: After the SELECT that locks a record: for its own owner, and for a takeover.
+    lock_own: str
+    lock: str
+    #: Expressions that return the transaction's own id; "" if there is none, and a savepoint marks the transaction
+    #: instead. `take_transaction_id` assigns an id with the row lock; `transaction_id` reads it, and assigns none.
+    take_transaction_id = ""
+    transaction_id = ""
+
+    @classmethod
+    def suits(cls, connection: BaseDatabaseWrapper) -> bool:  # noqa: ARG003 - most vendors have one dialect
+        """Does the server of a connection of our vendor understand this dialect? May query it."""
+        return True
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        if connection.features.has_select_for_update:
+            skips = connection.features.has_select_for_update_skip_locked
+            self.lock = self.lock_own = connection.ops.for_update_sql(skip_locked=skips, nowait=not skips)
+
+    def delay(self, seconds: float) -> float | str:
+        """Return the parameter of `later` for a number of seconds."""
+        return seconds
+
+    def instant(self, sql: str) -> str:
+        """Return SQL that selects an instant so that the driver returns it in UTC, whatever its time zone."""
+        return sql
+
+    def placeholder(self, db_type: str) -> str:
+        """Return `%s`, with a cast if the parameter would have no type."""
+        return "%s"
+
+    def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
+        """Return the INSERT that never waits.
+
+        `joined`: inside a caller's transaction. `durable`: the row is on disk before it returns.
+        """
+        return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
+
+    def combines(self, connection: BaseDatabaseWrapper) -> bool:
+        """Can the driver put several statements with parameters into one message, and read all of their results?"""
+        return False
+
+    def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
+        """Return a transaction that begins with the lock and settles with its COMMIT; `None`: Django begins and commits it."""
+        return None
+
+    def waiting(self, seconds: float) -> tuple[str, str, str] | None:
+        """Return the parts before, inside and after a SELECT that waits for a row's lock; `None` if it cannot wait."""
+        return None
+
+    @contextmanager
+    def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait fails."""
+        with transaction.atomic(using=connection.alias):
+            yield
+
+    @contextmanager
+    def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        """Do not wait for a lock inside this context, which ends when the guard has begun."""
+        yield
+
+    def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
+        """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
+        return None
+
+    def ends_transaction(self, sql: object) -> bool:
+        """Does the database certainly end the open transaction when it runs `sql`?"""
+        return ends_transaction(sql, self.vendor)
+
+    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
+        """Delete the rows that a SELECT of `{columns}` chooses and locks. Return the `purge_at` of each.
+
+        `chosen` takes the parameters `given`. A transaction is open. Here in two statements: as a subquery of a DELETE,
+        a planner may run the SELECT more than once, and each time it chooses other rows.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(chosen.format(columns=f"id, {self.instant('purge_at')}"), given)
+            rows = cursor.fetchall()
+            if rows:
+                marks = ", ".join(["%s"] * len(rows))
+                cursor.execute(f"DELETE FROM {table} WHERE id IN ({marks})", [each for each, _ in rows])
+        return [deadline for _, deadline in rows]

@@ -1,0 +1,65 @@
+"""MariaDB and MySQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..refusing import ends_transaction
+from .base import Dialect
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+class InnoDB(Dialect):
+    """What MariaDB and MySQL share. A duplicate is an error: IGNORE would also swallow a bad value."""
+
+    vendor = "mysql"
+    clock = "UTC_TIMESTAMP(6)"
+    later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
+    insert_tail = ""
+
+    def ends_transaction(self, sql: object) -> bool:
+        return ends_transaction(sql, InnoDB.vendor)
+
+    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
+        """Delete in two statements: a DELETE of more than one table returns no rows."""
+        rows = chosen.format(columns="id, purge_at")
+        with connection.cursor() as cursor:
+            cursor.execute(rows, given)
+            deadlines = [deadline for _, deadline in cursor.fetchall()]
+            if deadlines:  # joined row by row: "id IN (...)" may scan the table, and wait for rows that others hold
+                join = f"({rows}) AS chosen STRAIGHT_JOIN {table} AS record ON record.id = chosen.id"
+                cursor.execute(f"DELETE record FROM {join}", given)
+        return deadlines
+
+
+class MariaDB(InnoDB):
+    """Insert first, without waiting for a row lock."""
+
+    insert_verb = "SET STATEMENT innodb_lock_wait_timeout=0 FOR INSERT INTO"
+    joined_read = ("SET STATEMENT innodb_lock_wait_timeout=1 FOR ", " LOCK IN SHARE MODE")
+    update_head = "SET STATEMENT innodb_lock_wait_timeout=1 FOR "
+
+    @classmethod
+    def suits(cls, connection: BaseDatabaseWrapper) -> bool:
+        return bool(getattr(connection, "mysql_is_mariadb", False))
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(connection)
+        # An INSERT of a duplicate share-locks the row for an instant. Skipping the row then would leave the key without
+        # an owner.
+        self.lock_own = "FOR UPDATE WAIT 1"
+
+    def waiting(self, seconds: float) -> tuple[str, str, str] | None:
+        if seconds < 1:  # the setting takes whole seconds
+            return None
+        return f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)} FOR ", "", "LOCK IN SHARE MODE"
+
+
+class MySQL(InnoDB):
+    """Read first, since it has no SET STATEMENT and its INSERT waits for the owner's row lock."""
+
+    reads_first = True
+    returns = False
+    joined_read = ("", " LOCK IN SHARE MODE")

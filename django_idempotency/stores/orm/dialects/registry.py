@@ -1,0 +1,42 @@
+"""The dialects that there are, and which one a connection gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....errors import ConfigurationError
+from .base import Dialect
+from .mysql import MariaDB, MySQL
+from .postgresql import PostgreSQL
+from .sqlite import SQLite
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+#: The first that suits a connection is used.
+_DIALECTS: list[type[Dialect]] = [PostgreSQL, MariaDB, MySQL, SQLite]
+
+
+def register_dialect(new: type[Dialect]) -> None:
+    """Let `ORMStore` use connections of `new.vendor` that it suits. It is asked before those registered earlier.
+
+    Call it in `AppConfig.ready()`. A store that has already used its connection keeps its dialect.
+    """
+    if new not in _DIALECTS:
+        _DIALECTS.insert(0, new)
+
+
+def dialect(connection: BaseDatabaseWrapper) -> Dialect:
+    """Return the dialect of a connection, which may connect. Raises `ConfigurationError` if there is none."""
+    for each in _DIALECTS:
+        if each.vendor == connection.vendor and each.suits(connection):
+            return each(connection)
+    raise ConfigurationError(
+        f"ORMStore has no dialect for the database {connection.alias!r}, whose kind is {connection.vendor!r}. "
+        "Use a store in another database, or register a dialect for it with register_dialect()."
+    )
+
+
+def served(vendor: str | None) -> bool:
+    """Is there a dialect for databases of this kind? Connects to none."""
+    return any(each.vendor == vendor for each in _DIALECTS)

@@ -1,0 +1,110 @@
+"""SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from django.db import Error
+
+from ....errors import LostRace, OwnershipLost, StoreUnavailable, TransactionLost
+from .. import database_errors
+from ..refusing import ends_transaction
+from .base import IDLE, Dialect
+from .transactions import Bound, WorkTransaction
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.db.backends.utils import CursorWrapper
+
+
+class SQLite(Dialect):
+    """Read first: a reader never waits, an insert queues behind any writer."""
+
+    vendor = "sqlite"
+    reads_first = True
+    clock = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
+    later = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', %s)"
+    latest = "MAX"
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(connection)
+        self.returns = connection.features.can_return_columns_from_insert
+
+    def delay(self, seconds: float) -> str:
+        return f"{seconds:+.3f} seconds"
+
+    def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
+        # A mode that the project has chosen for its transactions needs a BEGIN. An IMMEDIATE one begins as ours does.
+        usual = getattr(connection, "transaction_mode", None) in {None, "DEFERRED", "IMMEDIATE"}
+        return SQLiteTransaction(connection) if usual else None
+
+    @contextmanager
+    def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout")
+            patience = cursor.fetchone()[0]
+            cursor.execute("PRAGMA busy_timeout=20")
+        try:
+            yield
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout={int(patience)}")
+
+    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
+        delete = f"DELETE FROM {table} WHERE rowid IN ({chosen.format(columns='rowid')}) RETURNING purge_at"
+        with connection.cursor() as cursor:
+            cursor.execute(delete, given)
+            return [deadline for (deadline,) in cursor.fetchall()]
+
+    def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
+        return None if getattr(connection.connection, "in_transaction", True) else IDLE
+
+    def ends_transaction(self, sql: object) -> bool:
+        return ends_transaction(sql, SQLite.vendor)
+
+
+class SQLiteTransaction(WorkTransaction):
+    """An outermost savepoint is a transaction, and its RELEASE is a COMMIT that fails in any other transaction.
+
+    A savepoint takes no lock, so the first statement after it must be a write.
+    """
+
+    _NAME = "django_idempotency"
+
+    def lock(self, bound: Bound) -> tuple[Any, ...] | None:
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"SAVEPOINT {self._NAME}")
+            cursor.execute(*bound)
+            row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
+
+    def is_ours(self) -> bool:
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"ROLLBACK TO {self._NAME}")
+        return True
+
+    def _commit(self, settle: Bound | None) -> None:
+        driver = self.connection.connection
+        if not driver.in_transaction:
+            raise TransactionLost
+        try:
+            with self.connection.cursor() as cursor:
+                settled = settle is None or self._settled(cursor, settle)
+                # ROLLBACK TO fails if the row is gone with our transaction.
+                cursor.execute(f"{'RELEASE' if settled else 'ROLLBACK TO'} {self._NAME}")
+        except Error as error:
+            if database_errors.no_savepoint(error):
+                raise TransactionLost from error
+            raise
+        if not settled:
+            raise OwnershipLost
+
+    @staticmethod
+    def _settled(cursor: CursorWrapper, settle: Bound) -> bool:
+        try:
+            cursor.execute(*settle)
+        except Error as error:
+            raise (LostRace if database_errors.lost_race(error) else StoreUnavailable) from error
+        return bool(cursor.rowcount == 1)

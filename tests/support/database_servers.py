@@ -1,0 +1,123 @@
+"""PostgreSQL and PgBouncer as servers of a test's own. Neither starts as root, so they run as Debian's `postgres` then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from .services import program
+from .store_servers import Server, running
+
+USER = "postgres" if os.geteuid() == 0 else None
+
+
+class PostgreSQLServer(Server):
+    """A new cluster that trusts everybody and flushes nothing. `programs` is the folder of initdb and postgres."""
+
+    user = USER
+
+    def __init__(self, folder: Path, programs: Path, *settings: str) -> None:
+        super().__init__()
+        self._data, self._programs = folder / "data", programs
+        self._settings = [argument for setting in ("fsync=off", *settings) for argument in ("-c", setting)]
+
+    def initialise(self) -> None:
+        command = [str(self._programs / "initdb"), f"--pgdata={self._data}", "--username=postgres", "--auth=trust"]
+        command += ["--no-sync", "--encoding=UTF8", "--locale=C"]
+        subprocess.run(command, cwd="/", user=self.user, check=True, capture_output=True, text=True, timeout=120)
+
+    def command(self) -> list[str]:
+        listens = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-p", str(self.port)]
+        return [str(self._programs / "postgres"), "-D", str(self._data), *listens, *self._settings]
+
+    def answers(self) -> bool:
+        return answers(self.port)
+
+    def kill(self) -> None:
+        """End at once, with the processes of its sessions."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.send_signal(signal.SIGQUIT)
+                self._process.wait(10)
+        super().kill()
+
+
+class PgBouncer(Server):
+    """PgBouncer in front of a PostgreSQL server, whose databases have the same names there."""
+
+    user = USER
+
+    def __init__(self, folder: Path, *, host: str, port: str, user: str, password: str, pool_mode: str) -> None:
+        super().__init__()
+        self._file, users = folder / "pgbouncer.ini", folder / "users.txt"
+        users.write_text(f'"{user}" "{password}"\n', encoding="utf-8")
+        self._file.write_text(
+            f"[databases]\n* = host={host} port={port}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {users}\nadmin_users = {user}\n"
+            f"pool_mode = {pool_mode}\ndefault_pool_size = 60\nmax_client_conn = 500\n",
+            encoding="utf-8",
+        )
+        if USER is not None:
+            shutil.chown(users, USER)
+            shutil.chown(self._file, USER)
+
+    def command(self) -> list[str]:
+        path = program("pgbouncer")
+        assert path is not None, "pgbouncer is not installed"
+        return [path, "-q", str(self._file)]
+
+    def answers(self) -> bool:
+        return answers(self.port)
+
+    def version(self) -> str:
+        done = subprocess.run([self.command()[0], "--version"], capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.splitlines()[0]
+
+
+@contextmanager
+def postgresql(programs: Path, *settings: str) -> Iterator[PostgreSQLServer]:
+    """Run a new PostgreSQL. Raises `CalledProcessError` if initdb fails."""
+    with private_folder() as folder:
+        server = PostgreSQLServer(folder, programs, *settings)
+        server.initialise()
+        with running(server):
+            yield server
+
+
+@contextmanager
+def pgbouncer(
+    *, host: str, port: str, user: str, password: str = "", pool_mode: str = "transaction"
+) -> Iterator[PgBouncer]:
+    """Run PgBouncer in front of a PostgreSQL server. When it ends, its connections to that server end, too."""
+    with private_folder() as folder:
+        server = PgBouncer(folder, host=host, port=port, user=user, password=password, pool_mode=pool_mode)
+        with running(server):
+            yield server
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Make a folder that such a server may write to, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        if USER is not None:
+            shutil.chown(name, USER)
+        yield Path(name)
+
+
+def answers(port: int) -> bool:
+    """Does a database "postgres" respond on a port?"""
+    with (
+        suppress(psycopg.Error),
+        psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=1) as session,
+    ):
+        return session.execute("SELECT 1").fetchone() == (1,)
+    return False
