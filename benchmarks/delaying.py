@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from statistics import median
 
-#: Bytes read at once, and sleeps that find out how late this machine wakes a thread.
-CHUNK, PROBES = 65536, 200
+#: Bytes read at once; sleeps that find out how late this machine wakes a thread, and their total in seconds at most.
+CHUNK, PROBES, PROBING = 65536, 200, 0.4
 
 Parcel = tuple[float, bytes]
 
@@ -86,7 +86,7 @@ class Wire:
 def lateness(seconds: float) -> float:
     """Return how much longer than asked for a thread sleeps here."""
     late = []
-    for _ in range(PROBES):
+    for _ in range(min(PROBES, int(PROBING / seconds) + 1)):
         began = time.perf_counter()
         time.sleep(seconds)
         late.append(time.perf_counter() - began - seconds)

@@ -25,7 +25,7 @@ class Declined(Exception):
 def charge(order: str) -> dict[str, str]:
     if order == "declined":
         raise Declined(order)
-    return {"order": order, "token": "abc"}
+    return {"order": order, "token": "sk_live_secret"}
 
 
 def held() -> Call:
@@ -59,7 +59,7 @@ def test_the_page_shows_a_result() -> None:
     ticket = atomic_ticket(id=record_id(handle.scope, handle.key_for("o-1")))
     page = staff("view_response").get(page_of(ticket)).content.decode()
     assert escape('"order": "o-1"') in page
-    assert "abc" not in page
+    assert "sk_live_secret" not in page
 
 
 def test_the_page_of_a_held_call() -> None:

@@ -76,7 +76,7 @@ STORES = {
         "settle",
         "replay, as a front of a layered store",
         "in progress",
-        "finished, without its body of 1 kB",
+        "finished, beyond a plain value of its body of 1 kB",
     ),
     "DynamoDBStore": (
         "claim of a new key",

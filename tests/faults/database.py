@@ -46,7 +46,9 @@ _SLEEPING = {
         SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP(%'
     """,
 }
-_END = {"postgresql": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}
+_END = {"postgresql": "SELECT pg_terminate_backend(%s, 5000)", "mysql": "KILL %s"}
+#: The problem's code if the session has ended before COMMIT: PostgreSQL's guard sees it before it sends anything.
+AT_COMMIT = "transaction-lost" if connection.vendor == "postgresql" else "outcome-unknown"
 
 
 def idle() -> bool:
@@ -80,7 +82,7 @@ def _count(query: str) -> int:
 
 
 def end_session(session: int) -> None:
-    """End a database session as its server would."""
+    """End a database session as its server would. PostgreSQL waits until it is gone."""
     with connection.cursor() as cursor:
         cursor.execute(_END[connection.vendor], [session])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from django_idempotency.engine.operation import Operation
 from django_idempotency.stores.base import BaseStore, Guard
 from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.orm.active_guards import ACTIVE_GUARDS
 from django_idempotency.stores.redis import RedisStore
 
 from .plans import news, reach
@@ -54,10 +55,15 @@ class FaultStore(Faulty, ORMStore):
                 yield guard
             return
         connection = self._connection
-        with commit_watched(connection, ticket.key), super().guard(ticket, takeover=takeover) as guard:
+        with ExitStack() as ends:
+            ends.enter_context(commit_watched(connection, ticket.key))
+            guard = ends.enter_context(super().guard(ticket, takeover=takeover))
+            for active in ACTIVE_GUARDS.get():
+                if active.name == (self.using, ticket.id) and active.transaction is not None:
+                    watch_commit(active.transaction, connection, ticket.key)
             reach("guarded", ticket.key, session=session(connection))
-            with connection.execute_wrapper(partial(around_writes, ticket.key)):
-                yield guard
+            ends.enter_context(connection.execute_wrapper(partial(around_writes, ticket.key)))
+            yield guard
 
     def session(self) -> int:
         return session(self._connection)
@@ -76,17 +82,24 @@ def around_writes(key: str, execute: Any, sql: str, *rest: Any) -> Any:
 
 @contextmanager
 def commit_watched(connection: BaseDatabaseWrapper, key: str) -> Iterator[None]:
-    def commit() -> None:
-        reach("committing", key, session=session(connection))
-        really()
-        reach("committed", key, session=session(connection))
-
-    really = connection._commit  # type: ignore[attr-defined]
-    connection._commit = commit  # type: ignore[attr-defined]
+    really = watch_commit(connection, connection, key)
     try:
         yield
     finally:
         connection._commit = really  # type: ignore[attr-defined]
+
+
+def watch_commit(owner: Any, connection: BaseDatabaseWrapper, key: str) -> Callable[..., None]:
+    """Reach the points around COMMIT, which is Django's own or that of the guard's transaction."""
+
+    def commit(*args: Any) -> None:
+        reach("committing", key, session=session(connection))
+        really(*args)
+        reach("committed", key, session=session(connection))
+
+    really: Callable[..., None] = owner._commit
+    owner._commit = commit
+    return really
 
 
 def session(connection: BaseDatabaseWrapper) -> int:

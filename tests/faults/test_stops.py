@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from .clients import Customer, assert_busy, assert_busy_at_once, assert_first, assert_replay, new_key
-from .database import beyond_its_lease, charges, effects, end_session, record
+from .database import AT_COMMIT, beyond_its_lease, charges, effects, end_session, record
 from .plans import Faults, until
 from .servers import Server
 
@@ -67,8 +67,8 @@ def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults,
     ("point", "code"),
     [
         ("written", "transaction-lost"),  # it finds out when it stores the response
-        ("settled", "outcome-unknown"),  # at COMMIT
-        ("committing", "outcome-unknown"),
+        ("settled", AT_COMMIT),
+        ("committing", AT_COMMIT),
     ],
 )
 def test_stopped_in_the_guard_and_cut_off(
