@@ -64,6 +64,7 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
         "expires_at": clock.format(expires),
         "purge_at": clock.format(expires),
         "secret_id": "'5ec4e71d'",
+        "request_id": "''",
         "response_status": "201",
         "response_headers": "'[]'",
         "response_body": body,

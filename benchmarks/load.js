@@ -17,7 +17,7 @@ export default function () {
   if (KEYS === "fresh") headers["Idempotency-Key"] = `${PREFIX}-${client}-${exec.vu.iterationInInstance}`;
   if (KEYS === "known") headers["Idempotency-Key"] = `${PREFIX}-known-${client}`;
   const answer = http.post(ADDRESS, '{"label": "work"}', { headers });
-  const replayed = answer.headers["Idempotency-Replayed"] === "true";
+  const replayed = answer.headers["Idempotent-Replayed"] === "true";
   if (answer.status !== 201 || replayed !== (KEYS === "known")) {
     exec.test.abort(`${answer.status} ${answer.body}`);
   }

@@ -73,6 +73,7 @@ def columns() -> dict[str, Any]:
         "expires_at": now + timedelta(days=1),
         "purge_at": now + timedelta(days=1),
         "secret_id": "5ec4e71d",
+        "request_id": "",
         "response_headers": "",
     }
 

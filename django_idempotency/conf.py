@@ -20,6 +20,8 @@ DEFAULTS: dict[str, Any] = {
     "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}},
     # The request header that carries the key.
     "HEADER": "Idempotency-Key",
+    # The request header with the request's own id, which replays name as `Original-Request`; None: do not read one.
+    "REQUEST_ID_HEADER": "X-Request-ID",
     # `atomic` only: seconds between claim and row lock. After it a dead worker's key may be taken over.
     "CLAIM_LEASE": 1,
     # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.

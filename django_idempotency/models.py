@@ -78,6 +78,8 @@ class IdempotencyRecord(models.Model):
     #: moves no index entry. The only index besides the primary key.
     purge_at = InstantField(_("kept until"), db_index=True)
     secret_id = models.CharField(_("derive-secret id"), max_length=8)
+    #: The id that the request came with; empty: none, so it goes by the owner token.
+    request_id = models.CharField(_("request id"), max_length=128)
     response_status = models.SmallIntegerField(_("response status"), null=True)
     response_headers = models.TextField(_("response headers"))
     #: NULL: the body was not stored. Empty: the body was empty.

@@ -35,7 +35,7 @@ urlpatterns = [path("", Charge.as_view())]
 call_command("check")
 call_command("migrate", verbosity=0)
 send = lambda: Client().post("/", "{}", content_type="application/json", headers={"Idempotency-Key": "k" * 30})
-print(send().status_code, send()["Idempotency-Replayed"])
+print(send().status_code, send()["Idempotent-Replayed"])
 """
 
 

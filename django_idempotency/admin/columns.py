@@ -73,6 +73,14 @@ class Columns(ModelAdmin):
     def request(self, row: IdempotencyRecord) -> SafeString:
         return format_html("<code>{} {}</code>", row.method, redaction.text(row.path))
 
+    @admin.display(description=_("original request"), empty_value="-")
+    def original_request(self, row: IdempotencyRecord) -> SafeString | None:
+        """Show the id by which a replay names the request that did the work. A function's call has none."""
+        record = self.read(row)
+        if record is None or record.method == CALL_METHOD:
+            return None
+        return format_html("<code>{}</code>", record.original_request)
+
     @admin.display(description=_("request digest"))
     def fingerprint(self, row: IdempotencyRecord) -> Any:
         digest = bytes(row.digest).hex()

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -125,6 +126,13 @@ def exact(records: Records, term: str) -> Records | None:
     return records.filter(pk__in=ids)
 
 
+def named_request(term: str) -> Q:
+    """Find the records whose `Original-Request` is `term`."""
+    with suppress(ValueError):
+        return Q(request_id=term) | Q(request_id="", owner=UUID(term))
+    return Q(request_id=term)
+
+
 class RecordChangeList(ChangeList):
     #: Did a filter or a search read only part of the window?
     cut = False
@@ -139,7 +147,7 @@ class RecordChangeList(ChangeList):
         if found is not None and found.exists():
             return found.defer("response_headers", "response_body")
         if term:
-            queryset = queryset.filter(Q(key=term) | Q(scope__in=spellings(term)))
+            queryset = queryset.filter(Q(key=term) | Q(scope__in=spellings(term)) | named_request(term))
         return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"kept"} else queryset
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:

@@ -50,14 +50,15 @@ class IdempotencyRecordAdmin(Columns, Interventions):
     search_fields = ("key",)  # shows the search bar; how it searches: listing.py
     search_help_text = _(
         "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id: found at once among all "
-        "records. A scope or a key alone: searched among the newest records of the window on the right."
+        "records. A scope, a key or the id of a request (Original-Request) alone: searched among the newest records of the "
+        "window on the right."
     )
     fieldsets = (
         (None, {"fields": ("state", "next_request")}),
         (_("Request"), {"fields": ("scope", "whole_key", "request", "guarantee", "fingerprint")}),
         (
             _("Runs"),
-            {"fields": ("attempt", "leased", "created", "done", "ends")},
+            {"fields": ("attempt", "original_request", "leased", "created", "done", "ends")},
         ),
         (_("Technical"), {"fields": ("owner", "operation", "secret_id", "kept", "id")}),
     )

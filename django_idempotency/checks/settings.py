@@ -133,6 +133,9 @@ def _http() -> Iterator[CheckMessage]:
     header = conf.get("HEADER")
     if not isinstance(header, str) or not _TOKEN.fullmatch(header) or header.lower() in _TAKEN:
         yield finding("E006", value=shown(header))
+    request_id = conf.get("REQUEST_ID_HEADER")
+    if request_id is not None and not (isinstance(request_id, str) and _TOKEN.fullmatch(request_id)):
+        yield _senseless("REQUEST_ID_HEADER", "None, or the name of a header: letters, digits and hyphens")
     docs = conf.get("PROBLEM_DOCS")
     if docs is not None and not (isinstance(docs, str) and _PAGE.fullmatch(docs)):
         expected = 'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"'

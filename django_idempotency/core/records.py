@@ -118,8 +118,15 @@ class Ticket(NamedTuple):
     secret_id: str = ""
     method: str = ""
     path: str = ""
+    #: The id that the request came with; "": none, or none that can be kept.
+    request_id: str = ""
     #: Where the claim has put the record, once known (see `Record.location`).
     location: str | None = None
+
+    @property
+    def original_request(self) -> str:
+        """See `Record.original_request`."""
+        return self.request_id or str(self.owner)
 
 
 class Record(NamedTuple):
@@ -148,6 +155,8 @@ class Record(NamedTuple):
     secret_id: str = ""
     method: str = ""
     path: str = ""
+    #: What the owner's ticket had: each owner brings its own.
+    request_id: str = ""
     outcome: Outcome | None = None
     #: Did the claim that returned this record take it over from an owner whose lease had ended?
     taken: bool = False
@@ -155,6 +164,14 @@ class Record(NamedTuple):
     joined: bool = False
     #: The table in which the store found it, if that depends on the connection (a schema per tenant); otherwise `None`.
     location: str | None = None
+
+    @property
+    def original_request(self) -> str:
+        """The id of the request that did the work: its own, or else the owner token.
+
+        The token is no secret: it tells owners apart, and no input of a client ever becomes one.
+        """
+        return self.request_id or str(self.owner)
 
     def ticket(self, *, owner: UUID) -> Ticket:
         """Return a ticket for this record's key and request, to change it by hand. It does not hold what it takes.
@@ -174,6 +191,7 @@ class Record(NamedTuple):
             secret_id=self.secret_id,
             method=self.method,
             path=self.path,
+            request_id=self.request_id,
         )
 
 

@@ -184,6 +184,7 @@ def born(ticket: Ticket, now: datetime, operation: UUID | None = None) -> Record
         secret_id=ticket.secret_id,
         method=ticket.method,
         path=ticket.path,
+        request_id=ticket.request_id,
     )
 
 

@@ -49,6 +49,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
         secret_id=born.secret_id,
         method=born.method,
         path=born.path,
+        request_id=ticket.request_id,
         outcome=settlement.outcome,
         joined=known.joined,
         location=known.location,

@@ -30,7 +30,7 @@ from ..runtime.transactions import arefuse_open_transactions, refuse_open_transa
 from .admission import GUARDED_BY, Key, Where
 from .atomic_requests import OpenedTransactions
 from .fingerprint import fingerprint
-from .keys import scope_of
+from .keys import request_id_of, scope_of
 from .problems import refusal_of
 from .responses import rebuild
 from .selection import Document, selected_key
@@ -68,6 +68,7 @@ class Exchange(RunningExchange):
             digest=fingerprint(document.source, policy, document),
             method=request.method or "",
             path=escape_uri_path(request.path),
+            request_id=request_id_of(request),
         )
         operation: Operation
         if policy.guarantee is Guarantee.LEASE:
@@ -171,8 +172,10 @@ class Exchange(RunningExchange):
                 return None
             case Replay(outcome=outcome):
                 self._authorize(outcome)
-                note(self.request, HeaderStatus.REPLAYED)
-                return rebuild(outcome)
+                assert self.operation.record is not None, "it holds what is replayed"
+                original = self.operation.record.original_request
+                note(self.request, HeaderStatus.REPLAYED, original=original)
+                return rebuild(outcome, original=original)
             case refused:
                 raise refusal_of(refused)
 

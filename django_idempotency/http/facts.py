@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from .. import conf
 from ..core.policy import Policy
 from ..core.records import MISSING
-from .keys import parse_key
+from .keys import meta_name, parse_key
 
 #: On a request: its facts.
 _FACTS = "_idempotency_facts"
@@ -76,7 +76,7 @@ def facts_of(request: HttpRequest) -> RequestFacts:
         and known.sent == request.META.get(known.header)
     ):
         return known
-    header = _meta_name(settings.get("HEADER", conf.DEFAULTS["HEADER"]))
+    header = meta_name(settings.get("HEADER", conf.DEFAULTS["HEADER"]))
     facts = RequestFacts(
         method=request.method or "",
         header=header,
@@ -88,11 +88,6 @@ def facts_of(request: HttpRequest) -> RequestFacts:
     )
     setattr(request, _FACTS, facts)
     return facts
-
-
-@lru_cache(maxsize=8)
-def _meta_name(header: str) -> str:
-    return "HTTP_" + header.upper().replace("-", "_")
 
 
 @lru_cache(maxsize=32)

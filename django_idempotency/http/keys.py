@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
 
+from .. import conf
 from ..core.policy import Policy
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
@@ -27,6 +29,14 @@ ANONYMOUS = "anonymous"
 _BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
 # RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, only \" and \\ escaped.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+# A client may send anything: it is kept, searched and sent back.
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
+
+
+@lru_cache(maxsize=8)
+def meta_name(header: str) -> str:
+    """Return the name of a header in `request.META`."""
+    return "HTTP_" + header.upper().replace("-", "_")
 
 
 def parse_key(sent: object) -> str:
@@ -44,6 +54,13 @@ def parse_key(sent: object) -> str:
     if not 0 < len(key) <= MAX_KEY:
         raise KeyMalformed
     return key
+
+
+def request_id_of(request: HttpRequest) -> str:
+    """Return the id that the request came with; "" for none, and for what no header of ours may repeat."""
+    header = conf.get("REQUEST_ID_HEADER")
+    sent = "" if header is None else str(request.META.get(meta_name(header), ""))
+    return sent if _REQUEST_ID.fullmatch(sent) else ""
 
 
 async def user_of(request: HttpRequest) -> Any:

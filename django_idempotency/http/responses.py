@@ -35,7 +35,7 @@ UNSAFE_HEADERS = frozenset(
     {
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
         *("date", "content-length", "server", "server-timing"),
-        *(status.REPLAYED.lower(), status.DEGRADED.lower(), status.HEADER.lower()),
+        *(status.REPLAYED.lower(), status.DEGRADED.lower(), status.HEADER.lower(), status.ORIGINAL.lower()),
         *("set-cookie", "set-cookie2", "authorization", "proxy-authorization", "authentication-info"),
         *("www-authenticate", "proxy-authenticate", "x-csrftoken", "x-csrf-token", "x-xsrf-token"),
     }
@@ -149,15 +149,18 @@ def _declared_length(response: StreamingHttpResponse) -> float:
     return int(length) if length.isdecimal() else float("inf")
 
 
-def rebuild(outcome: Outcome) -> HttpResponse:
-    """Return the stored response, marked as a replay. Raises `ResponseNotStored` when its body was not stored.
+def rebuild(outcome: Outcome, *, original: str = "") -> HttpResponse:
+    """Return the stored response, marked as a replay of the request `original`.
 
-    HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
+    Raises `ResponseNotStored` when its body was not stored. HttpResponse refuses line breaks in headers and invalid
+    statuses: then `RecordUnreadable`.
     """
     if outcome.body is MISSING:
-        location = {name: value for name, value in outcome.headers if name.lower() == "location"}
+        kept = {name: value for name, value in outcome.headers if name.lower() == "location"}
+        if original:
+            kept[status.ORIGINAL] = original
         raise ResponseNotStored(
-            headers={**location, "Stripe-Should-Retry": "false"}, extensions={"original_status": outcome.status}
+            headers={**kept, "Stripe-Should-Retry": "false"}, extensions={"original_status": outcome.status}
         )
     headers = dict(outcome.headers)
     try:
@@ -167,7 +170,7 @@ def rebuild(outcome: Outcome) -> HttpResponse:
             response[name] = value
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    status.set_headers(status.HeaderStatus.REPLAYED, response)
+    status.set_headers(status.HeaderStatus.REPLAYED, response, original=original)
     return response
 
 

@@ -67,12 +67,17 @@ class RunningExchange:
     def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
         self._note()
-        set_headers(self._status, response)
+        set_headers(self._status, response, original=self._original)
         return response
 
     def _note(self) -> None:
         if (request := self._request()) is not None:
-            note(request, self._status)
+            note(request, self._status, original=self._original)
+
+    @property
+    def _original(self) -> str:
+        """Return the id of this request, by which replays name it; "" if it has no record."""
+        return "" if self.degraded else self.operation.ticket.original_request
 
     @property
     def _status(self) -> HeaderStatus:

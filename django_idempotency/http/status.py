@@ -7,7 +7,7 @@ of one exchange, so it is never stored with the response, and a replay carries i
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -18,10 +18,12 @@ from ..errors import Problem
 T = TypeVar("T")
 
 HEADER = "Idempotency-Status"
-REPLAYED = "Idempotency-Replayed"
+REPLAYED = "Idempotent-Replayed"
 DEGRADED = "Idempotency-Degraded"
-#: On a request: its status, once one of our entry points knows it.
-_STATUS = "_idempotency_status"
+#: The id of the request that did the work: on its own response, and on every replay of it.
+ORIGINAL = "Original-Request"
+#: On a request: what is noted of it, once one of our entry points knows it.
+_NOTED = "_idempotency_status"
 
 
 class HeaderStatus(Enum):
@@ -74,31 +76,42 @@ def _of_problem(problem: Problem) -> HeaderStatus | None:
     return OF_PROBLEM.get(problem.code, HeaderStatus.REFUSED)
 
 
-def note(request: HttpRequest, status: HeaderStatus | None) -> None:
-    """Note a status on the request, for the entry point that handles its response."""
-    setattr(request, _STATUS, status)
+class _Noted(NamedTuple):
+    status: HeaderStatus | None
+    original: str
+
+
+def note(request: HttpRequest, status: HeaderStatus | None, *, original: str = "") -> None:
+    """Note a status on the request, for the entry point that handles its response. `original`: see `ORIGINAL`."""
+    setattr(request, _NOTED, _Noted(status, original))
 
 
 def noted(request: HttpRequest) -> HeaderStatus | None:
     """Return the status of a request, or `None` if no entry point has noted one."""
-    return getattr(request, _STATUS, None)
+    found: _Noted | None = getattr(request, _NOTED, None)
+    return None if found is None else found.status
 
 
 def note_problem(request: HttpRequest, problem: Problem) -> None:
     """Note on a request that its response is a problem."""
-    note(request, _of_problem(problem))
+    note(request, _of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
 
 
 def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
-    if (status := noted(request)) is not None and isinstance(response, HttpResponseBase):
-        set_headers(status, response)
+    found: _Noted | None = getattr(request, _NOTED, None)
+    if found is not None and found.status is not None and isinstance(response, HttpResponseBase):
+        set_headers(found.status, response, original=found.original)
     return response
 
 
-def set_headers(status: HeaderStatus, response: HttpResponseBase) -> None:
+def set_headers(status: HeaderStatus, response: HttpResponseBase, *, original: str = "") -> None:
     """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key."""
     response[HEADER] = status.value
+    if original:
+        response[ORIGINAL] = original
+    else:
+        del response[ORIGINAL]
     for name, its in _MARKS.items():
         if status is its:
             response[name] = "true"

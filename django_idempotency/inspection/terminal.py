@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from ..core.records import Record, Status
+from ..core.records import CALL_METHOD, Record, Status
 from . import redaction
 from .responses import ShownResponse, shown
 from .status import DisplayStatus, display_status, next_answer
@@ -39,6 +39,8 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     yield ""
     yield _fact("attempt", record.attempt)
     yield _fact("owner", record.owner)
+    if record.method != CALL_METHOD:
+        yield _fact("request id", record.original_request)
     yield _fact("operation", record.operation)
     yield _fact("created", _instant(record.created_at, record.read_at))
     yield _fact(

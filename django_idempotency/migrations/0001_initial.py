@@ -46,6 +46,7 @@ class Migration(migrations.Migration):
                 ("expires_at", django_idempotency.models.InstantField(verbose_name="expires")),
                 ("purge_at", django_idempotency.models.InstantField(db_index=True, verbose_name="kept until")),
                 ("secret_id", models.CharField(max_length=8, verbose_name="derive-secret id")),
+                ("request_id", models.CharField(max_length=128, verbose_name="request id")),
                 ("response_status", models.SmallIntegerField(null=True, verbose_name="response status")),
                 ("response_headers", models.TextField(verbose_name="response headers")),
                 ("response_body", models.BinaryField(null=True, verbose_name="response body")),

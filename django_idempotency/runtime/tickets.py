@@ -20,6 +20,7 @@ def issue(
     digest: bytes,
     method: str,
     path: str,
+    request_id: str = "",
     lease: float | None = None,
 ) -> Ticket:
     """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: that of the policy."""
@@ -36,4 +37,5 @@ def issue(
         secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
         method=method,
         path=path[:255],
+        request_id=request_id,
     )

@@ -1,7 +1,7 @@
 """A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server reads:
 
     signature 32 │ instants: lease until, completed, expires, created, purge 8 each │ head: version 1, status 1, owner 16, attempt 4
-    │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ outcome, or nothing
+    │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ request id: length 1, text │ outcome, or nothing
 
 Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
 server writes them itself. Everything from the head on is the body. The store writes it, and signs `signature_input()`.
@@ -97,7 +97,13 @@ def pack_life(origin: Ticket | Record, operation: UUID) -> bytes:
 
 def life(value: bytes) -> bytes:
     """Return the packed life of a packed record."""
-    return value[_FIXED.size - _LENGTH.size : _outcome_at(value)]
+    return value[_FIXED.size - _LENGTH.size : _after_life(value)]
+
+
+def pack_request_id(request_id: str) -> bytes:
+    """Pack what each owner brings anew, and so is no part of the life."""
+    packed = request_id.encode()
+    return bytes((len(packed),)) + packed
 
 
 def unwritten(signature: bytes, body: bytes) -> bytes:
@@ -141,8 +147,9 @@ def pack(record: Record, signature: bytes) -> bytes:
 
 def pack_body(record: Record) -> bytes:
     """Pack everything of a record except its instants."""
-    head = pack_head(record.status, record.owner, record.attempt)
-    return head + pack_digest(record.digest) + pack_life(record, record.operation) + pack_outcome(record.outcome)
+    head, life = pack_head(record.status, record.owner, record.attempt), pack_life(record, record.operation)
+    tail = pack_request_id(record.request_id) + pack_outcome(record.outcome)
+    return head + pack_digest(record.digest) + life + tail
 
 
 def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
@@ -173,13 +180,14 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             padded,
             size,
         ) = fixed
-        outcome_at = _FIXED.size + size
+        request_at = _FIXED.size + size + 1
+        outcome_at = request_at + value[request_at - 1]
         if len(value) < outcome_at:
             raise Malformed("cut short")
         (operation,) = _OPERATION.unpack_from(value, _FIXED.size)
         starts_at = _FIXED.size + _OPERATION.size
         secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(value, starts_at)
-        text = value[starts_at + _STARTS.size : outcome_at].decode()
+        text = value[starts_at + _STARTS.size : request_at - 1].decode()
         return Record(
             id=record_id,
             scope=text[scope_at:key_at],
@@ -199,9 +207,10 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             secret_id=text[secret_at:method_at],
             method=text[method_at:path_at],
             path=text[path_at:scope_at],
+            request_id=value[request_at:outcome_at].decode(),
             outcome=unpack_outcome(value[outcome_at:]),
         )
-    except (struct.error, KeyError, ValueError, OverflowError, OSError, zlib.error) as error:
+    except (struct.error, LookupError, ValueError, OverflowError, OSError, zlib.error) as error:
         raise Malformed(str(error)) from error
 
 
@@ -248,6 +257,6 @@ def instant(value: float) -> datetime:
     return datetime.fromtimestamp(value / 1_000_000, timezone.utc)
 
 
-def _outcome_at(value: bytes) -> int:
+def _after_life(value: bytes) -> int:
     (size,) = _LENGTH.unpack_from(value, _FIXED.size - _LENGTH.size)
     return _FIXED.size + int(size)

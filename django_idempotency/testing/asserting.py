@@ -153,7 +153,7 @@ def _wrong_answers(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[str
         yield f"There are {kinds} different responses."
     http = [call.answer for call in calls if call.answer is not None and call.answer.status is not None]
     if http and (fresh := sum(not answer.replayed for answer in http)) != 1:
-        yield f"{fresh} of {len(http)} responses have no Idempotency-Replayed, and one should be the first."
+        yield f"{fresh} of {len(http)} responses have no Idempotent-Replayed, and one should be the first."
 
 
 def _answers(calls: list[ConcurrentCall], raises: _Raises) -> list[tuple[CallResult, list[int]]]:

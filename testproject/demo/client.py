@@ -32,7 +32,7 @@ class Client:
         is_problem = answered.get_content_type() == "application/problem+json"
         return Answer(
             status=status,
-            replayed=answered.get("Idempotency-Replayed") == "true",
+            replayed=answered.get("Idempotent-Replayed") == "true",
             code=json.loads(content)["code"] if is_problem else "",
             retry_after=int(answered["Retry-After"]) if "Retry-After" in answered else None,
             body=content,

@@ -135,6 +135,13 @@ class TestSearch:
         ticket, _ = completed(), completed()
         assert keys(boss.get(f"{LIST}?q={ticket.id}")) == [ticket.key]
 
+    def test_the_id_of_a_request(self, boss: Client) -> None:
+        """What a response names in `Original-Request` finds its record, whether the client gave it or we did."""
+        theirs, ours, _ = completed(request_id="req_1"), completed(), completed()
+        assert keys(boss.get(f"{LIST}?q=req_1")) == [theirs.key]
+        assert keys(boss.get(f"{LIST}?q={ours.owner}")) == [ours.key]
+        assert keys(boss.get(f"{LIST}?q={theirs.owner}")) == []
+
     @pytest.mark.parametrize("key", ["", "+order-42"])
     def test_a_scope_that_is_stored_as_its_hash_is_found_by_its_name(self, boss: Client, key: str) -> None:
         """A hashed scope is found by its name, with or without a key, in a realm or in none; no table has the name."""
@@ -161,7 +168,7 @@ class TestScale:
             cursor.execute(
                 """INSERT INTO django_idempotency_record SELECT gen_random_uuid(), 'user:' || n % 50, 'key-' || n, 'POST',
                 '/charges/', 'atomic', '\\x00', 2, gen_random_uuid(), gen_random_uuid(), 1, now(), now(), now(), now() + n * interval '4 s',
-                now() + n * interval '4 s', '', 201, '[]', '\\x00' FROM generate_series(1, 20000) n"""
+                now() + n * interval '4 s', '', '', 201, '[]', '\\x00' FROM generate_series(1, 20000) n"""
             )
             cursor.execute("ANALYZE django_idempotency_record")
 

@@ -113,6 +113,8 @@ MALFORMED = [
     ("HEADER", "X-Key\r\nX-Evil: 1", "E006", '"HEADER": "Idempotency-Key"'),
     ("HEADER", "Authorization", "E006", "that HTTP itself does not use"),  # would store a secret
     ("HEADER", "content-type", "E006", "that HTTP itself does not use"),  # no HTTP_… in WSGI
+    ("REQUEST_ID_HEADER", "X Request", "E003", "None, or the name of a header"),
+    ("REQUEST_ID_HEADER", 5, "E003", '"REQUEST_ID_HEADER": "X-Request-ID"'),
     ("PROBLEM_DOCS", "", "E003", "PROBLEM_DOCS is None, or the URL of a page"),
     ("PROBLEM_DOCS", 5, "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "problems/", "E003", '"PROBLEM_DOCS": None'),  # relative to each route of the API

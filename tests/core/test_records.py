@@ -118,6 +118,7 @@ TICKET = Ticket(
     secret_id="secret",
     method="POST",
     path="/path",
+    request_id="req-2",
 )
 #: No two fields of one type are equal.
 KNOWN = Record(
@@ -139,6 +140,7 @@ KNOWN = Record(
     secret_id="older",
     method="PUT",
     path="/older",
+    request_id="req-1",
     outcome=Outcome(status=201, headers=(("X-Name", "value"),), body=b"body"),
 )
 
@@ -164,6 +166,7 @@ def test_a_record_is_born_of_its_ticket() -> None:
         secret_id="secret",
         method="POST",
         path="/path",
+        request_id="req-2",
     )
 
 
@@ -187,6 +190,7 @@ def test_a_record_is_settled(new_life: bool) -> None:
     assert settled(TICKET, KNOWN._replace(joined=True), settlement, later) == KNOWN._replace(
         digest=b"settled",
         owner=TICKET.owner,
+        request_id=TICKET.request_id,
         attempt=5,
         lease_until=later + timedelta(seconds=20),
         expires_at=later + timedelta(seconds=50),

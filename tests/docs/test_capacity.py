@@ -56,7 +56,7 @@ def test_one_client_with_many_keys(user: User, other_user: User) -> None:
     assert IdempotencyRecord.objects.count() == 3
     for _ in range(5):
         replay = client.post("/view/", headers=keyed(0))
-        assert (replay.status_code, replay.content, replay["Idempotency-Replayed"]) == (201, first.content, "true")
+        assert (replay.status_code, replay.content, replay["Idempotent-Replayed"]) == (201, first.content, "true")
     refused = client.post("/view/", headers=keyed(5))
     assert (refused.status_code, refused["Idempotency-Status"]) == (429, "refused")
     assert int(refused["Retry-After"]) > 0

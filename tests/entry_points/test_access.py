@@ -78,7 +78,7 @@ def test_who_may_gets_the_work_done_once(route: str) -> None:
     client = speaking_for(AdminFactory())
     first, retry = (client.post(f"/{route}", headers=WITH_KEY) for _ in range(2))
     assert (first.status_code, retry.status_code) == (201, 201)
-    assert (retry.content, retry["Idempotency-Replayed"]) == (first.content, "true")
+    assert (retry.content, retry["Idempotent-Replayed"]) == (first.content, "true")
     assert effects() == 1
 
 

@@ -359,7 +359,7 @@ def withdraw(user: User) -> None:
 @pytest.mark.parametrize("name", ASKED)
 def test_what_can_be_looked_through_is_asked(send: Send, staff: User, name: str) -> None:
     """An allowed caller gets the replay; one who has lost the right since does not."""
-    assert [send(f"asked/{name}").status_code, send(f"asked/{name}")["Idempotency-Replayed"]] == [201, "true"]
+    assert [send(f"asked/{name}").status_code, send(f"asked/{name}")["Idempotent-Replayed"]] == [201, "true"]
     withdraw(staff)
     refused = send(f"asked/{name}")
     assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-refused", 1)
@@ -379,7 +379,7 @@ def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: 
 def test_a_project_may_answer_for_its_replays(send: Send, settings: Settings, name: str) -> None:
     """With AUTHORIZE_REPLAY the project decides about each replay itself."""
     settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: request.user.is_staff}
-    assert [send(f"unfollowed/{name}").status_code, send(f"unfollowed/{name}")["Idempotency-Replayed"]] == [201, "true"]
+    assert [send(f"unfollowed/{name}").status_code, send(f"unfollowed/{name}")["Idempotent-Replayed"]] == [201, "true"]
 
 
 @pytest.mark.parametrize("name", OPEN)
@@ -387,7 +387,7 @@ def test_where_nothing_is_asked(send: Send, staff: User, name: str) -> None:
     """A replay is given where there is nothing to repeat."""
     assert send(f"open/{name}").status_code == 201
     withdraw(staff)
-    assert send(f"open/{name}")["Idempotency-Replayed"] == "true"
+    assert send(f"open/{name}")["Idempotent-Replayed"] == "true"
 
 
 def test_no_route_of_the_admin_is_lost() -> None:
@@ -408,6 +408,6 @@ def routes_of(patterns: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", BELOW)
 def test_the_decorator_below_is_the_way_out(send: Send, staff: User, name: str) -> None:
     """The checks above the decorator are repeated each time, whatever they are."""
-    assert [send(f"below/{name}").status_code, send(f"below/{name}")["Idempotency-Replayed"]] == [201, "true"]
+    assert [send(f"below/{name}").status_code, send(f"below/{name}")["Idempotent-Replayed"]] == [201, "true"]
     withdraw(staff)
     assert (send(f"below/{name}").status_code, effects()) == (403, 1)

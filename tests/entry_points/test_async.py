@@ -125,7 +125,7 @@ def lease_for_the_project(settings: Any) -> None:
 def test_a_retry_gets_the_first_answer(send: Any, url: str) -> None:
     """A retry gets the first response: from an async function, an async class, and async under the middleware."""
     first, retry = send(url), send(url)
-    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
     assert send(url, body={"amount": 1}).status_code == 422
     assert effects() == 1
 
@@ -145,7 +145,7 @@ def test_a_failure_frees_the_key(send: Any, url: str, how: str) -> None:
 def test_a_raised_refusal_is_the_response_that_it_becomes(send: Any, url: str) -> None:
     """A raised refusal is remembered as the response below 500 that Django makes of it, as in a sync view."""
     first, retry = send(url, "404"), send(url, "404")
-    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (404, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (404, first.content, "true")
     assert effects() == 1
 
 
@@ -200,7 +200,7 @@ def test_a_sync_view_on_asgi(user: User, settings: Any) -> None:
         for _ in range(2)
     ]
     assert [answer.status_code for answer in answers] == [201] * 4
-    assert ["Idempotency-Replayed" in answer for answer in answers] == [False, True] * 2
+    assert ["Idempotent-Replayed" in answer for answer in answers] == [False, True] * 2
     assert effects() == 2
 
 
@@ -222,7 +222,7 @@ def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: A
     post = async_to_sync(sender.post) if client is AsyncClient else sender.post
     headers = {"Token": user.username, "Known": known, "How": "201", "Idempotency-Key": KEY}
     first, retry = (post(url, CHARGE, content_type="application/json", headers=headers) for _ in range(2))
-    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
     assert effects() == 1
 
 
@@ -230,5 +230,5 @@ def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: A
 def test_what_an_answer_asks_of_a_database(send: Any, url: str) -> None:
     """A sync stream and the project's `keep` both run where they may use the database."""
     first, retry = send(url), send(url)
-    assert (first.status_code, "Idempotency-Replayed" in retry) == (200 if url == "/streamed/" else 201, True)
+    assert (first.status_code, "Idempotent-Replayed" in retry) == (200 if url == "/streamed/" else 201, True)
     assert effects() == 1

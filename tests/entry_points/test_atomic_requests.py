@@ -55,7 +55,7 @@ def test_the_table(user: User, connect: Connect, entry_point: str, how: str, exp
     record = IdempotencyRecord.objects.get()
     assert (record.status == Status.COMPLETED, bool(record.digest)) == (left == KEPT, left in (KEPT, BOUND))
     again = send({"how": how})
-    assert ("Idempotency-Replayed" in again) == (left == KEPT)
+    assert ("Idempotent-Replayed" in again) == (left == KEPT)
 
 
 @outcomes
@@ -94,7 +94,7 @@ def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Conne
     send = connect(f"/{entry_point}/", user)
     assert send({"how": "hook"}).status_code == 500
     again = send({"how": "hook"})
-    assert (again.status_code, again["Idempotency-Replayed"], effects()) == (201, "true", 1)
+    assert (again.status_code, again["Idempotent-Replayed"], effects()) == (201, "true", 1)
 
 
 def test_each_entry_point_claims_first(entry_point: Sender) -> None:

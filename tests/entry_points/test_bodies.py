@@ -85,7 +85,7 @@ def test_a_kept_answer_comes_back_byte_for_byte(ask: Caller, kind: str, status: 
     retry = ask(kind)
     assert (first.status_code, retry.status_code) == (status, status)
     assert content(retry) == sent
-    assert headers(retry) == {**headers(first), "Idempotency-Replayed": "true", "Idempotency-Status": "replayed"}
+    assert headers(retry) == {**headers(first), "Idempotent-Replayed": "true", "Idempotency-Status": "replayed"}
     assert effects() == 1
     if kind == "small-file":
         assert len(sent) >= SMALL
@@ -132,7 +132,7 @@ def test_a_stream_may_be_buffered(ask: Caller) -> None:
     """A stream may be buffered: it is produced under the guard, and replayed."""
     first = content(ask("stream"))
     retry = ask("stream")
-    assert (content(retry), retry["Idempotency-Replayed"]) == (first, "true")
+    assert (content(retry), retry["Idempotent-Replayed"]) == (first, "true")
     assert effects() == 1
 
 
@@ -149,7 +149,7 @@ def test_what_the_store_can_take_is_replayed(ask: Caller, kind: str) -> None:
     """100 KB, the size of a bulk create's response, needs no change to MAX_BODY."""
     first = content(ask(kind))
     retry = ask(kind)
-    assert (len(first), content(retry), retry["Idempotency-Replayed"]) == (LARGE, first, "true")
+    assert (len(first), content(retry), retry["Idempotent-Replayed"]) == (LARGE, first, "true")
 
 
 @override_settings(IDEMPOTENCY={"MAX_BODY": 3})

@@ -90,6 +90,6 @@ def test_what_the_script_sends_is_guarded(user: User) -> None:
     first, retry = (send(**{"Idempotency-Key": KEY}) for _ in range(2))
     assert (first.status_code, retry.status_code, retry.content) == (201, 201, first.content)
     assert retry["Content-Type"].startswith("text/html")
-    assert retry["Idempotency-Replayed"] == "true"
+    assert retry["Idempotent-Replayed"] == "true"
     assert effects() == 1
     assert send().json()["code"] == "key-missing"  # as a form of REST framework's own page would

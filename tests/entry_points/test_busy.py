@@ -75,7 +75,7 @@ def test_a_duplicate_is_refused_at_once(user: User, connect: Connect) -> None:
     leave.set()
     first.join(20)
     assert answers[0].status_code == 201
-    assert connect("/reject/", user)()["Idempotency-Replayed"] == "true"
+    assert connect("/reject/", user)()["Idempotent-Replayed"] == "true"
     assert effects() == 1
 
 
@@ -98,7 +98,7 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
     second = second_sender()
     first.join(20)
     assert waits
-    assert (second.status_code, second["Idempotency-Replayed"]) == (201, "true")
+    assert (second.status_code, second["Idempotent-Replayed"]) == (201, "true")
     assert effects() == 1
 
 
@@ -149,7 +149,7 @@ def test_inside_a_test_cases_transaction(user: User, connect: Connect) -> None:
     entered.set()
     assert connection.in_atomic_block
     send = connect("/reject/", user)
-    assert [send().status_code, send()["Idempotency-Replayed"]] == [201, "true"]
+    assert [send().status_code, send()["Idempotent-Replayed"]] == [201, "true"]
     assert send({"amount": 1}).status_code == 422
     assert (effects(), IdempotencyRecord.objects.count()) == (1, 1)
 

@@ -139,7 +139,7 @@ def test_classes(user: User, connect: Connect, url: str) -> None:
     """The decorator works on a class, on one of its methods and on a DRF class."""
     send = connect(f"/{url}/", user)
     first, retry = send(), send()
-    assert (first.status_code, retry.content, retry["Idempotency-Replayed"]) == (201, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
     assert effects() == 1
 
 

@@ -17,9 +17,9 @@ def test_a_retry_gets_the_first_answer(entry_point: Sender) -> None:
     first, retry = entry_point(), entry_point()
     assert (first.status_code, retry.status_code) == (201, 201)
     assert retry.content == first.content
-    assert "Idempotency-Replayed" not in first
-    assert retry["Idempotency-Replayed"] == "true"
-    assert {**retry.headers} == {**first.headers, "Idempotency-Replayed": "true", "Idempotency-Status": "replayed"}
+    assert "Idempotent-Replayed" not in first
+    assert retry["Idempotent-Replayed"] == "true"
+    assert {**retry.headers} == {**first.headers, "Idempotent-Replayed": "true", "Idempotency-Status": "replayed"}
     assert effects() == 1
 
 
@@ -45,13 +45,13 @@ def test_another_body_under_the_key_is_refused(entry_point: Sender) -> None:
 def test_the_body_counts_by_value(entry_point: Sender) -> None:
     """Order and spacing of JSON do not make another request."""
     assert entry_point('{"amount": 2499, "currency": "inr"}').status_code == 201
-    assert entry_point('{"currency":"inr","amount":2499}')["Idempotency-Replayed"] == "true"
+    assert entry_point('{"currency":"inr","amount":2499}')["Idempotent-Replayed"] == "true"
 
 
 def test_a_quoted_key_is_the_same_key(entry_point: Sender) -> None:
     """`"k"` (structured field) and `k` (Stripe) are the same key."""
     entry_point(key=KEY)
-    assert entry_point(key=f'"{KEY}"')["Idempotency-Replayed"] == "true"
+    assert entry_point(key=f'"{KEY}"')["Idempotent-Replayed"] == "true"
 
 
 @pytest.mark.parametrize("key", ["", "a,b"])
@@ -74,6 +74,6 @@ def test_keys_of_two_users_never_meet(entry_point: Sender, other_user: User, con
     """Another user's key is another key: its response is not shown, and it blocks no other."""
     first = entry_point()
     theirs = connect(entry_point.url, other_user)()
-    assert (theirs.status_code, "Idempotency-Replayed" in theirs) == (201, False)
+    assert (theirs.status_code, "Idempotent-Replayed" in theirs) == (201, False)
     assert theirs.content != first.content
     assert effects() == 2

@@ -283,7 +283,7 @@ ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-hand
 def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, url: str) -> None:
     """A forbidden client gets no replay, under the middleware either: the checks around the view are repeated first."""
     send = connect(f"/{url}/", permitted)
-    assert [send().status_code, send()["Idempotency-Replayed"]] == [201, "true"]
+    assert [send().status_code, send()["Idempotent-Replayed"]] == [201, "true"]
     permitted.user_permissions.clear()
     refused = send()
     assert (refused.status_code, refused.json()["code"]) == (403, "replay-refused")
@@ -293,7 +293,7 @@ def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, ur
 def test_a_payment_that_links_back_is_remembered(user: User, connect: Connect) -> None:
     """Only `next` asks to come back after a login."""
     send = connect("/receipt/", user)
-    assert [send().status_code, send()["Idempotency-Replayed"], effects()] == [302, "true", 1]
+    assert [send().status_code, send()["Idempotent-Replayed"], effects()] == [302, "true", 1]
 
 
 @pytest.mark.parametrize("url", ["wrapping", "wrapping-mixed"])
@@ -309,14 +309,14 @@ def test_a_projects_envelope(
         return
     first, retry = send(), send()
     assert (first.status_code, first.json()) == (201, {"data": {"ok": True}})
-    assert (retry.content, retry["Idempotency-Replayed"]) == (first.content, "true")
+    assert (retry.content, retry["Idempotent-Replayed"]) == (first.content, "true")
     assert send({"another": "body"}).json()["code"] == "request-mismatch"
 
 
 def test_what_decorates_dispatch_is_inside(user: User, connect: Connect) -> None:
     """as_view() shows the decorators of dispatch as its own, although they are inside it."""
     send = connect("/decorated-inside/", user)
-    assert [send().status_code, send()["Idempotency-Replayed"], effects()] == [201, "true", 1]
+    assert [send().status_code, send()["Idempotent-Replayed"], effects()] == [201, "true", 1]
 
 
 EXEMPT = ["exempt-handler", "exempt-method", "exempt-function", "exempt-action"]
@@ -399,7 +399,7 @@ def test_what_a_middleware_makes_of_an_exception(
     send = connect("/plainly-raising/", user)
     assert send(key=None).status_code == 418
     assert effects() == (0 if atomic else 1)
-    assert [send().status_code, send()["Idempotency-Replayed"]] == [418, "true"]
+    assert [send().status_code, send()["Idempotent-Replayed"]] == [418, "true"]
     assert effects() == (0 if atomic else 2)
 
 

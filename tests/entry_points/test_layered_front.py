@@ -118,7 +118,7 @@ def test_trouble(server: RedisServer, send: Callable[..., Any], trouble: str, mo
         act()
     replays = [send() for _ in range(3)]
     assert first.status_code == 201
-    assert [(each.content, each["Idempotency-Replayed"]) for each in replays] == [(first.content, "true")] * 3
+    assert [(each.content, each["Idempotent-Replayed"]) for each in replays] == [(first.content, "true")] * 3
     assert effects() == 1
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.guarantee) == (Status.COMPLETED, "atomic")
@@ -132,5 +132,5 @@ def test_a_view_that_fails_meanwhile(server: RedisServer, send: Callable[..., An
     assert effects() == 0
     MEANWHILE.clear()
     assert send().status_code == 201
-    assert send()["Idempotency-Replayed"] == "true"
+    assert send()["Idempotent-Replayed"] == "true"
     assert effects() == 1

@@ -42,7 +42,7 @@ def assert_lost(response: Any, key: str) -> None:
 
 def assert_runs_again(response: Any) -> None:
     assert (response.status_code, response.json()) == (201, {"attempt": 2})
-    assert "Idempotency-Replayed" not in response
+    assert "Idempotent-Replayed" not in response
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["answers", "goes on"])
@@ -54,7 +54,7 @@ def test_what_was_written_is_gone(send: Any, how: str, goes_on: bool) -> None:
     assert effects() == 0
     assert_runs_again(send(how, key=key, goes_on=goes_on))
     assert effects() == 1 + goes_on
-    assert "Idempotency-Replayed" in send(how, key=key, goes_on=goes_on)
+    assert "Idempotent-Replayed" in send(how, key=key, goes_on=goes_on)
     assert effects() == 1 + goes_on
 
 

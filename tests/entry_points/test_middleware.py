@@ -132,7 +132,7 @@ def test_it_guards_what_has_no_entry_point(user: User, connect: Connect, url: st
     """The middleware guards a plain view, a bare DRF view, and a view whose `cls` is not one of DRF."""
     send = connect(f"/{url}/", user)
     assert send().json() == {"guarded": True}
-    assert send()["Idempotency-Replayed"] == "true"
+    assert send()["Idempotent-Replayed"] == "true"
     assert effects() == 1
 
 
@@ -184,7 +184,7 @@ def test_other_middlewares_hooks_run(user: User, connect: Connect, settings: Any
     assert send().status_code == 418
     assert Witness.saw == ["view", "exception in transaction: True"]
     assert effects() == 1
-    assert (send()["Idempotency-Replayed"], effects()) == ("true", 1)
+    assert (send()["Idempotent-Replayed"], effects()) == ("true", 1)
 
 
 @override_settings(IDEMPOTENCY={"REQUIRED": True})

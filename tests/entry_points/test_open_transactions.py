@@ -94,5 +94,5 @@ def test_a_record_that_would_outlive_the_rollback(send: Callable[[str], Any], ur
 
 def test_a_record_that_is_rolled_back_too(send: Callable[[str], Any]) -> None:
     """The record joins the transaction: effect and record are forgotten together."""
-    assert [send("same").status_code, send("same").headers.get("Idempotency-Replayed")] == [201, None]
+    assert [send("same").status_code, send("same").headers.get("Idempotent-Replayed")] == [201, None]
     assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)

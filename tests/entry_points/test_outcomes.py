@@ -78,7 +78,7 @@ def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, s
     else:
         assert changed.status_code == 422
     again = send(entry_point, how)
-    assert ("Idempotency-Replayed" in again) == (left == KEPT)
+    assert ("Idempotent-Replayed" in again) == (left == KEPT)
     if left == KEPT:
         assert again.status_code == status
         assert effects() == written
@@ -89,7 +89,7 @@ def test_an_aborted_transaction_that_is_not_reported(send: Any, entry_point: str
     """A swallowed SQL error breaks PostgreSQL's transaction: the response is remembered, the writes are gone."""
     first, retry = send(entry_point, "raw"), send(entry_point, "raw")
     assert (first.status_code, retry.status_code) == (201, 201)
-    assert retry["Idempotency-Replayed"] == "true"
+    assert retry["Idempotent-Replayed"] == "true"
     assert effects() == (0 if connection.vendor == "postgresql" else 1)
 
 
@@ -104,7 +104,7 @@ def test_an_on_commit_callback_that_fails(send: Any, entry_point: str) -> None:
     """It fails after COMMIT: the client sees a 500, as from Django, and the retry gets the response."""
     assert send(entry_point, "hook").status_code == 500
     retry = send(entry_point, "hook")
-    assert (retry.status_code, retry["Idempotency-Replayed"]) == (201, "true")
+    assert (retry.status_code, retry["Idempotent-Replayed"]) == (201, "true")
     assert effects() == 1
 
 

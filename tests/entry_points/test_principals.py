@@ -48,7 +48,7 @@ def test_a_named_scope_owns_its_keys(anonymous: Sender, name: str) -> None:
     first, retry = (anonymous(headers={"X-Tenant": name}) for _ in range(2))
     other = anonymous(headers={"X-Tenant": f"{name}2"})
     assert (first.status_code, retry.content) == (201, first.content)
-    assert (other.status_code, "Idempotency-Replayed" in other) == (201, False)
+    assert (other.status_code, "Idempotent-Replayed" in other) == (201, False)
     assert effects() == 2
 
 
@@ -85,4 +85,4 @@ def test_the_name_of_the_header_is_the_projects(entry_point: Sender) -> None:
     assert (first.status_code, retry.content) == (201, first.content)
     ignored = entry_point()
     assert ignored.status_code == (400 if entry_point.url == "/api/charges/" else 201)  # a key is required there
-    assert "Idempotency-Replayed" not in ignored
+    assert "Idempotent-Replayed" not in ignored

@@ -121,5 +121,5 @@ def test_what_answers_below_the_guard_is_remembered(send: Send, url: str) -> Non
     """Below the guard is a decorator under @idempotent(), or any middleware if only IdempotencyMiddleware guards."""
     first, retry = send(url), send(url)
     assert (first.status_code, retry.status_code, retry.content) == (418, 418, first.content)
-    assert retry["Idempotency-Replayed"] == "true"
+    assert retry["Idempotent-Replayed"] == "true"
     assert effects() == 1

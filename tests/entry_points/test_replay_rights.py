@@ -46,7 +46,7 @@ def test_a_revoked_client_gets_no_replay(token_entry_point: Sender, user: User, 
     first = token_entry_point()
     revoke(user)
     answer = token_entry_point()
-    assert (answer.status_code, "Idempotency-Replayed" in answer) == (401, False)
+    assert (answer.status_code, "Idempotent-Replayed" in answer) == (401, False)
     assert str(first.json()["id"]) not in answer.content.decode()
     assert effects() == 1
 
@@ -61,7 +61,7 @@ def test_a_session_that_is_over_gets_no_replay(
     assert send().status_code == 201
     leave(user)
     answer = send()
-    assert (answer.status_code, "Idempotency-Replayed" in answer) == (302, False)
+    assert (answer.status_code, "Idempotent-Replayed" in answer) == (302, False)
 
 
 class TwicePerHour(SimpleRateThrottle):
@@ -88,7 +88,7 @@ def test_a_throttled_client_gets_no_replay(url: str, user: User, connect: Connec
     """A replay counts like any request, and 429 stays 429."""
     send = connect(url, user)
     assert [send().status_code, send().status_code, send().status_code] == [201, 201, 429]
-    assert "Idempotency-Replayed" not in send()
+    assert "Idempotent-Replayed" not in send()
     assert effects() == 1
 
 
@@ -114,9 +114,9 @@ def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, 
     assert [send().status_code, send().status_code] == [201, 201]
     user.user_permissions.clear()
     answer = send()
-    assert (answer.status_code, "Idempotency-Replayed" in answer) == (status, False)
+    assert (answer.status_code, "Idempotent-Replayed" in answer) == (status, False)
     grant(user, Charge, "add_charge")
-    assert send()["Idempotency-Replayed"] == "true"
+    assert send()["Idempotent-Replayed"] == "true"
     assert effects() == 1
 
 
@@ -128,7 +128,7 @@ def test_another_user_never_gets_it(entry_point: Sender, other_user: User, conne
     if not other.headers:
         other.client.force_login(other_user)
     theirs = other()
-    assert (theirs.status_code, "Idempotency-Replayed" in theirs) == (201, False)
+    assert (theirs.status_code, "Idempotent-Replayed" in theirs) == (201, False)
     assert theirs.json()["id"] != first.json()["id"]
     assert other({"amount": 1, "currency": "eur"}).status_code == 422  # of their own key
     assert effects() == 2

@@ -340,7 +340,7 @@ def test_in_a_test_case(how: str, user: User, connect: Connect) -> None:
         record = IdempotencyRecord.objects.get()
         kept = how in ("201", "404")
         assert record.status == (Status.COMPLETED if kept else Status.FREE)
-        assert ("Idempotency-Replayed" in send({"how": how})) == kept
+        assert ("Idempotent-Replayed" in send({"how": how})) == kept
         assert (status, effects()) == ({"validation": 400, "raise": 500}.get(how) or int(how), int(how == "201"))
 
 
@@ -375,7 +375,7 @@ def test_where_a_second_connection_would_not_do(user: User, connect: Connect, se
         first, retry = send({"how": "201"}), send({"how": "201"})
     finally:
         connection.close()
-    assert (first.status_code, retry["Idempotency-Replayed"], effects()) == (201, "true", 1)
+    assert (first.status_code, retry["Idempotent-Replayed"], effects()) == (201, "true", 1)
 
 
 @pytest.mark.parametrize("url", ["/named/", "/named-set/"])
@@ -385,7 +385,7 @@ def test_lending_makes_no_class(user: User, connect: Connect, url: str) -> None:
     bare = send(key=None)
     keyed = send()
     assert (keyed.status_code, keyed.json()["attributes"]) == (201, bare.json()["attributes"])
-    assert send()["Idempotency-Replayed"] == "true"
+    assert send()["Idempotent-Replayed"] == "true"
     assert Registered.register == [Named]
     assert Named.__subclasses__() == []
 

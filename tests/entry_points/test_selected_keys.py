@@ -212,7 +212,7 @@ def test_a_retry_without_a_header_gets_the_first_answer(entry_point: Send) -> No
     retry = entry_point({"order_id": "o-1", "amount": 12.50, "sent_at": "later", "shop": 7})
     assert (first.status_code, retry.status_code) == (201, 201)
     assert retry.content == first.content
-    assert retry["Idempotency-Replayed"] == "true"
+    assert retry["Idempotent-Replayed"] == "true"
     assert effects() == 1
 
 
@@ -227,7 +227,7 @@ def test_the_view_sees_the_selected_key(entry_point: Send) -> None:
 def test_another_key_is_another_operation(entry_point: Send) -> None:
     """Keys differ by type and value: the shop 7 is not the shop "7"."""
     for body in (ORDER, {**ORDER, "order_id": "o-2"}, {**ORDER, "shop": "7"}, {**ORDER, "shop": True}):
-        assert "Idempotency-Replayed" not in entry_point(body)
+        assert "Idempotent-Replayed" not in entry_point(body)
     assert effects() == 4
 
 
@@ -236,7 +236,7 @@ def test_what_must_not_change_is_compared(entry_point: Send) -> None:
     entry_point()
     mismatch = entry_point({**ORDER, "amount": 12.51})
     assert (mismatch.status_code, mismatch.json()["code"]) == (422, "request-mismatch")
-    assert entry_point()["Idempotency-Replayed"] == "true"
+    assert entry_point()["Idempotent-Replayed"] == "true"
     assert effects() == 1
 
 
@@ -262,7 +262,7 @@ def test_a_header_wins(entry_point: Send) -> None:
     first = entry_point(headers={"Idempotency-Key": KEY})
     assert first.json()["key"] == KEY
     assert entry_point().json()["key"] != KEY
-    assert entry_point({**ORDER, "order_id": "o-9"}, headers={"Idempotency-Key": KEY})["Idempotency-Replayed"] == "true"
+    assert entry_point({**ORDER, "order_id": "o-9"}, headers={"Idempotency-Key": KEY})["Idempotent-Replayed"] == "true"
     assert effects() == 2
 
 
@@ -286,9 +286,9 @@ def test_no_request_without_a_principal_is_guarded(
 def test_keys_of_two_users_never_meet(entry_point: Send, other_user: User) -> None:
     """One order id, two users: two operations."""
     first, theirs = entry_point(), entry_point(user=other_user)
-    assert (theirs.status_code, "Idempotency-Replayed" in theirs) == (201, False)
+    assert (theirs.status_code, "Idempotent-Replayed" in theirs) == (201, False)
     assert theirs.json()["id"] != first.json()["id"]
-    assert entry_point(user=other_user)["Idempotency-Replayed"] == "true"
+    assert entry_point(user=other_user)["Idempotent-Replayed"] == "true"
 
 
 def test_under_atomic_requests(
@@ -298,7 +298,7 @@ def test_under_atomic_requests(
     if any(name in request.node.name for name in ("[below]", "[async]", "[awaited]")):
         pytest.skip("Django or we refuse it, with or without a header")
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    assert [entry_point().status_code, entry_point()["Idempotency-Replayed"], effects()] == [201, "true", 1]
+    assert [entry_point().status_code, entry_point()["Idempotent-Replayed"], effects()] == [201, "true", 1]
     assert entry_point({"amount": 1}).status_code == 201  # unguarded
 
 
@@ -337,9 +337,9 @@ def test_forms(send: Send, url: str, multipart: bool) -> None:
             return send(url, data, form=True)
         return send(url, urlencode(data), content_type="application/x-www-form-urlencoded")
 
-    assert [post().status_code, post(sent_at="later")["Idempotency-Replayed"]] == [201, "true"]
+    assert [post().status_code, post(sent_at="later")["Idempotent-Replayed"]] == [201, "true"]
     assert post(amount="13").status_code == 422
-    assert "Idempotency-Replayed" not in post(order_id="o-2")
+    assert "Idempotent-Replayed" not in post(order_id="o-2")
     assert effects() == 2
 
 
@@ -365,7 +365,7 @@ def test_a_broken_form_without_a_key_is_left_to_the_view(
 
 def test_a_permission_that_has_read_the_data(send: Send) -> None:
     """The key is selected from the data that the permission has read."""
-    assert [send("early").status_code, send("early")["Idempotency-Replayed"], effects()] == [201, "true", 1]
+    assert [send("early").status_code, send("early")["Idempotent-Replayed"], effects()] == [201, "true", 1]
 
 
 def test_a_function_of_the_request(send: Send) -> None:
@@ -386,7 +386,7 @@ def test_what_has_no_meaning_is_the_projects_mistake(browser: Client) -> None:
 def test_null_is_a_value_inside_what_is_selected_whole(send: Send) -> None:
     """Only a key that is composed of parts can miss one."""
     body = {"order_id": 1, "note": None}
-    assert [send("whole", body).status_code, send("whole", body)["Idempotency-Replayed"]] == [201, "true"]
+    assert [send("whole", body).status_code, send("whole", body)["Idempotent-Replayed"]] == [201, "true"]
 
 
 def test_an_exempt_view(send: Send, settings: Settings) -> None:

@@ -73,6 +73,6 @@ def test_one_key_for_several_stores(entry_point: str, user: User, settings: Sett
     }
     again = {alias: send(alias) for alias in reversed(TERMS)}
     for alias, answer in again.items():
-        assert (answer["Idempotency-Replayed"], answer.content) == ("true", first[alias].content)
+        assert (answer["Idempotent-Replayed"], answer.content) == ("true", first[alias].content)
     assert effects() == len(TERMS)
     assert IdempotencyRecord.objects.count() == 1

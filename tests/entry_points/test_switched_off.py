@@ -68,7 +68,7 @@ def test_on_again_it_guards(entry_point: Sender, monkeypatch: pytest.MonkeyPatch
     """The switch is read at each request; what ran meanwhile was not recorded."""
     entry_point()
     monkeypatch.setenv(switch.VARIABLE, "off")
-    assert [entry_point().get("Idempotency-Replayed") for _ in range(2)] == [None, "true"]
+    assert [entry_point().get("Idempotent-Replayed") for _ in range(2)] == [None, "true"]
     assert effects() == 2
 
 

@@ -88,7 +88,7 @@ def below(request: Request) -> Response:
     return Response({}, status=201)
 
 
-COPIED = {HEADER: "created", "Idempotency-Replayed": "true", "Idempotency-Degraded": "true"}
+COPIED = {HEADER: "created", "Idempotent-Replayed": "true", "Idempotency-Degraded": "true"}
 
 
 def gateway(request: HttpRequest) -> HttpResponse:

@@ -77,7 +77,7 @@ def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, en
     assert first.status_code == 201
     assert first.json()[0] == {"fields": {"note": "a"}, "files": {"receipt": digest(BIG)}}
     retry = send(address, *encoded("another"))
-    assert (retry.content, retry["Idempotency-Replayed"]) == (first.content, "true")
+    assert (retry.content, retry["Idempotent-Replayed"]) == (first.content, "true")
     assert send(address, *encoded("one", content=BIG[:-1] + b"\0")).status_code == 422
     assert send(address, *encoded("one", note="b")).status_code == 422
     assert effects() == 1
@@ -187,7 +187,7 @@ def test_a_broken_form_that_is_ignored_runs_and_replays(send: Uploader, entry_po
     assert send(address, body, content_type, key=None).status_code == 201
     first, retry = (send(address, body, content_type) for _ in range(2))
     assert (first.status_code, retry.status_code, retry.content) == (201, 201, first.content)
-    assert retry["Idempotency-Replayed"] == "true"
+    assert retry["Idempotent-Replayed"] == "true"
     assert send(address, b"x=7", content_type).status_code == 422
     assert effects() == 2
 

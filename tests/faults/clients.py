@@ -18,7 +18,7 @@ from .plans import PATIENCE, POLL
 from .servers import Server
 
 CHARGE = {"amount": 2499, "currency": "inr"}
-REPLAYED = "Idempotency-Replayed"
+REPLAYED = "Idempotent-Replayed"
 
 
 def new_key() -> str:

@@ -26,9 +26,7 @@ def test_identical_requests_at_once_charge_once(fleet: Server, customer: Custome
     """There is one row and one effect; each response is the 201, first or replayed, or a 409 with a retry time."""
     key = new_key()
     answers = customer.burst(fleet, path, [key] * MANY)
-    firsts = [
-        answer for answer in answers if answer.status_code == 201 and "Idempotency-Replayed" not in answer.headers
-    ]
+    firsts = [answer for answer in answers if answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers]
     assert len(firsts) == 1
     for answer in answers:
         if answer.status_code == 409:

@@ -55,5 +55,5 @@ def test_a_storage_that_is_away(
     with pytest.raises(OSError, match="No space"):
         send()
     assert not Effect.objects.exists()
-    assert [send().get("Idempotency-Replayed") for _ in range(2)] == [None, "true"]
+    assert [send().get("Idempotent-Replayed") for _ in range(2)] == [None, "true"]
     assert Effect.objects.count() == 1

@@ -220,7 +220,7 @@ def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> N
     replay = rebuild(outcome)
     assert {**replay.headers} == {
         **dict(outcome.headers),
-        "Idempotency-Replayed": "true",
+        "Idempotent-Replayed": "true",
         "Idempotency-Status": "replayed",
     }
 
@@ -229,7 +229,7 @@ def test_an_answer_without_a_content_type_gets_none() -> None:
     """A 204 has no content type."""
     response = HttpResponse(status=204)
     del response["Content-Type"]
-    assert {**rebuild(captured(response)).headers} == {"Idempotency-Replayed": "true", "Idempotency-Status": "replayed"}
+    assert {**rebuild(captured(response)).headers} == {"Idempotent-Replayed": "true", "Idempotency-Status": "replayed"}
 
 
 @pytest.mark.parametrize("value", ["café", "ключ", "a; filename*=UTF-8''%E2%82%AC"])

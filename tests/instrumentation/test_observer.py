@@ -303,7 +303,7 @@ def test_a_receiver_that_raises_changes_nothing(
     send = connect("/plain/charges/", user)
     assert send({"amount": -1}).status_code == 400
     assert send().status_code == 201
-    assert send()["Idempotency-Replayed"] == "true"
+    assert send()["Idempotent-Replayed"] == "true"
     assert send({"amount": 1}).status_code == 422
     lapse()
     assert send().status_code == 201

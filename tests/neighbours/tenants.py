@@ -49,4 +49,4 @@ def send(client: Client, where: str, to: str) -> tuple[str, bool]:
     headers = {"Host": to, **({} if where == "order" else {"Idempotency-Key": KEY})}
     response = client.post(f"/{where}/", '{"order": 17}', content_type="application/json", headers=headers)
     assert response.status_code == 201, response.content
-    return response.json()["iban"], "Idempotency-Replayed" in response or "Idempotent-Replayed" in response
+    return response.json()["iban"], "Idempotent-Replayed" in response or "Idempotent-Replayed" in response

@@ -253,7 +253,7 @@ def effects() -> int:
 
 
 def replayed(response: Any) -> bool:
-    return "Idempotency-Replayed" in response
+    return "Idempotent-Replayed" in response
 
 
 def said(response: Any) -> str:

@@ -430,7 +430,7 @@ def effects() -> int:
 
 
 def replayed(response: Any) -> bool:
-    return bool(response.get("Idempotency-Replayed"))
+    return bool(response.get("Idempotent-Replayed"))
 
 
 # ----------------------------------------------------------------------------------------------------------- responses

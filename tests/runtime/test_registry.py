@@ -234,7 +234,7 @@ class TestThroughAnEntryPoint:
         with django_assert_num_queries(0):
             again = self.charge(client)
         assert (first.status_code, again.status_code) == (201, 201)
-        assert (again.content, again["Idempotency-Replayed"]) == (first.content, "true")
+        assert (again.content, again["Idempotent-Replayed"]) == (first.content, "true")
         assert Effect.objects.count() == 1
 
     def test_another_body(self, client: APIClient) -> None:
@@ -250,7 +250,7 @@ class TestThroughAnEntryPoint:
         record = IdempotencyRecord.objects.get()
         boss.post(f"/admin/django_idempotency/idempotencyrecord/{record.pk}/release/")
         again = self.charge(client)
-        assert (again.status_code, "Idempotency-Replayed" in again) == (201, False)
+        assert (again.status_code, "Idempotent-Replayed" in again) == (201, False)
         assert Effect.objects.count() == 2
 
     def test_a_dry_run_of_a_purge(self, capsys: pytest.CaptureFixture[str]) -> None:

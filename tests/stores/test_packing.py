@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,10 +31,22 @@ def record(**fields: object) -> Record:
     return born(make_ticket(), NOW)._replace(**fields)  # type: ignore[arg-type]
 
 
-@given(outcome=outcomes, attempt=st.integers(1, 2**32 - 1), status=st.sampled_from(Status), scope=texts, key=texts)
-def test_what_is_packed_comes_back(outcome: Outcome | None, attempt: int, status: Status, scope: str, key: str) -> None:
+fields = st.fixed_dictionaries(
+    {
+        "outcome": outcomes,
+        "attempt": st.integers(1, 2**32 - 1),
+        "status": st.sampled_from(Status),
+        "scope": texts,
+        "key": texts,
+        "request_id": st.text("!~-0aZ", max_size=128),
+    }
+)
+
+
+@given(fields)
+def test_what_is_packed_comes_back(given_fields: dict[str, Any]) -> None:
     """Every field comes back, whatever it contains."""
-    packed = record(outcome=outcome, attempt=attempt, status=status, scope=scope, key=key)
+    packed = record(**given_fields)
     assert packing.unpack(packing.pack(packed, SIGNATURE), packed.id, packed.read_at) == packed
 
 

@@ -152,7 +152,7 @@ def test_before_the_view(server: Server, send: Callable[..., Any], url: str, tro
         server.start()
     else:
         return  # its memory is gone
-    assert send(url)["Idempotency-Replayed"] == "true"
+    assert send(url)["Idempotent-Replayed"] == "true"
     assert Effect.objects.count() == 1
 
 
@@ -201,7 +201,7 @@ def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any],
     MEANWHILE.append(redis.restart)
     assert send(url).status_code == 201
     MEANWHILE.clear()
-    assert (send(url)["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
+    assert (send(url)["Idempotent-Replayed"], Effect.objects.count()) == ("true", 1)
 
 
 @pytest.mark.usefixtures("deferring")
@@ -222,7 +222,7 @@ def test_restarted_without_its_table(
     assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
     make_table(make_store(dynamodb_server.url, table="records"))
     assert send("/closed/").status_code == 201
-    assert (send("/closed/")["Idempotency-Replayed"], Effect.objects.count()) == ("true", 2)
+    assert (send("/closed/")["Idempotent-Replayed"], Effect.objects.count()) == ("true", 2)
 
 
 def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> None:
@@ -235,7 +235,7 @@ def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> No
     MEANWHILE.append(blink)
     assert send("/closed/").status_code == 201
     MEANWHILE.clear()
-    assert (send("/closed/")["Idempotency-Replayed"], Effect.objects.count()) == ("true", 1)
+    assert (send("/closed/")["Idempotent-Replayed"], Effect.objects.count()) == ("true", 1)
 
 
 def assert_answered_all_the_same() -> None:

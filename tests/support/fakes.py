@@ -29,7 +29,7 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
         "read_at": NOW,
         "operation": ticket.owner,
     }
-    shared = ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path")
+    shared = ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path", "request_id")
     return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
 
 

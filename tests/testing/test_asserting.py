@@ -526,7 +526,7 @@ def test_a_request_without_a_key_fails(post: Callable[..., HttpRequest]) -> None
     """The message asks whether the call sends one."""
     said = problems(post("/guarded/", headers={}), effects=Effect.objects.count)
     assert "does the call send a key" in said
-    assert "6 of 6 responses have no Idempotency-Replayed" in said
+    assert "6 of 6 responses have no Idempotent-Replayed" in said
     assert "1 call got 201 {" in said
 
 

@@ -3,6 +3,7 @@
     key         id, or a fixed partition value and the id          S
     identity    scope, key, digest (B), operation, guarantee, secret_id, method, path
     now         status, owner, attempt (N)                         what every condition compares
+    owner       request_id                                         empty if the request had none
     deadlines   lease_until, created_at, completed_at, expires_at  N, microseconds since 1970, exact
     response    outcome                                            B, stores/packing.py; absent if there is none
     ttl         seconds since 1970                                 N, `purge_at`; DynamoDB deletes the item days later
@@ -61,6 +62,7 @@ _FIELDS = {
     "secret_id": _TEXT,
     "method": _TEXT,
     "path": _TEXT,
+    "request_id": _TEXT,
     "outcome": _Kind("B", bytes, packing.unpack_outcome),  # packed by fitting(), once
 }
 _ALL = {**_FIELDS, "ttl": _NUMBER}

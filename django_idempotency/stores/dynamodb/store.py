@@ -144,7 +144,8 @@ class DynamoDBStore(BaseStore):
         raise LostRace
 
     def _takeover(self, born: Record, known: Record, run: rules.Execute) -> dict[str, Any]:
-        fields = ("status", "owner", "digest", "lease_until", "expires_at", *(_LIFE if run.new_life else ()))
+        life = _LIFE if run.new_life else ()
+        fields = ("status", "owner", "request_id", "digest", "lease_until", "expires_at", *life)
         values = {name: getattr(born, name) for name in fields}
         values |= {"attempt": run.attempt, "operation": rules.operation_of(known, run)}
         values |= {"completed_at": None, "outcome": None}
@@ -159,6 +160,7 @@ class DynamoDBStore(BaseStore):
         values: dict[str, Any] = {
             "status": settlement.status,
             "owner": ticket.owner,
+            "request_id": ticket.request_id,
             "attempt": settlement.attempt,
             "digest": settlement.digest,
             "outcome": self.schema.fitting(ticket, settlement.outcome),

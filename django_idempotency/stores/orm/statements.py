@@ -95,7 +95,7 @@ class Statements:
                 self.uuid(operation),
                 1,
             ),
-            *(delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl), ticket.secret_id),
+            *(delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl), ticket.secret_id, ticket.request_id),
         ]
 
     def _build_insert(self, joined: bool, durable: bool) -> str:
@@ -124,8 +124,9 @@ class Statements:
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""
         delay = self.dialect.delay
-        columns = ["status", "owner", "attempt", "digest", "lease_until", "expires_at", "purge_at"]
+        columns = ["status", "owner", "attempt", "digest", "request_id", "lease_until", "expires_at", "purge_at"]
         values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), run.attempt, ticket.digest]
+        values.append(ticket.request_id)
         values += [delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl)]
         begins = None
         if run.new_life:
@@ -137,8 +138,9 @@ class Statements:
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
-        columns = ["status", "owner", "attempt", "digest", *UNANSWERED]
+        columns = ["status", "owner", "attempt", "digest", "request_id", *UNANSWERED]
         values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
+        values.append(ticket.request_id)
         if outcome is None:
             values += UNANSWERED.values()
         else:
@@ -265,6 +267,7 @@ def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Reco
             read_at=instant(value["read_at"], connection),
             operation=_uuid(value["operation"]),
             secret_id=value["secret_id"],
+            request_id=value["request_id"],
             outcome=outcome,
             location=value["location"],
         )

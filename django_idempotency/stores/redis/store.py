@@ -326,7 +326,7 @@ def _taken(record: Record, run: rules.Execute | None) -> Record:
 
 
 def _signed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
-    body = head + packing.pack_digest(digest) + life + outcome
+    body = head + packing.pack_digest(digest) + life + packing.pack_request_id(ticket.request_id) + outcome
     return packing.unwritten(signing.sign(packing.signature_input(ticket.id, body)), body)
 
 

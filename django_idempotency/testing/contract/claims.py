@@ -59,9 +59,9 @@ class Claims(Contract):
 
     def test_a_new_key(self, store: BaseStore) -> None:
         """The first claim writes the complete record."""
-        ticket = make_ticket()
+        ticket = make_ticket(request_id="req-1")
         record = store.claim(ticket)
-        for name in ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path"):
+        for name in ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path", "request_id"):
             assert getattr(record, name) == getattr(ticket, name)
         assert (record.status, record.attempt, record.completed_at, record.outcome) == (Status.RUNNING, 1, None, None)
         assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
@@ -198,6 +198,18 @@ class Claims(Contract):
             assert abs((seconds(record, "created_at") or 0) + (attempt - 1) * (first.lease + 1)) < 10
             if attempt == 3:
                 self.leave(store, ticket, SettledState.BOUND)
+
+    def test_each_owner_brings_its_request_id(self, store: BaseStore) -> None:
+        """The record names the request that does the work, which is the owner's and not that of the first claim."""
+        first, second, third = (make_ticket(request_id=sent) for sent in ("first", "2" * 128, ""))
+        store.claim(first)
+        self.elapse(store, first.lease + 1)
+        assert store.claim(second).original_request == self.stored(store, second).original_request == "2" * 128
+        self.leave(store, second, SettledState.BOUND)
+        assert store.claim(third).original_request == str(third.owner)
+        self.complete(store, third)
+        record = self.stored(store, third)
+        assert (record.request_id, record.original_request) == ("", str(third.owner))
 
     def test_a_lapsed_lease_and_another_request(self, store: BaseStore) -> None:
         """Only the same request takes over after a crashed owner."""

@@ -61,7 +61,7 @@ class Guards(Contract):
         """A takeover settles the record that it locked, as a new owner and attempt; the late owner is refused."""
         first = self._atomic(store, lease=0)
         run = self.claim(store, first)
-        second = make_ticket(guarantee=Guarantee.ATOMIC)
+        second = make_ticket(guarantee=Guarantee.ATOMIC, request_id="req-2")
         takeover = self.claim(store, second)
         assert takeover == Execute(attempt=2, takeover=True)
         with store.guard(second, takeover=True) as guard:
@@ -70,6 +70,7 @@ class Guards(Contract):
             assert store.settle(second, settlement) is True
         record = self.stored(store, second)
         assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
+        assert record.request_id == "req-2"
         assert self.settle(store, first, SettledState.COMPLETED, run, self.outcomes[1]) is False
 
     def test_the_same_key_under_its_own_guard(self, store: BaseStore) -> None:

@@ -142,7 +142,7 @@ def buy_twenty_times_at_once(url: str, product: int) -> dict[str, Any]:
     customer.fill_basket_and_check_out(product)
     found = customer.at_once(AT_ONCE, PLACE, PLACE_FORM, key=str(uuid4()))
     thanked = sum(is_thanked(response) for response in found)
-    replays = sum(response.headers.get("Idempotency-Replayed") == "true" for response in found)
+    replays = sum(response.headers.get("Idempotent-Replayed") == "true" for response in found)
     different = {(response.status_code, response.headers.get("Location"), response.content) for response in found}
     require(orders("twenty") == 1, f"{orders('twenty')} orders were placed under one key.")
     require(thanked == AT_ONCE, f"Only {thanked} of {AT_ONCE} were thanked: {different}.")
@@ -169,7 +169,7 @@ def buy_while_a_worker_is_killed(url: str, product: int, stops: Path) -> dict[st
     (retried,) = customer.at_once(1, PLACE, PLACE_FORM, key=key)
     require(is_thanked(retried), f"The retry was answered {retried.status_code}: {retried.text[:500]}")
     (again,) = customer.at_once(1, PLACE, PLACE_FORM, key=key)
-    require(again.headers.get("Idempotency-Replayed") == "true", "The second retry was no replay.")
+    require(again.headers.get("Idempotent-Replayed") == "true", "The second retry was no replay.")
     require(orders("killed") == 1, f"{orders('killed')} orders were placed.")
     return {"orders": orders("killed"), "keys": len(customer.keys)}
 

@@ -100,7 +100,7 @@ def test_a_caller_whose_right_was_withdrawn_never_sees_a_replay(ann: User, confi
     assert out.status_code == 401
     refused = caller("POST", f"{base}/account/email", email="secret@shop.example")
     assert (refused.status_code in REFUSALS, b"secret" in refused.content) == (True, False)
-    assert "Idempotency-Replayed" not in refused
+    assert "Idempotent-Replayed" not in refused
     assert stored() == 0
 
 

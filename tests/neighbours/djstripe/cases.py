@@ -68,7 +68,7 @@ def effects() -> int:
 
 
 def replayed(response: Any) -> bool:
-    return "Idempotency-Replayed" in response
+    return "Idempotent-Replayed" in response
 
 
 def test_what_dj_stripe_does_without_us(ours: WebhookEndpoint) -> None:

@@ -512,6 +512,7 @@ def test_what_is_in_an_item(store: DynamoDBStore) -> None:
         "secret_id": {"S": "5ec4e71d"},
         "method": {"S": "POST"},
         "path": {"S": "/api/charges/"},
+        "request_id": {"S": ""},
         "ttl": {"N": "1893542400"},
     }
 
