@@ -148,7 +148,8 @@ class AtomicOperation(Operation):
             self._roll_back()
             raise
         if not settled:
-            if guard.transaction_id is not None and guard.lost():
+            guard.set_rollback()
+            if guard.lost():
                 self._lose()
             self.close()
             self._report(None)

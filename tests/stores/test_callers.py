@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from time import monotonic
 
 import pytest
@@ -50,14 +51,18 @@ def test_a_failure_ends_only_its_own_part() -> None:
     assert effects() == 2
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])
 @pytest.mark.parametrize("how", ["rollback", "commit"])
-def test_the_callers_transaction_is_gone(how: str) -> None:
+def test_the_callers_transaction_is_gone(how: str, replaced: bool) -> None:
     """If it ended outside Django, the call's part ended, too; a caller that continues commits nothing more."""
     call = Call()
     with transaction.atomic():
         call.open()
         call.work()
         getattr(connection.connection, how)()
+        if replaced:
+            with closing(connection.connection.cursor()) as cursor:  # past Django, and the guard
+                cursor.execute("BEGIN")
         with pytest.raises(TransactionLost):
             call.settle()
         with pytest.raises(DatabaseError):

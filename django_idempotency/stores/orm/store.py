@@ -164,10 +164,9 @@ class ORMStore(BaseStore):
                 with translated, self._statements.dialect.impatient(connection) if takeover else nullcontext():
                     if block is not None:
                         transaction_ends.enter_context(block.taken_over())
-                    # In a request's block, the savepoint ends with the lock: a lock that fails breaks nothing else.
-                    lock = ExitStack() if block is not None else transaction_ends
-                    with lock if block is not None else nullcontext():
-                        lock.enter_context(mine.transaction or transaction.atomic(using=self.using))
+                    if block is None:
+                        transaction_ends.enter_context(mine.transaction or transaction.atomic(using=self.using))
+                    with guard.locking():
                         guard.record, guard.transaction_id = self._lock(mine.transaction, ticket, takeover=takeover)
                 transaction_ends.enter_context(guard.watch())
                 ACTIVE_GUARDS.set(held | {mine})
@@ -413,20 +412,57 @@ class TransactionGuard(Guard):
         return self._dialect.transaction_status(self._connection)
 
     # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
-    # statement), otherwise a savepoint made right after the row lock. Both disappear with the transaction, whatever
-    # ends it, and no other transaction has them. The driver's status is not enough: another one may have begun.
+    # statement), otherwise a savepoint: ours, or Django's inside a caller's transaction. Both disappear with the
+    # transaction, whatever ends it, and no other transaction has them. The driver's status is not enough: another one
+    # may have begun.
+
+    @contextmanager
+    def locking(self) -> Iterator[None]:
+        """In a request's block, let a lock that fails break nothing else: its savepoint is rolled back."""
+        if self._block is None:
+            yield
+            return
+        if self._dialect.transaction_id:
+            with transaction.atomic(using=self._connection.alias):
+                yield
+            return
+        self._make_savepoint()
+        try:
+            yield
+        except BaseException:
+            self._undo_to_savepoint()
+            raise
 
     def mark(self) -> None:
         if self._block is not None:
             self._block.take(self._mark_committed)
-        if self.transaction_id is None and self._own is None and self._connection.features.uses_savepoints:
-            # Named by depth: of two savepoints with the same name MariaDB keeps only the later one.
-            self._savepoint = f"django_idempotency_{len(self._connection.savepoint_ids)}"
+        elif self.transaction_id is None and self._own is None and not self._joined:
             try:
-                with self._connection.cursor() as cursor:
-                    cursor.execute(self._connection.ops.savepoint_create_sql(self._savepoint))
+                self._make_savepoint()
             except Error as error:
                 raise StoreUnavailable from error
+
+    def _make_savepoint(self) -> None:
+        connection = self._connection
+        if connection.features.uses_savepoints:
+            # Named by depth: of two savepoints with the same name MariaDB keeps only the later one.
+            name = f"django_idempotency_{len(connection.savepoint_ids)}"
+            self._execute(connection.ops.savepoint_create_sql(name))
+            self._savepoint = name
+
+    def _undo_to_savepoint(self) -> None:
+        """Undo what followed our savepoint. If that fails, as after a lost connection, the whole transaction is rolled back."""
+        name, self._savepoint = self._savepoint, None
+        try:
+            if name is not None:
+                self._execute(self._connection.ops.savepoint_rollback_sql(name))
+                self._execute(self._connection.ops.savepoint_commit_sql(name))
+        except Error:
+            self._connection.needs_rollback = True
+
+    def _execute(self, sql: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
 
     def lost(self) -> bool:
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
@@ -451,24 +487,32 @@ class TransactionGuard(Guard):
         connection, marked = self._connection, self._connection.needs_rollback
         if not connection.in_atomic_block:
             return False
+        if self._savepoint is None and self.transaction_id is None and not marked:
+            # The end of our own transaction, or of Django's savepoint, finds out the rest.
+            return self._status() != IDLE
         try:
-            if self._own is not None and self.transaction_id is None and not marked:
-                return self._status() != IDLE  # its COMMIT finds out the rest
             if marked:  # Django would refuse the query
                 transaction.set_rollback(False, using=connection.alias)
-            if self._own is not None:
-                return self._own.is_ours()
-            with connection.cursor() as cursor:
-                if self.transaction_id is not None:
-                    cursor.execute(f"SELECT {self._dialect.transaction_id}")
-                    return bool(cursor.fetchone()[0] == self.transaction_id)
-                if self._savepoint is not None:
-                    cursor.execute(connection.ops.savepoint_commit_sql(self._savepoint))
+            return self._has_mark()
         except Exception:  # noqa: BLE001 - any driver's error, also that of a lost connection
             return False
         finally:
             if marked:
                 transaction.set_rollback(True, using=connection.alias)
+
+    def _has_mark(self) -> bool:
+        connection = self._connection
+        if self._own is not None:
+            return self._own.is_ours()
+        if self.transaction_id is not None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT {self._dialect.transaction_id}")
+                return bool(cursor.fetchone()[0] == self.transaction_id)
+        if self._savepoint is not None:
+            name, self._savepoint = self._savepoint, None
+            self._execute(connection.ops.savepoint_commit_sql(name))
+        elif connection.savepoint_ids:  # Django's, to which the caller's transaction returns next
+            self._execute(connection.ops.savepoint_rollback_sql(connection.savepoint_ids[-1]))
         return True
 
     def set_rollback(self) -> None:

@@ -30,6 +30,12 @@ FIRST_ATOMIC = {
     # savepoint is the transaction.
     "sqlite": ["SELECT", "INSERT", "SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
+#: In a caller's transaction, from the lock on.
+FIRST_INSIDE = {
+    "postgresql": ["SAVEPOINT", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "RELEASE"],
+    "mysql": ["SAVEPOINT", "SELECT FOR UPDATE WAIT 1", "UPDATE", "RELEASE"],
+    "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
+}
 FIRST_LEASE = {
     "postgresql": ["INSERT; SELECT", "UPDATE"],
     "mysql": ["INSERT", "UPDATE"],
@@ -89,6 +95,16 @@ def test_first_request_atomic() -> None:
         call.open()
         call.settle()
     assert statements == FIRST_ATOMIC[connection.vendor]
+
+
+def test_first_request_in_a_callers_transaction() -> None:
+    """There is one savepoint around the claim, if it needs one, and one around lock, work and settle."""
+    call = Call()
+    with transaction.atomic(), sent() as statements:
+        call.open()
+        call.settle()
+    assert statements.count("SAVEPOINT") <= 2
+    assert statements[-4:] == FIRST_INSIDE[connection.vendor]
 
 
 def test_first_request_lease() -> None:
