@@ -34,6 +34,7 @@ DEFAULTS: dict[str, Any] = {
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
     # The fields of Policy.
+    "MODE": "enforce",
     "REQUIRED": False,
     "TTL": 86400,
     "LEASE": 30,

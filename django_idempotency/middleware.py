@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.core.exceptions import ImproperlyConfigured
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from . import conf
 from .concurrency.cancellation import run_to_completion
-from .core.policy import SAFE_METHODS, Policy
+from .core.policy import OBSERVE, SAFE_METHODS, Policy
 from .core.records import Guarantee
 from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
 from .graphql.hook import library_view
@@ -30,6 +31,7 @@ from .http.facts import facts_of
 from .http.keys import user_of
 from .http.markers import guards_itself, is_exempt, rest_class, view_class
 from .http.ninja_views import is_ninja, operation_of
+from .http.observing import aconclude, conclude, watch
 from .http.problems import problem_response
 from .http.status import note, noted, stamp
 from .http.terms import resolve_policy
@@ -68,7 +70,7 @@ class IdempotencyMiddleware:
             self.process_view = self.aprocess_view  # type: ignore[assignment]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if request.method in SAFE_METHODS or not facts_of(request).may_have_key(_POLICY):
+        if request.method in SAFE_METHODS or not facts_of(request).asks_for_guard(_POLICY):
             return self.get_response(request)  # type: ignore[no-any-return]
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
 
@@ -88,6 +90,7 @@ class IdempotencyMiddleware:
         if (exchange := self._exchange(request)) is None:
             self._judge(request, response)
             self._report(request)
+            conclude(request, response)
             return stamp(request, response)
         try:
             return exchange.settle(response)
@@ -109,6 +112,7 @@ class IdempotencyMiddleware:
         if (exchange := self._exchange(request)) is None:
             self._judge(request, response)
             await self._areport(request)
+            await aconclude(request, response)
             return stamp(request, response)
         try:
             return await run_to_completion(exchange.asettle(response))
@@ -153,15 +157,15 @@ class IdempotencyMiddleware:
     ) -> HttpResponseBase | None:
         """Claim and open the guard; return a response only for a replay or a problem."""
         guarded_alias.set(None)
-        if self._passes(request, callback):
-            return None
-        # DRF's: the guard belongs after its authentication and permissions.
-        if rest_class(callback) is not None and not iscoroutinefunction(callback):
-            from .rest_framework.view_adapter import run_with_mixin
-
-            adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
-            return adapted
         try:
+            if self._passes(request, callback):
+                return None
+            # DRF's: the guard belongs after its authentication and permissions.
+            if rest_class(callback) is not None and not iscoroutinefunction(callback):
+                from .rest_framework.view_adapter import run_with_mixin
+
+                adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
+                return adapted
             self._require_settling(request, IN_THREAD)
             exchange = self._admit(request, callback, args, kwargs, getattr(request, "user", None))
             if exchange is None:
@@ -170,6 +174,11 @@ class IdempotencyMiddleware:
             return self._opened(request, exchange, exchange.open())
         except Problem as problem:
             return problem_response(problem, request)
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            if conf.get("MODE") != OBSERVE:
+                raise
+            watch(request, resolve_policy(_POLICY), refusal=error)
+            return None
 
     async def aprocess_view(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -181,15 +190,24 @@ class IdempotencyMiddleware:
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         asks_project = bool(conf.get("EXEMPT"))  # its functions may query a database
-        if await sync_to_async(self._passes)(request, callback) if asks_project else self._passes(request, callback):
-            return None
         try:
+            if (
+                await sync_to_async(self._passes)(request, callback)
+                if asks_project
+                else self._passes(request, callback)
+            ):
+                return None
             self._require_settling(request, IN_LOOP)
-            user = await user_of(request)
+            user = await user_of(request, _POLICY)
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
             return None if exchange is None else self._opened(request, exchange, await exchange.aopen())
         except Problem as problem:
             return problem_response(problem, request)
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            if conf.get("MODE") != OBSERVE:
+                raise
+            watch(request, resolve_policy(_POLICY), refusal=error)
+            return None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         """Note that the view raised. The response will be the project's, except for our own problems."""
@@ -225,7 +243,7 @@ class IdempotencyMiddleware:
 
     def _stands_outside(self, request: HttpRequest, callback: Any) -> bool:
         """Skip a ninja operation: access to its replays is checked inside it."""
-        if conf.get("REQUIRED"):
+        if conf.get("REQUIRED") is True:
             operation = operation_of(callback, request.method or "")
             name = getattr(getattr(operation, "view_func", None), "__qualname__", "it")
             raise ConfigurationError(
@@ -236,7 +254,7 @@ class IdempotencyMiddleware:
 
     def _resolves_later(self, request: HttpRequest, callback: Any) -> bool:
         """Skip a GraphQL view: its resolvers check access, and a replay would run none."""
-        if conf.get("REQUIRED"):
+        if conf.get("REQUIRED") is True:
             raise ConfigurationError(
                 f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
                 "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."

@@ -6,7 +6,8 @@ are called in the thread or task of the operation, except for a `lost` that the 
 and `released` of an `atomic` operation are sent after COMMIT.
 
 `unguarded` is about a request that asked to be guarded and is not: its `operation` is `None`, and `reason` is the code
-of why.
+of why. `observed` is about a request that a guard with `mode="observe"` has let through: its `operation` is `None`, too,
+and `reason` says what the guard would have done.
 """
 
 from django.dispatch import Signal
@@ -25,3 +26,4 @@ deferred = Signal()
 lost = Signal()
 unavailable = Signal()
 unguarded = Signal()
+observed = Signal()

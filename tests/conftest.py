@@ -18,12 +18,14 @@ from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.dispatch import receiver
 from django.test import Client, override_settings
-from pytest_django import DjangoDbBlocker
+from pytest_django import DjangoDbBlocker, Settings
 from rest_framework.test import APIClient
 
+from django_idempotency import signals
 from django_idempotency.engine.deferring import Deferring
 
 from .support.factories import TokenFactory, UserFactory
+from .support.observed import OBSERVE, Observed
 from .support.services import missing
 
 #: Fixtures of pytest-django: a test that requests one, or has the mark `django_db`, needs a database.
@@ -143,3 +145,15 @@ def browser(user: User) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+@pytest.fixture
+def observed(settings: Settings) -> Iterator[Observed]:
+    """Let every policy observe, and collect what that reports."""
+    settings.IDEMPOTENCY = OBSERVE
+    found = Observed()
+    signals.observed.connect(found.note)
+    signals.unguarded.connect(found.note_unguarded)
+    yield found
+    signals.observed.disconnect(found.note)
+    signals.unguarded.disconnect(found.note_unguarded)

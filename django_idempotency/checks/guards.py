@@ -12,7 +12,7 @@ from typing import Any
 from django.core.checks import ERROR
 
 from .. import conf
-from ..core.policy import SAFE_METHODS, Policy
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import exemptions
 from ..http.markers import (
@@ -147,10 +147,10 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
     if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
         return replace(about, guard=GuardKind.EXEMPT, why=f"EXEMPT: {text}")
     if is_ninja(route.callback):
-        guard = GuardKind.ERROR if conf.get("REQUIRED") else GuardKind.NOTHING
+        guard = GuardKind.ERROR if conf.get("REQUIRED") is True else GuardKind.NOTHING
         return replace(about, guard=guard, why="the middleware cannot guard an operation of django-ninja")
     if library_view(view_class(route.callback)) is not None:
-        guard = GuardKind.ERROR if conf.get("REQUIRED") else GuardKind.NOTHING
+        guard = GuardKind.ERROR if conf.get("REQUIRED") is True else GuardKind.NOTHING
         return replace(about, guard=guard, why="the middleware cannot guard a GraphQL view")
     perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
     row = _under(about, GuardKind.MIDDLEWARE, Policy())
@@ -164,9 +164,11 @@ def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:
 
 
 def terms(policy: Policy) -> dict[str, Any]:
-    """Return guarantee, store and required of a policy, and every other field that differs from the settings."""
+    """Return guarantee, store and required of a policy, a mode that does not guard, and what differs from the settings."""
     always = {name: conf.field(policy, name) for name in ("guarantee", "store", "required")}
     given = {name: value for name, value in policy.given().items() if value != conf.get(name.upper())}
+    if (mode := conf.field(policy, "mode")) == OBSERVE:
+        given["mode"] = mode
     return {name: _plain(value) for name, value in {**always, **given}.items()}
 
 

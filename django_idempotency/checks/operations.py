@@ -32,7 +32,7 @@ def check_operations(**_: Any) -> list[CheckMessage]:
             if _is_outside(callback, operation) and not are_exempt(leading):
                 outside[name] = None
     if outside and guards_every_view():
-        code = "E070" if conf.get("REQUIRED") else "W074"
+        code = "E070" if conf.get("REQUIRED") is True else "W074"
         message = finding(code, count=len(outside), view=next(iter(outside)))
         found[code] = message
     return list(found.values())

@@ -134,7 +134,7 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
         return
     cls = class_of(callback)
     if library_view(cls) is not None:
-        yield finding("E082" if conf.get("REQUIRED") else "W084", view=view)
+        yield finding("E082" if conf.get("REQUIRED") is True else "W084", view=view)
     elif cls is not None and is_rest(callback):
         if iscoroutinefunction(callback):
             yield finding("E071", view=view)

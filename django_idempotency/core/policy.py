@@ -22,6 +22,11 @@ DOCUMENT = ("body", "headers", "method", "path", "query", "user")
 #: The named fingerprints.
 FINGERPRINTS = ("request", "raw", "headers")
 
+#: The modes of a policy: it guards, or it only reports what a guard would have done.
+ENFORCE, OBSERVE = "enforce", "observe"
+#: The value of `required` between `True` and `False`: a request without a key runs unguarded, and is reported.
+WARN = "warn"
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
 
 
@@ -37,8 +42,10 @@ class Policy:
     Raises `ValueError` for an invalid value, with a message that says what to type.
     """
 
-    #: Is a request without a key refused (400), or does it run unguarded?
-    required: bool = FROM_SETTINGS
+    #: Does it guard ("enforce"), or only report what a guard would have done ("observe")?
+    mode: str = FROM_SETTINGS
+    #: Is a request without a key refused (400), or does it run unguarded? "warn": it runs, and is reported.
+    required: bool | str = FROM_SETTINGS
     #: How long a stored response is replayed, counted from the claim.
     ttl: Duration = FROM_SETTINGS
     #: `lease` only: how long an owner may be silent before another may take over.
@@ -166,7 +173,8 @@ _POSITIVE = "a positive number of seconds (or a timedelta), at most ten years"
 
 #: Field → (what it accepts, in words what to type).
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "required": (_flag, "True or False"),
+    "mode": (_one_of(ENFORCE, OBSERVE), '"enforce" or "observe"'),
+    "required": (lambda value: _flag(value) or value == WARN, 'True, False or "warn"'),
     "ttl": (_duration, _POSITIVE),
     "lease": (_duration, _POSITIVE),
     "guarantee": (_one_of("atomic", "lease"), '"atomic" or "lease"'),

@@ -16,8 +16,10 @@ import re
 LONGEST = 255
 #: A qualifier's name that is written as is: visible ASCII without a slash, no longer than its hash.
 _PLAIN = re.compile(r"[!-.0-~]{1,64}")
+#: Qualifies the scope of a key that was only observed: no guard ever asks for it.
+OBSERVED = "mode:observe/"
 #: One qualifier at the beginning of a scope, as a person types it.
-_TYPED = re.compile(r"(realm|database)(#sha256)?:([^/]+)/")
+_TYPED = re.compile(r"(mode|realm|database)(#sha256)?:([^/]+)/")
 
 
 def hashed(scope: str) -> str:
@@ -29,6 +31,11 @@ def qualified(scope: str, *, realm: str | None = None, database: str | None = No
     """Return a scope as it is stored. It fits its column on every database, with any two qualifiers."""
     front = _qualifier("realm", realm) + _qualifier("database", database)
     return front + _fitting(scope, len(front))
+
+
+def observed(scope: str) -> str:
+    """Return the scope under which the keys of a qualified one are observed."""
+    return OBSERVED + _fitting(scope, len(OBSERVED))
 
 
 def spellings(typed: str, *, realm: str | None = None) -> tuple[str, ...]:

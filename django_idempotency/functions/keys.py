@@ -36,7 +36,7 @@ def key_of(terms: FunctionTerms, payload: Any) -> str | None:
 
 def go_without_key(terms: FunctionTerms) -> None:
     """Report a call without a key, which runs unguarded. Raises `KeyMissing` if a key is required."""
-    if terms.resolved().required:
+    if terms.resolved().required is True:
         raise KeyMissing(
             f"This call of {terms.name} has no idempotency key: what identifies it is missing, or part of it."
         )

@@ -18,7 +18,7 @@ from django.views import View
 
 from .. import conf
 from ..concurrency.threads import in_thread
-from ..core.policy import SAFE_METHODS, Policy
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import Problem
 from ..http import bodies
@@ -27,6 +27,7 @@ from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_a
 from ..http.exchange import exchange_of
 from ..http.facts import facts_of
 from ..http.markers import POLICY
+from ..http.observing import observation_of
 from ..http.problems import problem_response
 from ..http.running import arun_guarded, run_guarded
 from ..http.status import stamp
@@ -108,7 +109,7 @@ class _GuardedView(View):
             return stamp(request, call())
 
     def _asked(self, request: HttpRequest) -> list[Asked]:
-        bodies.require_bounded(request, conf.field(self.idempotency_policy, "max_request_body"))
+        _require_bounded(request, self.idempotency_policy)
         read = operations.of_graphene if hasattr(self, "parse_body") else operations.of_strawberry
         return read(self, request)
 
@@ -125,7 +126,7 @@ class _AsyncGuardedView(_GuardedView):
         if not _is_concerned(request, policy):
             return cast("HttpResponseBase", await call())
         try:
-            bodies.require_bounded(request, conf.field(policy, "max_request_body"))
+            _require_bounded(request, policy)
         except Problem as problem:
             return problem_response(problem, request)
         asked = await operations.aof_strawberry(self, request)
@@ -148,18 +149,25 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
     return facts_of(request).asks_for_guard(policy)
 
 
+def _require_bounded(request: HttpRequest, policy: Policy) -> None:
+    if conf.field(policy, "mode") != OBSERVE:
+        bodies.require_bounded(request, conf.field(policy, "max_request_body"))
+
+
 def _judged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
     """Let the errors of a response decide whether it is stored."""
-    if (exchange := exchange_of(request)) is not None and (refused := _refused(response, asked)) is not None:
-        exchange.weigh(response, refused=refused)
+    judge = exchange_of(request) or observation_of(request)
+    if judge is not None and (refused := _refused(response, asked)) is not None:
+        judge.weigh(response, refused=refused)
     return response
 
 
 async def _ajudged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
     """See _judged()."""
-    if (exchange := exchange_of(request)) is not None and (refused := _refused(response, asked)) is not None:
+    judge = exchange_of(request) or observation_of(request)
+    if judge is not None and (refused := _refused(response, asked)) is not None:
         # The project's `keep` may query the ORM, which refuses calls from an event loop.
-        await in_thread(functools.partial(exchange.weigh, response, refused=refused), close=connections.close_all)
+        await in_thread(functools.partial(judge.weigh, response, refused=refused), close=connections.close_all)
     return response
 
 

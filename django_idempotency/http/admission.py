@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Literal
-
 from django.http import HttpRequest
 
-from ..core.policy import SAFE_METHODS, Policy
-from ..errors import KeyMissing
+from .. import conf
+from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
+from ..errors import KeyMissing, Problem
 from ..runtime import switch
-from .facts import facts_of
+from .facts import RequestFacts, facts_of
 from .handle import switch_off
-from .unguarded import METHOD, leave_unguarded
+from .identity import Key, Where
+from .observing import watch
+from .terms import resolve_policy
+from .unguarded import KEYLESS, METHOD, leave_unguarded
 
 #: On a request: the exchange that guards it, while its view runs.
 GUARDED_BY = "_idempotency_exchange"
-
-
-class Where(Enum):
-    """Where the key is, if not in the header."""
-
-    PAYLOAD = "payload"
-
-
-Key = str | Literal[Where.PAYLOAD]
 
 
 def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
@@ -32,7 +24,7 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
-    Raises `KeyMissing` and `KeyMalformed`.
+    Raises `KeyMissing` and `KeyMalformed`, or notes them if the policy only observes.
     """
     if request.method in SAFE_METHODS or is_guarded(request):
         return None
@@ -46,10 +38,23 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
     if not switch.enabled():
         switch_off(request, policy)
         return None
+    try:
+        return _key_of(request, facts, policy)
+    except Problem as problem:
+        if conf.field(policy, "mode") != OBSERVE:
+            raise
+        watch(request, resolve_policy(policy), refusal=problem)
+        return None
+
+
+def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy) -> Key | None:
     if (key := facts.read_key()) is not None:
         return key
     if facts.may_have_key(policy):
         return Where.PAYLOAD
+    if conf.field(policy, "required") == WARN:
+        leave_unguarded(request, KEYLESS)
+        return None
     raise KeyMissing
 
 

@@ -14,29 +14,25 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.utils.encoding import escape_uri_path
 
-from ..core.policy import Resolved
+from ..core.policy import OBSERVE, Resolved
 from ..core.records import Guarantee, Outcome
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import ReplayRefused, ScopeRequired, StoreUnavailable
+from ..errors import ReplayRefused, StoreUnavailable
 from ..instrumentation.observer import Observer
 from ..runtime.registry import store_of
-from ..runtime.tickets import issue
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
-from .admission import GUARDED_BY, Key, Where
+from .admission import GUARDED_BY
 from .atomic_requests import OpenedTransactions
-from .fingerprint import fingerprint
-from .keys import request_id_of, scope_of
+from .identity import Identity, Key, identify
+from .observing import watch
 from .problems import refusal_of
 from .responses import rebuild
-from .selection import Document, selected_key
 from .settling import RunningExchange
 from .status import HeaderStatus, note
-from .unguarded import NOBODY, leave_unguarded
 
 
 def exchange_of(request: HttpRequest) -> Exchange | None:
@@ -52,24 +48,13 @@ class Exchange(RunningExchange):
         request: HttpRequest,
         policy: Resolved,
         *,
-        key: str,
-        scope: str,
-        document: Document,
+        identity: Identity,
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> None:
         self._ask_again = ask_again
         self._observer = Observer(request)
-        store = store_of(policy)
-        ticket = issue(
-            policy,
-            scope=scope,
-            key=key,
-            digest=fingerprint(document.source, policy, document),
-            method=request.method or "",
-            path=escape_uri_path(request.path),
-            request_id=request_id_of(request),
-        )
+        store, ticket = store_of(policy), identity.ticket(policy)
         operation: Operation
         if policy.guarantee is Guarantee.LEASE:
             hold_failures = policy.on_failure == "hold"
@@ -91,28 +76,18 @@ class Exchange(RunningExchange):
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
     ) -> Exchange | None:
-        """Return the exchange of a keyed request; for a key without a principal `None`, or if `strict` `ScopeRequired`.
+        """Return the exchange of a keyed request, or `None` if it runs unguarded: see `identify()`, also for `source`.
 
-        If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the
-        header is refused only then, and also gets `None` when there is nothing to select its key from. `source` is the
-        request that the view sees (DRF's, or Django's), which parses the body as the view would. `non_atomic` are the
-        databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access checks before a
-        replay.
+        `None`, too, under a policy that only observes. `non_atomic` are the databases that the view excludes from
+        ATOMIC_REQUESTS. `ask_again` repeats the view's access checks before a replay.
         """
-        carried = "" if key is Where.PAYLOAD else key
-        scope = scope_of(request, user, policy, carried)
-        if scope is None:
-            if policy.required or (strict and carried):
-                raise ScopeRequired
-            if strict or carried:
-                leave_unguarded(request, NOBODY)
+        if policy.mode == OBSERVE:
+            watch(request, policy, key=key, user=user, source=source, strict=strict)
             return None
-        document = Document(source, user, policy.max_request_body)
-        selected = carried or selected_key(document, policy)
-        if selected is None:
+        identity = identify(request, policy, key=key, user=user, source=source, strict=strict)
+        if identity is None:
             return None
-        facts = {"key": selected, "scope": scope}
-        return cls(request, policy, **facts, document=document, non_atomic=non_atomic, ask_again=ask_again)
+        return cls(request, policy, identity=identity, non_atomic=non_atomic, ask_again=ask_again)
 
     @property
     def atomic_alias(self) -> str | None:

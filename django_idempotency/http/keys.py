@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
 
 from .. import conf
-from ..core.policy import Policy
+from ..core.policy import OBSERVE, Policy
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
 from ..realms import realm_of
@@ -63,12 +63,15 @@ def request_id_of(request: HttpRequest) -> str:
     return sent if _REQUEST_ID.fullmatch(sent) else ""
 
 
-async def user_of(request: HttpRequest) -> Any:
+async def user_of(request: HttpRequest, policy: Policy) -> Any:
     """Return the user that an async view finds: set on the request by a middleware, or else found by Django's own.
 
-    A lazy user stays lazy: evaluating it may query a database, which is done in a thread.
+    A lazy user stays lazy: evaluating it may query a database, which is done in a thread. A policy that only observes
+    does not even ask Django's: that reads the session.
     """
     user = getattr(request, "user", None)
+    if conf.field(policy, "mode") == OBSERVE:
+        return user
     if hasattr(request, "auser") and (user is None or isinstance(user, SimpleLazyObject)):
         found = await request.auser()
         return found if user is None or found.is_authenticated else user

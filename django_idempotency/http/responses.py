@@ -94,7 +94,7 @@ def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
     It is `MISSING` then: the work counts as done.
     """
     body: bytes | Missing = MISSING
-    if "no-store" not in response.headers.get("Cache-Control", "").lower():
+    if not _is_private(response):
         body = _stream(response, policy, limit) if response.streaming else _content(response)
     if body is not MISSING and len(body) > limit:
         body = MISSING
@@ -104,6 +104,19 @@ def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
     return Outcome(status=response.status_code, headers=tuple(headers), body=body)
+
+
+def is_storable(response: HttpResponseBase, policy: Policy, limit: int) -> bool:
+    """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
+    if _is_private(response):
+        return False
+    if response.streaming:
+        return _is_buffered(response, policy, limit)
+    return not getattr(response, "is_rendered", True) or len(_content(response)) <= limit
+
+
+def _is_private(response: HttpResponseBase) -> bool:
+    return "no-store" in response.headers.get("Cache-Control", "").lower()
 
 
 def _chosen_later(response: HttpResponseBase, policy: Policy) -> bool:
@@ -129,8 +142,7 @@ def _kept(name: str, policy: Policy) -> bool:
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it alone."""
-    small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
-    if response.is_async or not (small_file or policy.buffer_stream):
+    if not _is_buffered(response, policy, limit):
         return MISSING
     chunks = iter(response.streaming_content)
     head, length = [], 0
@@ -142,6 +154,11 @@ def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
             return MISSING
     response.streaming_content = head
     return b"".join(head)
+
+
+def _is_buffered(response: Any, policy: Policy, limit: int) -> bool:
+    small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
+    return not response.is_async and (small_file or policy.buffer_stream)
 
 
 def _declared_length(response: StreamingHttpResponse) -> float:

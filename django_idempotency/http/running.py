@@ -20,6 +20,7 @@ from .admission import key_to_guard
 from .atomic_requests import OpenedTransactions, atomic_requests
 from .exchange import Exchange
 from .keys import user_of
+from .observing import aconclude, conclude
 from .problems import problem_response
 from .responses import render
 from .status import stamp
@@ -55,6 +56,7 @@ def run_guarded(
         report_unguarded(request)
         with atomic_requests(non_atomic):
             response = view()
+        conclude(request, response)
         return stamp(request, response)
     requests, returned = OpenedTransactions(), None
     try:
@@ -94,11 +96,11 @@ async def arun_guarded(
     try:
         exchange = None
         if (key := key_to_guard(request, policy)) is not None:
-            user = await user_of(request)
+            user = await user_of(request, policy)
             terms = resolve_policy(policy)
-            if terms.guarantee == Guarantee.ATOMIC:
-                raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
             exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
+            if exchange is not None and terms.guarantee == Guarantee.ATOMIC:
+                raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
         replay = None if exchange is None else await exchange.aopen()
     except Problem as problem:
         return problem_response(problem, request)
@@ -106,7 +108,9 @@ async def arun_guarded(
         return replay
     if exchange is None:
         await areport_unguarded(request)
-        return stamp(request, await view())
+        response = await view()
+        await aconclude(request, response)
+        return stamp(request, response)
     try:
         response = checked_response(await view())
         if not getattr(response, "is_rendered", True):

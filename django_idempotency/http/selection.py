@@ -102,7 +102,7 @@ def selected_key(document: Document, policy: Policy) -> str | None:
             reason = "the data that its key is selected from is nested too deep"
         except UnhashableValue as error:
             raise ConfigurationError(f"Policy.key cannot be hashed: {error}") from error
-    if policy.required:
+    if policy.required is True:
         raise KeyMissing(_UNREADABLE if document.unreadable else "")
     leave_unguarded(http, NO_KEY, reason)
     return None

@@ -41,6 +41,7 @@ class HeaderStatus(Enum):
     UNKNOWN = "unknown"  # it may or may not have been committed: ask again
     DEGRADED = "degraded"  # it ran without a guard, since the store is not responding
     UNGUARDED = "unguarded"  # it ran without a guard: a retry runs it again
+    OBSERVED = "observed"  # it ran without a guard, whose mode is "observe": a retry runs it again
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 
@@ -106,8 +107,13 @@ def stamp(request: HttpRequest, response: T) -> T:
 
 
 def set_headers(status: HeaderStatus, response: HttpResponseBase, *, original: str = "") -> None:
-    """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key."""
+    """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key.
+
+    An observed response keeps them: all of it but the status is as without us.
+    """
     response[HEADER] = status.value
+    if status is HeaderStatus.OBSERVED:
+        return
     if original:
         response[ORIGINAL] = original
     else:

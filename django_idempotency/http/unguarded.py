@@ -41,11 +41,12 @@ EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
 METHOD = Reason("method", "its method is not among the policy's methods")
 NOBODY = Reason("nobody", "its key has no principal, as far as is known before the view")
 NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")
+KEYLESS = Reason("key-missing", "it has no key, which will be required")
 NOT_REACHED = Reason("not-reached", "its response came before a guard was reached")
 INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
 RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
 READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
-REASONS = (NOBODY, NO_KEY, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
+REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
 
 
 def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") -> None:
@@ -61,13 +62,13 @@ def is_left_unguarded(request: HttpRequest) -> bool:
 def report_unguarded(request: HttpRequest) -> None:
     """Report a request that is left unguarded, once; do nothing for any other."""
     if (reason := _taken(request)) is not None:
-        notify_unguarded(request, reason.code, reason.sentence, reason.level, _readable_key(request))
+        notify_unguarded(request, reason.code, reason.sentence, reason.level, readable_key(request))
 
 
 async def areport_unguarded(request: HttpRequest) -> None:
     """See report_unguarded()."""
     if (reason := _taken(request)) is not None:
-        await anotify_unguarded(request, reason.code, reason.sentence, reason.level, _readable_key(request))
+        await anotify_unguarded(request, reason.code, reason.sentence, reason.level, readable_key(request))
 
 
 def note_unreached(request: HttpRequest, response: HttpResponseBase) -> None:
@@ -117,7 +118,8 @@ def _taken(request: HttpRequest) -> Reason | None:
     return reason
 
 
-def _readable_key(request: HttpRequest) -> str | None:
+def readable_key(request: HttpRequest) -> str | None:
+    """Return the key that the client has sent, for the log; `None` if there is none, or a malformed one."""
     with suppress(KeyMalformed):
         return facts_of(request).read_key()
     return None

@@ -36,7 +36,11 @@ _REPORTS = {
     "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
     "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
     "unguarded": (signals.unguarded, logging.WARNING, "%s %s runs unguarded: %s."),  # INFO where that is intended
+    "observed": (signals.observed, logging.WARNING, "%s %s was only observed. A guard: %s."),  # see _OBSERVED_LEVELS
 }
+
+#: What a guard would have done → the level of its record, if not WARNING.
+_OBSERVED_LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
 
 
 class Observer:
@@ -104,6 +108,18 @@ async def anotify_unguarded(request: Any, reason: str, why: str, level: int, key
         await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
 
+def notify_observed(request: Any, would: str, key: str | None, error: Exception | None) -> None:
+    """Report what a guard would have done about a request that was only observed, by a signal and a log record."""
+    signal, level, sentence = _REPORTS["observed"]
+    level = _OBSERVED_LEVELS.get(would, level)
+    if logger.isEnabledFor(level):
+        method, path = str(request.method), escape_uri_path(request.path)
+        extra = {"event": "observed", "key": shortened(key or ""), "method": method, "path": path, "reason": would}
+        _write(level, sentence, extra, method, path, would, error=error)
+    if signal.receivers:
+        signal.send_robust(sender=Operation, operation=None, request=request, error=error, reason=would)
+
+
 def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> Signal:
     signal, _, sentence = _REPORTS["unguarded"]
     if logger.isEnabledFor(level):
@@ -113,9 +129,9 @@ def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | N
     return signal
 
 
-def _write(level: int, sentence: str, facts: dict[str, Any], *args: str) -> None:
+def _write(level: int, sentence: str, facts: dict[str, Any], *args: str, error: BaseException | None = None) -> None:
     try:
-        logger.log(level, sentence, *args, extra={"idempotency": facts})
+        logger.log(level, sentence, *args, extra={"idempotency": facts}, exc_info=error)
     except Exception:  # noqa: BLE001 - a filter's: logging catches only handlers' errors, which it prints like this
         if logging.raiseExceptions:
             traceback.print_exc()

@@ -22,13 +22,15 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
 from ..http import problems
-from ..http.admission import Key, is_guarded, key_to_guard
+from ..http.admission import is_guarded, key_to_guard
 from ..http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests, non_atomic_aliases_of
 from ..http.exchange import Exchange
 from ..http.facts import facts_of
+from ..http.identity import Key
 from ..http.introspection import excluded_aliases
 from ..http.keys import user_of
 from ..http.ninja_views import handled_exceptions
+from ..http.observing import aconclude, conclude
 from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import resolve_policy
@@ -136,6 +138,8 @@ class OperationCall:
         if self.exchange is None:
             self._judge(self._response)
             report_unguarded(self.request)
+            if not self._transactions.opened.blocks:
+                conclude(self.request, self._response)
             return stamp(self.request, self._response)
         try:
             return self.exchange.settle(self._response)
@@ -168,6 +172,7 @@ class OperationCall:
         if self.exchange is None:
             self._judge(response)
             await areport_unguarded(self.request)
+            await aconclude(self.request, response)
             return stamp(self.request, response)
         try:
             return await run_to_completion(self.exchange.asettle(response))
@@ -231,7 +236,7 @@ class OperationCall:
             raise self._stopped(problem) from problem
 
     async def _aopen(self, key: Key) -> None:
-        user = await user_of(self.request)
+        user = await user_of(self.request, self.policy)
         exchange = await sync_to_async(self._exchange)(key, user)
         if exchange is None:
             return

@@ -16,6 +16,7 @@ from ..core.policy import Policy
 from ..http.atomic_requests import atomic_requests, guarded_alias, leave_atomic_requests, non_atomic_aliases
 from ..http.markers import POLICY
 from ..http.ninja_views import operation_of
+from ..http.observing import conclude
 from .calls import OperationCall, Transactions
 
 
@@ -70,7 +71,9 @@ def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[Pa
                 if policy is None
                 else Transactions(non_atomic).around(request, policy)
             ):
-                return view(request, *args, **kwargs)
+                response = view(request, *args, **kwargs)
+            conclude(request, response)
+            return response
 
         return leave_atomic_requests(leaving)
 

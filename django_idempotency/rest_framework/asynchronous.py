@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..concurrency.cancellation import run_to_completion
-from ..core.policy import SAFE_METHODS, Policy
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
 from ..http.admission import key_to_guard
@@ -24,6 +24,7 @@ from ..http.bodies import keep
 from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.markers import EXEMPT
+from ..http.observing import aconclude
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import HeaderStatus, note, note_problem, stamp
@@ -69,6 +70,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         return await _settled(view, guard.exchange, response)
     judge(request, response, reached=guard.reached)
     await areport_unguarded(request)
+    await aconclude(request, response)
     return stamp(request, response)
 
 
@@ -151,7 +153,9 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         return replay
     if exchange is None:
         await areport_unguarded(request._request)
-        return await function()  # type: ignore[no-any-return]
+        response = await function()
+        await aconclude(request._request, response)
+        return response  # type: ignore[no-any-return]
     try:
         response = await finished()
     except GeneratorExit as closed:
@@ -167,7 +171,7 @@ async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange |
     if (key := key_to_guard(http, policy)) is None:
         return None
     terms = resolve_policy(policy)
-    if terms.guarantee is Guarantee.ATOMIC:
+    if terms.guarantee is Guarantee.ATOMIC and terms.mode != OBSERVE:
         view = type(request.parser_context["view"])
         raise ConfigurationError(
             f"{view.__module__}.{view.__qualname__} is async, and no transaction can cover it. "

@@ -10,7 +10,8 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.policy import SAFE_METHODS, Policy
+from .. import conf
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.atomic_requests import ALL_ALIASES
 from ..http.facts import facts_of
@@ -22,8 +23,9 @@ from .problems import IdempotencyException
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Run a DRF function under guard, exceptions handled and the response finished as its view would."""
     view = request.parser_context["view"]
+    policy_guards = conf.field(policy, "mode") != OBSERVE
     keyed = request.method not in SAFE_METHODS and facts_of(request._request).may_have_key(policy)
-    if keyed and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
+    if keyed and policy_guards and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
         raise ImproperlyConfigured(
             "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
         )

@@ -26,6 +26,7 @@ from ..http.bodies import keep
 from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.markers import EXEMPT
+from ..http.observing import conclude
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import HeaderStatus, note, note_problem, stamp
@@ -67,6 +68,7 @@ def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: Abstr
         if getattr(request, _ENTRY, None) is entry:
             delattr(request, _ENTRY)
     if entry.exchange is None or entry.ended:
+        conclude(request, response)
         return response
     try:
         return entry.exchange.settle(response)

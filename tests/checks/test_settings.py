@@ -36,7 +36,7 @@ MALFORMED = [
     ("EXEMPT", ["function:no.such.thing"], "E068", '"path:/webhooks/"'),
     # ---- flags
     ("REQUIRED", "yes", "E003", '"REQUIRED": False'),
-    ("REQUIRED", 1, "E003", "REQUIRED is True or False"),
+    ("REQUIRED", 1, "E003", "REQUIRED is True, False or"),
     ("BUFFER_STREAM", None, "E003", '"BUFFER_STREAM": False'),
     # ---- durations
     ("TTL", 0, "E003", '"TTL": 86400'),

@@ -14,7 +14,8 @@ from ..support.naming import shown
 
 #: Field → good values, bad values, and what the refusal says to write.
 FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
-    "required": ([True, False], [None, 1, "yes"], "True or False"),
+    "mode": (["enforce", "observe"], ["off", None, True], '"enforce" or "observe"'),
+    "required": ([True, False, "warn"], [None, 1, "yes"], 'True, False or "warn"'),
     "ttl": (
         [1, 0.5, 86400, timedelta(days=1), timedelta(days=3650), 3650 * 86400],
         # no time, not a number, a flag that is an int, endless

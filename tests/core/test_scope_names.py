@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.core.scope_names import LONGEST, hashed, qualified, spellings
+from django_idempotency.core.scope_names import LONGEST, hashed, observed, qualified, spellings
 
 USER = "user:auth.user:7"
 
@@ -98,6 +98,16 @@ TYPED = [
     (("realm:r/scope:acme", None), [("scope:acme", "r", None), (hashed("scope:acme"), "r", None)]),
     ((hashed("scope:acme"), "r"), [(hashed("scope:acme"), "r", None)]),
 ]
+
+
+@pytest.mark.parametrize("scope", [USER, f"realm:acme/{USER}", "scope:" + "x" * 249, qualified(USER, realm="r" * 300)])
+def test_an_observed_key_has_a_scope_of_its_own(scope: str) -> None:
+    """It fits its column, says what it is, and is found as it is typed; no owner has it."""
+    found = observed(scope)
+    assert found.startswith("mode:observe/")
+    assert len(found) <= LONGEST
+    assert spellings(found) == (found,)
+    assert observed(scope[:-1]) != found
 
 
 @pytest.mark.parametrize(("typed", "meant"), TYPED, ids=range(len(TYPED)))

@@ -11,6 +11,7 @@ from django.dispatch import Signal
 from django_idempotency import signals
 from django_idempotency.engine.operation import EVENTS
 from django_idempotency.http.handle import RequestIdempotency
+from django_idempotency.http.observing import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.instrumentation import observer
@@ -83,6 +84,15 @@ def test_assert_idempotent() -> None:
 def test_every_status() -> None:
     """Each value of the header is listed, in the order of the code."""
     assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
+
+
+def test_every_reason_of_an_observed_request() -> None:
+    """Every word that is not the code of a problem is listed, and every level."""
+    shown = {code(reason): code(level) for reason, level, _ in checked("reference/signals-and-logs.md", "Observed")}
+    default = observer._REPORTS["observed"][1]
+    listed = {word: observer._OBSERVED_LEVELS.get(word, default) for word in shown}
+    assert shown == {word: logging.getLevelName(level) for word, level in listed.items()}
+    assert {RUN, REPLAY, UNKNOWN, ERROR, *observer._OBSERVED_LEVELS} <= set(shown)
 
 
 def test_every_reason_of_an_unguarded_request() -> None:

@@ -212,6 +212,27 @@ def test_a_key_without_a_principal_where_keys_are_required(received: Received, u
     assert (effects(), received) == (0, [])
 
 
+@override_settings(IDEMPOTENCY={"REQUIRED": "warn"})
+@pytest.mark.parametrize("url", ["/plain/", "/bare/", "/mixed/", "/below/", "/own/"])
+def test_a_missing_key_may_be_reported_and_not_refused(
+    user: User, connect: Connect, received: Received, url: str
+) -> None:
+    """Between optional and required, a request without a key runs, and its client can see what is coming."""
+    send = Sender(url, connect("/own/", user).client, {})
+    without, with_key = send(key=None), send()
+    assert (without.status_code, without[HEADER]) == (201, "unguarded")
+    assert (with_key.status_code, with_key[HEADER]) == (201, "created")
+    assert send(key="a,b").status_code == 400
+    assert received.reasons == ["key-missing"]
+
+
+@override_settings(IDEMPOTENCY={"REQUIRED": "warn"})
+def test_a_missing_key_of_an_async_view(received: Received) -> None:
+    """The same in an event loop."""
+    answer = async_to_sync(AsyncClient().post)("/own-awaited/")
+    assert (answer.status_code, answer[HEADER], received.reasons) == (201, "unguarded", ["key-missing"])
+
+
 @pytest.mark.parametrize("required", [False, True])
 @pytest.mark.parametrize(
     ("method", "url", "reason"),

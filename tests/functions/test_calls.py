@@ -507,6 +507,17 @@ def test_what_a_caller_does_to_its_result(guard: Any) -> None:
         result["items"].append(2)
 
 
+def test_a_warning_is_no_refusal(guard: Any, settings: Any) -> None:
+    """A call without a key runs under `REQUIRED: "warn"`, as it does without the setting."""
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REQUIRED": "warn", "MODE": "observe"}
+    work = Runs()
+    charge = guard(work, key="order")
+    charge(None)
+    charge(1)
+    charge(1)
+    assert work.count == 2  # a function is guarded, whatever MODE says of requests
+
+
 def test_disabled(guard: Any) -> None:
     """With idempotency off, the function runs as written, without a store."""
     stores._built["default"] = recording = RecordingStore(stores["default"])

@@ -34,7 +34,7 @@ __all__ = ["connect", "entry_point"]  # fixtures
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-ALL = (*EVENTS, "unavailable", "unguarded")
+ALL = (*EVENTS, "unavailable", "unguarded", "observed")
 not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
 
 
@@ -336,11 +336,12 @@ LEVELS = {
     "unreadable": logging.ERROR,
     "unavailable": logging.ERROR,
     "unguarded": logging.WARNING,
+    "observed": logging.WARNING,
 }
 
 
 def test_every_event_has_a_signal_and_a_level() -> None:
-    """The engine's events and the two of the entry points are all there is."""
+    """The engine's events and the three of the entry points are all there is."""
     from django_idempotency.instrumentation.observer import _REPORTS
 
     assert {event: level for event, (_, level, _) in _REPORTS.items()} == LEVELS

@@ -286,6 +286,13 @@ def test_names_and_terms() -> None:
     assert rows["/below/"]["view"] == f"{HERE}.below"
 
 
+def test_a_route_that_only_observes(settings: Settings) -> None:
+    """Whoever reads the list must not think that its guards are active."""
+    settings.IDEMPOTENCY = {"MODE": "observe"}
+    rows = {row["path"]: row for row in listed()}
+    assert rows["/api/charges/"]["terms"]["mode"] == "observe"
+
+
 def test_without_the_middleware(settings: Settings) -> None:
     """A view without its own entry point has no guard, and EXEMPT has no effect."""
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]

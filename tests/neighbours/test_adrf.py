@@ -35,6 +35,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 from tests.support.factories import TokenFactory
+from tests.support.observed import Observed
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -406,3 +407,16 @@ def test_django_itself_refuses_atomic_requests(call: Caller, url: str, monkeypat
     with pytest.raises(RuntimeError, match="ATOMIC_REQUESTS with async views"):
         call(url, key=None)
     assert effects() == 0
+
+
+@guarded
+def test_an_observed_view_runs_each_time(call: Caller, url: str, observed: Observed) -> None:
+    """A retry runs again, and is reported."""
+    responses = [call(url), call(url), call(url, "other")]
+    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [(201, "observed")] * 3
+    assert observed.would == ["run", "replay", "request-mismatch"]
+
+
+def test_what_cannot_be_guarded_is_observed(call: Caller, observed: Observed) -> None:
+    """A guard would raise, since no transaction can cover the view."""
+    assert call("/atomic/").status_code == 201

@@ -35,6 +35,7 @@ from django_idempotency.graphql.results import refusal
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.support.factories import grant
+from tests.support.observed import Observed
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -568,3 +569,11 @@ ONE, TWO, READ = Asked(changes=True), Asked(changes=True, several=True), Asked(c
 def test_what_a_result_reports(result: Any, operations: list[Asked], refused: bool | None) -> None:
     """A result is a refusal only if nothing was done."""
     assert refusal(json.dumps(result).encode(), operations) is refused
+
+
+@every
+def test_an_observed_mutation_runs_each_time(call: Call, url: str, observed: Observed) -> None:
+    """A retry runs again, and one of a result with errors is no replay."""
+    responses = [call(url, how) for how in ("raise", "raise", "a", "a", "b")]
+    assert {(each.status_code, said(each)) for each in responses} == {(200, "observed")}
+    assert observed.would == ["run", "run", "run", "replay", "request-mismatch"]

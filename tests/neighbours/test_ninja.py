@@ -37,6 +37,7 @@ from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
 from tests.stores.helpers import elsewhere
 from tests.support.factories import TokenFactory
+from tests.support.observed import Observed
 
 if TYPE_CHECKING:
     from django.http import HttpRequest  # as ruff would have it: ninja need not know it
@@ -966,3 +967,22 @@ def test_decorate_view_stands_outside_of_the_guard(call: Caller) -> None:
         first, retry = (client.post(url, headers={"IDEMPOTENCY-KEY": KEY + url[1:]}) for _ in range(2))
         assert (first["X-Seen"], retry["X-Seen"], retry.content) == ("1", "1", first.content)
     assert effects() == 2
+
+
+# ------------------------------------------------------------------------------------------------------------- observe
+
+
+@SYNC_AND_ASYNC
+def test_an_observed_operation_runs_each_time(call: Caller, url: str, observed: Observed) -> None:
+    """A retry runs again, and is reported."""
+    responses = [call(url), call(url), call(url, {"amount": 6})]
+    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [(200, "observed")] * 3
+    assert observed.would == ["run", "replay", "request-mismatch"]
+    assert effects() == 3
+
+
+@pytest.mark.usefixtures("atomic_requests")
+def test_an_observed_operation_under_atomic_requests(call: Caller, observed: Observed) -> None:
+    """Its record is written after the transaction."""
+    assert [call("/api/charges").status_code for _ in range(2)] == [200, 200]
+    assert observed.would == ["run", "replay"]

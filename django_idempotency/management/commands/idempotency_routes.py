@@ -68,6 +68,6 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _terms(terms: dict[str, Any]) -> str:
     guarantee = [terms["guarantee"]] if terms else []
     store = [f"store={terms['store']}"] if terms.get("store", "default") != "default" else []
-    required = ["required"] if terms.get("required") else []
+    required = {True: ["required"], "warn": ["required=warn"]}.get(terms.get("required", False), [])
     others = [f"{name}={value}" for name, value in terms.items() if name not in ("guarantee", "store", "required")]
     return " ".join([*guarantee, *store, *required, *others])

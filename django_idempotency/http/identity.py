@@ -1,0 +1,70 @@
+"""What identifies a request: its key, whose that is, and what must not change under it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Literal, NamedTuple
+
+from django.http import HttpRequest
+from django.utils.encoding import escape_uri_path
+
+from ..core.policy import Resolved
+from ..core.records import Ticket
+from ..errors import ScopeRequired
+from ..runtime.tickets import issue
+from .fingerprint import fingerprint
+from .keys import request_id_of, scope_of
+from .selection import Document, selected_key
+from .unguarded import NOBODY, leave_unguarded
+
+
+class Where(Enum):
+    """Where the key is, if not in the header."""
+
+    PAYLOAD = "payload"
+
+
+Key = str | Literal[Where.PAYLOAD]
+
+
+class Identity(NamedTuple):
+    """A key, its qualified scope, and the request that they came with."""
+
+    key: str
+    scope: str
+    document: Document
+
+    def ticket(self, policy: Resolved) -> Ticket:
+        """Return the ticket of the request. Raises what `fingerprint()` raises."""
+        http = self.document.http
+        return issue(
+            policy,
+            scope=self.scope,
+            key=self.key,
+            digest=fingerprint(self.document.source, policy, self.document),
+            method=http.method or "",
+            path=escape_uri_path(http.path),
+            request_id=request_id_of(http),
+        )
+
+
+def identify(
+    request: HttpRequest, policy: Resolved, *, key: Key, user: Any, source: Any, strict: bool
+) -> Identity | None:
+    """Return the identity of a keyed request; for a key without a principal `None`, or if `strict` `ScopeRequired`.
+
+    If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the header is
+    refused only then, and also gets `None` when there is nothing to select its key from. `source` is the request that
+    the view sees (DRF's, or Django's), which parses the body as the view would.
+    """
+    carried = "" if key is Where.PAYLOAD else key
+    scope = scope_of(request, user, policy, carried)
+    if scope is None:
+        if policy.required is True or (strict and carried):
+            raise ScopeRequired
+        if strict or carried:
+            leave_unguarded(request, NOBODY)
+        return None
+    document = Document(source, user, policy.max_request_body)
+    selected = carried or selected_key(document, policy)
+    return None if selected is None else Identity(selected, scope, document)

@@ -1,0 +1,301 @@
+"""`mode="observe"`: the view runs as it would without us, and what a guard would have done is reported.
+
+    watch ── the view, unguarded ── conclude: who sent it? is it the same request? was its key known? ── report
+
+Whatever could change the response comes after the view: to find the user (the response would vary by cookie), to parse
+the body (the view may choose its upload handlers first), to ask the store. Only a short body is buffered before, since
+the view would consume it. What fails is reported, and changes nothing.
+
+The key is recorded after the view, too, and never while a transaction is open: no other request ever waits for it. The
+record is one of the store's like any other, but for two things. It lies under a scope of its own
+(`scope_names.observed`), which no guard asks for, so it cannot be replayed once the policy enforces. And it has no body.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from django.http import HttpRequest
+from django.http.request import RawPostDataException
+from django.http.response import HttpResponseBase
+
+from .. import conf
+from ..concurrency.threads import in_thread
+from ..core import rules
+from ..core.hashing import derived_key, record_id
+from ..core.policy import Resolved
+from ..core.records import MISSING, Guarantee, Outcome, Ticket
+from ..core.rules import Execute, Replay, SettledState, Verdict, WorkResult
+from ..core.scope_names import observed
+from ..errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
+from ..instrumentation.observer import notify_observed
+from ..runtime.handle import SwitchedOff
+from ..runtime.registry import body_limit, store_of
+from ..runtime.transactions import refuse_open_transactions
+from ..stores.base import BaseStore
+from . import bodies
+from .handle import RequestIdempotency
+from .identity import Key, Where, identify
+from .introspection import is_form_parsed, is_in_memory, is_read
+from .problems import refusal_of
+from .responses import ending_of, is_storable, wanted_by
+from .selection import asks_request
+from .status import HeaderStatus, note, noted, stamp
+from .unguarded import readable_key, report_unguarded
+
+#: On a request: its observation, until that is concluded.
+_OBSERVATION = "_idempotency_observation"
+#: Seconds for which a store that did not respond is left alone, so that it delays few responses.
+PAUSE = 10.0
+
+#: What a guard would have done, if it would not have responded with a problem: then it is the problem's code.
+RUN = "run"  # run the view, as happened
+REPLAY = "replay"  # return the first response: the view has run twice
+UNKNOWN = "unknown"  # nothing speaks against the request; whether its key was known could not be asked
+ERROR = "error"  # raise: a setting, or a function of the project, is wrong
+
+#: The store → when it did not respond (monotonic).
+_silent: weakref.WeakKeyDictionary[BaseStore, float] = weakref.WeakKeyDictionary()
+
+
+def watch(
+    request: HttpRequest,
+    policy: Resolved,
+    *,
+    key: Key | None = None,
+    user: Any = None,
+    source: Any = None,
+    strict: bool = True,
+    refusal: Exception | None = None,
+) -> None:
+    """Begin to observe a request whose view runs next. `refusal`: what a guard would raise. Else see `identify()`.
+
+    Never raises.
+    """
+    observation = Observation(
+        policy=policy,
+        key=key,
+        user=user,
+        strict=strict,
+        refusal=refusal,
+        request=weakref.ref(request),
+        source=weakref.ref(source or request),
+        began=time.monotonic(),
+    )
+    setattr(request, _OBSERVATION, observation)
+    note(request, HeaderStatus.OBSERVED)
+    request.idempotency = ObservedIdempotency(observation)  # type: ignore[attr-defined]
+    if refusal is None and not is_read(request):
+        with suppress(Exception):  # the view meets it, too
+            if bodies.fits(request):
+                request.body  # noqa: B018 - Django caches the body
+
+
+def observation_of(request: HttpRequest) -> Observation | None:
+    """Return the observation of a request whose view runs."""
+    return getattr(request, _OBSERVATION, None)
+
+
+def conclude(request: HttpRequest, response: Any) -> None:
+    """Report what a guard would have done about a request, if it is observed. Outside the view's transaction.
+
+    Never raises.
+    """
+    if (observation := _taken(request)) is not None and isinstance(response, HttpResponseBase):
+        _report(request, observation, response)
+
+
+async def aconclude(request: HttpRequest, response: Any) -> None:
+    """See conclude()."""
+    if (observation := _taken(request)) is not None and isinstance(response, HttpResponseBase):
+        await in_thread(_report, request, observation, response)
+
+
+def _taken(request: HttpRequest) -> Observation | None:
+    observation: Observation | None = vars(request).pop(_OBSERVATION, None)
+    # Another entry point may have guarded it after all, nearer to the view.
+    return observation if noted(request) is HeaderStatus.OBSERVED else None
+
+
+def _report(request: HttpRequest, observation: Observation, response: HttpResponseBase) -> None:
+    error: Exception | None = None
+    with _session_as_it_was(request):
+        try:
+            would = observation.judge(request, response)
+        except LostRace:
+            would = InProgress.code
+        except Problem as problem:
+            would = problem.code
+        except Exception as raised:  # noqa: BLE001 - the project's functions are asked
+            would, error = ERROR, raised
+    if would is None:
+        report_unguarded(request)
+        stamp(request, response)
+    else:
+        notify_observed(request, would, readable_key(request), error)
+
+
+@contextmanager
+def _session_as_it_was(request: HttpRequest) -> Iterator[None]:
+    """Hide that we have read the session: SessionMiddleware would let the response vary by cookie."""
+    session = vars(request).get("session")
+    accessed = getattr(session, "accessed", None)
+    try:
+        yield
+    finally:
+        if accessed is not None:
+            session.accessed = accessed  # type: ignore[union-attr]
+
+
+@dataclass(kw_only=True, eq=False)
+class Observation:
+    """One observed request. It holds the request weakly, since the request refers to it."""
+
+    policy: Resolved
+    key: Key | None
+    user: Any
+    strict: bool
+    refusal: Exception | None
+    request: weakref.ref[HttpRequest]
+    source: weakref.ref[Any]
+    began: float
+    _ticket: Ticket | None = None
+
+    def ticket(self) -> Ticket | None:
+        """Return the ticket that a guard would claim with; `None` for a request that it would let run unguarded.
+
+        Raises what `identify()` and `Identity.ticket()` raise, and `NotRead`.
+        """
+        request, source = self.request(), self.source()
+        if self._ticket is None and self.key is not None and request is not None and source is not None:
+            policy = self._policy_for(request)
+            identity = identify(request, policy, key=self.key, user=self.user, source=source, strict=self.strict)
+            self._ticket = None if identity is None else identity.ticket(policy)
+        return self._ticket
+
+    def _policy_for(self, request: HttpRequest) -> Resolved:
+        """Return the policy, without its fingerprint if the body is neither in memory nor a parsed form."""
+        policy = self.policy
+        compares = policy.fingerprint != "headers" and not asks_request(policy.fingerprint)
+        if compares:
+            bodies.require_bounded(request, policy.max_request_body)
+        if is_in_memory(request) or is_form_parsed(request):
+            return policy
+        if self.key is Where.PAYLOAD and not asks_request(policy.key):
+            raise NotRead
+        return replace(policy, fingerprint="headers") if compares else policy
+
+    def judge(self, request: HttpRequest, response: HttpResponseBase) -> str | None:
+        """Say what a guard would have done: one of the words above, or a problem's code. `None`: run it unguarded.
+
+        Raises any problem that the guard would have responded with, `LostRace`, and what the project's functions raise.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        try:
+            ticket, store = self.ticket(), store_of(self.policy)
+            refuse_open_transactions()
+        except (NotRead, RawPostDataException, LeaseInTransaction):
+            return UNKNOWN
+        if ticket is None:
+            return None
+        if time.monotonic() - _silent.get(store, float("-inf")) < PAUSE:
+            return UNKNOWN
+        try:
+            verdict = self._record(store, ticket, request, response)
+        except StoreUnavailable:
+            _silent[store] = time.monotonic()
+            raise
+        match verdict:
+            case Execute():
+                return RUN
+            case Replay(outcome=outcome):
+                return ResponseNotStored.code if outcome.body is MISSING else REPLAY
+            case refused:
+                return refusal_of(refused).code
+
+    def _record(self, store: BaseStore, ticket: Ticket, request: HttpRequest, response: HttpResponseBase) -> Verdict:
+        """Record how the request ended, and return what a guard would have decided before it ran."""
+        scope = observed(ticket.scope)
+        ticket = ticket._replace(scope=scope, id=record_id(scope, ticket.key), guarantee=Guarantee.LEASE)
+        took = time.monotonic() - self.began
+        record = store.claim(ticket)
+        verdict = rules.foreseen(record, ticket, took=took)
+        if isinstance(verdict, Execute):
+            handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
+            state = rules.conclude(self._ending(request, response, handle), needs_rollback=False).state
+            settlement = rules.settlement(
+                state,
+                ticket,
+                verdict,
+                fence=record,
+                outcome=self._outcome(store, response) if state is SettledState.COMPLETED else None,
+                ttl=handle.seconds,
+            )
+            if settlement is not None:
+                store.settle(ticket._replace(location=record.location), settlement)
+        return verdict
+
+    def _ending(self, request: HttpRequest, response: HttpResponseBase, handle: RequestIdempotency) -> WorkResult:
+        if response.status_code < 500 and handle._ending is not None:  # noqa: SLF001
+            return handle._ending  # noqa: SLF001
+        try:
+            return ending_of(request, response, self.policy)
+        except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
+            return rules.classify_status(response.status_code)
+
+    def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
+        """See `RunningExchange.weigh()`. Never raises."""
+        handle = getattr(self.request(), "idempotency", None)
+        with suppress(Exception):  # the project's `keep`
+            if handle is not None and handle._ending is None and wanted_by(self.policy, response) is None:  # noqa: SLF001
+                kept = rules.keeps_reported_failure(refused=refused, needs_rollback=False)
+                (handle.keep if kept else handle.drop)()
+
+    def _outcome(self, store: BaseStore, response: HttpResponseBase) -> Outcome:
+        kept = is_storable(response, self.policy, body_limit(self.policy, store))
+        return Outcome(response.status_code, (), b"" if kept else MISSING)
+
+
+class NotRead(Exception):
+    """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
+
+
+class ObservedIdempotency(SwitchedOff, RequestIdempotency):
+    """`request.idempotency` in an observed view."""
+
+    def __init__(self, observation: Observation) -> None:
+        super().__init__("observed", uuid4().hex)
+        self._observation = observation
+
+    @property
+    def key(self) -> str:
+        """The key that a guard would use; a new one if the request has no valid key."""
+        if isinstance(self._observation.key, str):
+            return self._observation.key
+        ticket = self._ticket()
+        return super().key if ticket is None else ticket.key
+
+    def derive(self, label: str) -> str:
+        """Return what a guard would derive if the key were new; another in each request if it would not guard it."""
+        if (ticket := self._ticket()) is None:
+            return super().derive(label)
+        return derived_key(
+            conf.derive_secret(),
+            label,
+            scope=ticket.scope,
+            key=ticket.key,
+            operation=rules.operation_begun_by(ticket),
+            request=ticket.digest,
+        )
+
+    def _ticket(self) -> Ticket | None:
+        with suppress(Exception):  # conclude() reports it
+            return self._observation.ticket()
+        return None
