@@ -84,6 +84,18 @@ def rows() -> Iterator[Row]:
         yield from _merged(found) or [about]
 
 
+def guards_of(route: Route) -> Iterator[tuple[str, Policy | None]]:
+    """Yield each guarded unsafe method of a route, with its policy; `None`: the view chooses one for each request."""
+    under_middleware = guards_every_view()
+    about = Row(path=route.path, name=None, view="")
+    for method in methods_of(route.callback):
+        guard = _row(about, route, method, under_middleware).guard
+        if guard is GuardKind.MIDDLEWARE:
+            yield method, Policy()
+        elif guard in (GuardKind.MIXIN, GuardKind.DECORATOR):
+            yield method, _own_policy(route.callback, method)[1]
+
+
 def _merged(found: list[Row]) -> list[Row]:
     merged: list[Row] = []
     for row in found:
@@ -110,7 +122,7 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
         about = replace(about, view=operations.name_of(operation))
     about = replace(about, methods=(method,))
     if guards_itself(callback, method):
-        row = _own(about, callback, method, operation)
+        row = _own(about, callback, method)
         subject = operation if operation is not None else callback
         problems = (operations.own_problems if operation is not None else own_problems)(subject, about.view)
     elif under_middleware:
@@ -125,18 +137,28 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
     return row
 
 
-def _own(about: Row, callback: Any, method: str, operation: Any) -> Row:
+def _own(about: Row, callback: Any, method: str) -> Row:
     """Return the row of a view that guards itself, by the marks that the middleware reads."""
     handler, cls = handler_of(callback, method), view_class(callback)
     mixed = hasattr(cls, "get_idempotency_policy")
     if mixed and hasattr(handler, EXEMPT):
         return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
-    carriers = (callback, handler, below_api_view(handler), operation)
+    guard, policy = _own_policy(callback, method)
+    if policy is None:
+        return replace(about, guard=guard, why="the view chooses a policy for each request")
+    return _under(about, guard, policy)
+
+
+def _own_policy(callback: Any, method: str) -> tuple[GuardKind, Policy | None]:
+    """Return what guards a view that guards itself, and its policy; `None`: it chooses one for each request."""
+    handler, cls = handler_of(callback, method), view_class(callback)
+    carriers = (callback, handler, below_api_view(handler), operation_of(callback, method))
     policy = next((found for each in carriers if (found := mark_of(each, POLICY)) is not None), None)
+    mixed = hasattr(cls, "get_idempotency_policy")
     guard = GuardKind.MIXIN if mixed and policy is None else GuardKind.DECORATOR
     if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
-        return replace(about, guard=guard, why="the view chooses a policy for each request")
-    return _under(about, guard, policy or cls.idempotency)
+        return guard, None
+    return guard, policy or cls.idempotency
 
 
 def _by_middleware(about: Row, route: Route, method: str) -> Row:

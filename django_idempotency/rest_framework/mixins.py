@@ -20,11 +20,12 @@ else:
 
 
 class IdempotentViewMixin(Base):
-    """Makes the unsafe methods of an APIView or ViewSet safe to retry. Put it before them in the bases.
-
-    The guard opens when DRF calls the handler, so a replay repeats authentication, permissions and throttles, and it
-    closes around the rendered response, so that an exception which DRF turns into a response ends as that response.
-    """
+    # Makes the unsafe methods of an APIView or ViewSet safe to retry. Put it before them in the bases.
+    #
+    # The guard opens when DRF calls the handler, so a replay repeats authentication, permissions and throttles, and it
+    # closes around the rendered response, so that an exception which DRF turns into a response ends as that response.
+    #
+    # Not a docstring: schema generators would show it as the description of a view that has none.
 
     #: The policy of every action; or override `get_idempotency_policy()`.
     idempotency: Policy = Policy()

@@ -1,0 +1,57 @@
+"""Print what clients need to know about each guarded route."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ...checks.settings import check_settings
+from ...publishing.views import policies
+
+_HEAD = ("Method", "Path", "Key", "Lifetime", "Guarantee", "Remembered", "Problems")
+
+
+class Command(BaseCommand):
+    help = (
+        "Show what clients need to know about each guarded route: as a Markdown table for your documentation, or JSON."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("path", nargs="?", default="", help="Only routes whose path contains this.")
+        parser.add_argument("--format", choices=("md", "json"), default="md", help="Markdown (the default) or JSON.")
+
+    def handle(self, **options: Any) -> None:
+        if wrong := check_settings():
+            raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
+        found = [each for each in policies() if options["path"] in each["path"]]
+        self.stdout.write(json.dumps(found, indent=2) if options["format"] == "json" else as_table(found))
+
+
+def as_table(found: list[dict[str, Any]]) -> str:
+    """Return a Markdown table."""
+    lines = [_HEAD, tuple("-" * len(name) for name in _HEAD), *map(_cells, found)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cells(terms: dict[str, Any]) -> tuple[str, ...]:
+    key = f"`{terms['carrier']['name']}`, {'required' if terms['required'] else 'optional'}"
+    if terms["varies"]:
+        key += "; it depends on the request"
+    problems = ", ".join(f"{code} `{name}`" for name, code in terms["problems"].items())
+    return (
+        terms["method"],
+        f"`{terms['path']}`",
+        key,
+        terms["lifetime"],
+        terms["guarantee"],
+        remembered(terms["remembered"]),
+        problems,
+    )
+
+
+def remembered(terms: dict[str, Any]) -> str:
+    """Return in words which responses are replayed."""
+    left_out = f", not {' '.join(map(str, terms['except']))}" if terms["except"] else ""
+    return f"{' '.join(terms['statuses'])}{left_out}{'; the service may decide otherwise' if terms['chosen'] else ''}"

@@ -1,0 +1,96 @@
+"""A policy as its clients need to know it. The same object is in the schema, on the page and in the command.
+
+The IETF draft (section 2.1) asks a server to publish how long a key lives, and what it looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from .. import conf, errors
+from ..core.policy import Policy, Resolved
+from ..core.records import Guarantee
+from ..core.rules import WorkResult, classify_status
+from ..errors import Problem
+from ..http.keys import MAX_KEY, MIN_SHARED_KEY
+
+#: A problem, and whether a request under a policy may get it.
+_Possible = tuple[type[Problem], Callable[[Resolved], bool]]
+
+_POSSIBLE: tuple[_Possible, ...] = (
+    (errors.KeyMissing, lambda terms: terms.required),
+    (errors.KeyMalformed, lambda _: True),
+    (errors.KeyTooShort, lambda terms: terms.anonymous == "shared"),
+    (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
+    (errors.ReplayRefused, lambda _: True),
+    (errors.InProgress, lambda _: True),
+    (errors.ResponseNotStored, lambda _: True),
+    (errors.RequestTooLarge, lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"),
+    (errors.RequestMismatch, lambda _: True),
+    (errors.StoreUnavailable, lambda terms: terms.on_store_failure == "closed"),
+    (errors.TransactionLost, lambda terms: terms.guarantee is Guarantee.ATOMIC),
+    (errors.OutcomeUnknown, lambda terms: terms.guarantee is Guarantee.ATOMIC),
+)
+
+
+def published(policy: Policy) -> dict[str, Any]:
+    """Return a policy as JSON can express it: `carrier`, `format`, `required`, `lifetime` (ISO 8601), and so on.
+
+    Raises `ValueError` if the policy contradicts the settings.
+    """
+    terms = conf.resolve(policy)
+    return {
+        "carrier": {"in": "header", "name": conf.get("HEADER")},
+        "derived": terms.key is not None,
+        "format": {"minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1, "maxLength": MAX_KEY},
+        "required": terms.required,
+        "lifetime": iso_duration(terms.ttl),
+        "scope": _scope(terms),
+        "guarantee": terms.guarantee.value,
+        "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
+        "remembered": _remembered(terms),
+        "problems": {problem.code: problem.status for problem in problems_of(policy)},
+    }
+
+
+def problems_of(policy: Policy) -> list[type[Problem]]:
+    """Return the problems that a request under a policy may get, in the order in which they are looked for."""
+    terms = conf.resolve(policy)
+    return [problem for problem, possible in _POSSIBLE if possible(terms)]
+
+
+def _scope(terms: Resolved) -> str:
+    """Say whose keys never meet."""
+    if terms.anonymous == "shared":
+        return "all clients"
+    return "user" if terms.scope is None else "client"
+
+
+def _remembered(terms: Resolved) -> dict[str, Any]:
+    """Return the classes of statuses that are replayed, and which of their statuses are not."""
+    chosen = terms.keep
+    wanted = frozenset() if chosen is None or callable(chosen) else frozenset(chosen)
+    known = [status.value for status in HTTPStatus if status.value >= 200]
+    kept = [status for status in known if _is_kept(status, wanted)]
+    classes = sorted({status // 100 for status in kept})
+    return {
+        "statuses": [f"{first}XX" for first in classes],
+        "except": [status for status in known if status // 100 in classes and status not in kept],
+        "chosen": callable(chosen),
+    }
+
+
+def _is_kept(status: int, wanted: frozenset[int]) -> bool:
+    return classify_status(status, True if status in wanted else None) is WorkResult.KEPT
+
+
+def iso_duration(seconds: float) -> str:
+    """Return a duration as ISO 8601 has it, without the parts that are zero: `P1D`, `PT1H30M`."""
+    minutes, left = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    days, hours = divmod(hours, 24)
+    parts = ((hours, "H"), (minutes, "M"), (left, "S"))
+    time = "".join(f"{part:g}{unit}" for part, unit in parts if part)
+    return f"P{f'{days}D' if days else ''}{f'T{time}' if time else ''}" if days or time else "PT0S"

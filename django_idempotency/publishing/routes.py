@@ -1,0 +1,56 @@
+"""What guards each route, with the policy that its clients need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.admindocs.views import simplify_regex
+
+from ..checks.guards import guards_of
+from ..checks.urlconf import class_of, routes
+from ..core.policy import Policy
+from .policies import published
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardedMethod:
+    """A method of a route, and the policy that guards it."""
+
+    path: str
+    method: str
+    policy: Policy
+    #: Does the view choose a policy for each request? Then `policy` is what the settings say.
+    varies: bool
+    callback: Any
+
+    def document(self) -> dict[str, Any]:
+        """Return what is published of it, as JSON can express it."""
+        return {"path": self.path, "method": self.method, "varies": self.varies, **published(self.policy)}
+
+
+def guarded_methods() -> Iterator[GuardedMethod]:
+    """Yield each guarded method of each route, in the order in which Django tries the routes."""
+    seen = set()
+    for route in routes():
+        path = simplify_regex(route.path)
+        if path in seen:
+            continue  # an earlier route has it
+        seen.add(path)
+        for method, policy in guards_of(route):
+            yield GuardedMethod(
+                path=path, method=method, policy=policy or Policy(), varies=policy is None, callback=route.callback
+            )
+
+
+def guarding(known: list[GuardedMethod], view: Any, method: str, path: str) -> GuardedMethod | None:
+    """Return what guards a method of a class-based view at a path of a schema (`/charges/{id}/`), or `None`."""
+    its = [each for each in known if class_of(each.callback) is type(view) and each.method == method]
+    return next((each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None)
+
+
+def _shape(path: str) -> list[str]:
+    """Return the constant parts of a path: a schema names its parameters in its own way."""
+    parts = path.strip("/").split("/")
+    return ["*" if part.startswith(("<", "{")) else part for part in parts]

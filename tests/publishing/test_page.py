@@ -1,0 +1,89 @@
+"""The published policies: as JSON, as a page, and by the command."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.test import Client, override_settings
+from django.urls import include, path
+
+from django_idempotency.errors import Problem
+from django_idempotency.publishing.policies import iso_duration
+
+from .urls import urlpatterns as views
+
+pytestmark = pytest.mark.urls(__name__)
+
+ADDRESS = "/.well-known/idempotency-policy"
+urlpatterns = [path("", include("django_idempotency.urls")), *views]
+
+
+@pytest.fixture
+def get(client: Client) -> Any:
+    return lambda **headers: client.get(ADDRESS, headers=headers)
+
+
+def test_json(get: Any) -> None:
+    """A program gets each guarded route, and asks again only for what has changed."""
+    response = get()
+    found = {(each["method"], each["path"]): each for each in response.json()["policies"]}
+    assert found["POST", "/charges/"]["required"] is True
+    assert found["POST", "/choosing/"]["varies"] is True
+    assert ("DELETE", "/documented/<pk>/") not in found
+    assert (response["Content-Type"], response["Vary"]) == ("application/json", "Accept")
+    assert get(**{"If-None-Match": response["ETag"]}).status_code == 304
+    with override_settings(IDEMPOTENCY={"TTL": 60}):
+        assert get(**{"If-None-Match": response["ETag"]}).status_code == 200
+
+
+def test_a_page_for_people(get: Any) -> None:
+    """A browser gets the same as a page, under an ETag of its own."""
+    page = get(Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+    assert page["Content-Type"].startswith("text/html")
+    text = page.content.decode()
+    assert "<code>/charges/</code>" in text
+    assert "key-missing" in text
+    assert page["ETag"] != get()["ETag"]
+
+
+def test_the_command() -> None:
+    """It prints a table for the project's documentation, or the same JSON."""
+    table, document = StringIO(), StringIO()
+    call_command("idempotency_policy", "charges", stdout=table)
+    call_command("idempotency_policy", "charges", format="json", stdout=document)
+    assert len(table.getvalue().splitlines()) == 3
+    assert "`Idempotency-Key`, required | P7D | atomic | 2XX 3XX 4XX, not 400" in table.getvalue()
+    assert json.loads(document.getvalue())[0]["lifetime"] == "P7D"
+
+
+@override_settings(IDEMPOTENCY={"LEASE": 90000, "GUARANTEE": "lease"})
+def test_settings_that_contradict_each_other(get: Any) -> None:
+    """It says what to type, instead of publishing what does not hold."""
+    with pytest.raises(ImproperlyConfigured, match="make lease shorter than ttl"):
+        get()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(86400, "P1D"), (5400, "PT1H30M"), (90061, "P1DT1H1M1S"), (0.5, "PT0.5S"), (60, "PT1M"), (0, "PT0S")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert iso_duration(seconds) == text
+
+
+def test_problems_are_those_of_the_code() -> None:
+    """Each code that is published exists, with that status."""
+    known = {problem.code: problem.status for problem in every(Problem) if hasattr(problem, "code")}
+    document = StringIO()
+    call_command("idempotency_policy", format="json", stdout=document)
+    for each in json.loads(document.getvalue()):
+        assert each["problems"].items() <= known.items()
+
+
+def every(cls: type[Problem]) -> list[type[Problem]]:
+    return [cls, *(below for sub in cls.__subclasses__() for below in every(sub))]

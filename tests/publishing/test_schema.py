@@ -1,0 +1,130 @@
+"""The OpenAPI schema of guarded views: what it adds, and what it leaves alone."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from django.test import override_settings
+from openapi_spec_validator import validate
+
+pytest.importorskip("drf_spectacular")
+
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
+
+pytestmark = pytest.mark.urls("tests.publishing.urls")
+
+OURS = "django_idempotency.rest_framework.openapi.AutoSchema"
+THEIRS = "drf_spectacular.openapi.AutoSchema"
+
+
+def generated(schema_class: str = OURS) -> dict[str, Any]:
+    from rest_framework.settings import api_settings
+
+    known = api_settings.DEFAULT_SCHEMA_CLASS
+    with override_settings(REST_FRAMEWORK={"DEFAULT_SCHEMA_CLASS": schema_class}):
+        schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    assert known is not None
+    return schema
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    with override_settings(ROOT_URLCONF="tests.publishing.urls", MIDDLEWARE=[]):
+        return generated()
+
+
+def operation(schema: dict[str, Any], path: str, method: str = "post") -> dict[str, Any]:
+    found: dict[str, Any] = deepcopy(schema["paths"][path][method])
+    return found
+
+
+def parameter(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    (reference,) = [each["$ref"] for each in operation(schema, path)["parameters"] if "$ref" in each]
+    found: dict[str, Any] = schema["components"]["parameters"][reference.rpartition("/")[2]]
+    return found
+
+
+def test_it_is_valid(made: dict[str, Any]) -> None:
+    """A validator accepts it, and the generator has no warning about our part."""
+    validate(made)
+    assert not any("dempoten" in message for message in GENERATOR_STATS._error_cache)
+
+
+def test_the_key_is_a_parameter(made: dict[str, Any]) -> None:
+    """It is shared by reference, with its format, and required where the policy says so."""
+    required, optional = parameter(made, "/charges/"), parameter(made, "/documented/{id}/")
+    assert (required["name"], required["in"], required["required"]) == ("Idempotency-Key", "header", True)
+    assert required["schema"] == {"type": "string", "minLength": 1, "maxLength": 255}
+    assert optional["required"] is False
+
+
+def test_the_policy_is_published(made: dict[str, Any]) -> None:
+    """`x-idempotency` says what a client has to know."""
+    terms = operation(made, "/charges/")["x-idempotency"]
+    assert (terms["required"], terms["lifetime"], terms["guarantee"]) == (True, "P7D", "atomic")
+    assert terms["remembered"]["statuses"] == ["2XX", "3XX", "4XX"]
+    assert 409 in terms["remembered"]["except"]
+    decorated = operation(made, "/decorated/")["x-idempotency"]
+    assert (decorated["lifetime"], 409 in decorated["remembered"]["except"]) == ("PT1H", False)
+
+
+def test_our_responses_are_added(made: dict[str, Any]) -> None:
+    """Each refusal has its status, its code and an example; a success says how to tell a replay."""
+    responses = operation(made, "/charges/")["responses"]
+    assert set(responses) == {"201", "400", "403", "409", "413", "422", "503"}
+    examples = responses["400"]["content"]["application/problem+json"]["examples"]
+    assert examples["key-missing"]["value"]["status"] == 400
+    assert set(examples) == {"key-missing", "key-malformed", "scope-required"}
+    assert "Idempotent-Replayed" in responses["201"]["headers"]
+    assert "key-missing" not in operation(made, "/documented/{id}/")["responses"]["400"]["description"]
+
+
+def test_nothing_else_changes(made: dict[str, Any]) -> None:
+    """Unguarded operations are byte for byte what they were, and of guarded ones all that they said themselves."""
+    with override_settings(ROOT_URLCONF="tests.publishing.urls"):
+        before = generated(THEIRS)
+    for path, methods in before["paths"].items():
+        for method, theirs in methods.items():
+            if "x-idempotency" in theirs:
+                continue  # @api_view has bound its schema class when it was imported
+            ours = operation(made, path, method)
+            if "x-idempotency" not in ours:
+                assert ours == theirs
+                continue
+            assert [each for each in ours.pop("parameters") if "$ref" not in each] == theirs.pop("parameters", [])
+            known = theirs.pop("responses")
+            assert {code: ours["responses"][code]["description"] for code in known} == {
+                code: response["description"] for code, response in known.items()
+            }
+            assert {name: ours[name] for name in theirs} == theirs
+    guarded = {
+        (path, method)
+        for path, methods in made["paths"].items()
+        for method, its in methods.items()
+        if "x-idempotency" in its
+    }
+    assert guarded == {
+        ("/charges/", "post"),
+        ("/documented/{id}/", "post"),
+        ("/choosing/", "post"),
+        ("/decorated/", "post"),
+    }
+
+
+def test_what_the_middleware_guards() -> None:
+    """With the middleware, each route without a guard of its own has that of the settings."""
+    with override_settings(ROOT_URLCONF="tests.publishing.urls", IDEMPOTENCY={"TTL": 60}):
+        terms = operation(generated(), "/bare/")["x-idempotency"]
+    assert (terms["required"], terms["lifetime"]) == (False, "PT1M")
+
+
+def test_descriptions_are_peoples_own() -> None:
+    """No sentence of this package becomes the description of somebody's view."""
+    with override_settings(ROOT_URLCONF="tests.publishing.urls"):
+        for schema in (generated(), generated(THEIRS)):
+            assert operation(schema, "/documented/{id}/")["description"] == "A person's own words."
+            assert "description" not in operation(schema, "/choosing/")
+            assert "description" not in operation(schema, "/charges/")
