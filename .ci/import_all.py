@@ -13,7 +13,18 @@ from django.conf import settings
 import django_idempotency
 
 #: What the extras install. Only a module that is an entry point for an extra may need it.
-EXTRAS = {"boto3", "botocore", "graphql", "hypothesis", "ninja", "ninja_extra", "pytest", "redis", "rest_framework"}
+EXTRAS = {
+    "boto3",
+    "botocore",
+    "drf_spectacular",
+    "graphql",
+    "hypothesis",
+    "ninja",
+    "ninja_extra",
+    "pytest",
+    "redis",
+    "rest_framework",
+}
 
 assert "django_idempotency.models" not in sys.modules
 if here := sorted(extra for extra in EXTRAS if importlib.util.find_spec(extra)):

@@ -20,7 +20,7 @@ from ..http.keys import MAX_KEY, MIN_SHARED_KEY
 _Possible = tuple[type[Problem], Callable[[Resolved], bool]]
 
 _POSSIBLE: tuple[_Possible, ...] = (
-    (errors.KeyMissing, lambda terms: terms.required),
+    (errors.KeyMissing, lambda terms: terms.required is True),
     (errors.KeyMalformed, lambda _: True),
     (errors.KeyTooShort, lambda terms: terms.anonymous == "shared"),
     (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
@@ -45,7 +45,7 @@ def published(policy: Policy) -> dict[str, Any]:
         "carrier": {"in": "header", "name": conf.get("HEADER")},
         "derived": terms.key is not None,
         "format": {"minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1, "maxLength": MAX_KEY},
-        "required": terms.required,
+        "required": terms.required is True,
         "lifetime": iso_duration(terms.ttl),
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,

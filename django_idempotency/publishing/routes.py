@@ -8,9 +8,10 @@ from typing import Any
 
 from django.contrib.admindocs.views import simplify_regex
 
+from .. import conf
 from ..checks.guards import guards_of
 from ..checks.urlconf import class_of, routes
-from ..core.policy import Policy
+from ..core.policy import OBSERVE, Policy
 from .policies import published
 
 
@@ -38,10 +39,12 @@ def guarded_methods() -> Iterator[GuardedMethod]:
         if path in seen:
             continue  # an earlier route has it
         seen.add(path)
-        for method, policy in guards_of(route):
-            yield GuardedMethod(
-                path=path, method=method, policy=policy or Policy(), varies=policy is None, callback=route.callback
-            )
+        for method, chosen in guards_of(route):
+            policy = chosen or Policy()
+            if conf.field(policy, "mode") != OBSERVE:  # which promises nothing
+                yield GuardedMethod(
+                    path=path, method=method, policy=policy, varies=chosen is None, callback=route.callback
+                )
 
 
 def guarding(known: list[GuardedMethod], view: Any, method: str, path: str) -> GuardedMethod | None:

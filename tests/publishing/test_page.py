@@ -61,6 +61,12 @@ def test_the_command() -> None:
     assert json.loads(document.getvalue())[0]["lifetime"] == "P7D"
 
 
+def test_what_only_observes_is_not_published(get: Any) -> None:
+    """Clients could not rely on it."""
+    with override_settings(IDEMPOTENCY={"MODE": "observe"}):
+        assert get().json() == {"policies": []}
+
+
 @override_settings(IDEMPOTENCY={"LEASE": 90000, "GUARANTEE": "lease"})
 def test_settings_that_contradict_each_other(get: Any) -> None:
     """It says what to type, instead of publishing what does not hold."""
