@@ -72,11 +72,17 @@ def grown(size: int, bar: float, reference: ORMStore, effort: Effort) -> Section
 
 
 def newest(table: str) -> list[Ticket]:
-    """Return retries of the records at the end of the table."""
+    """Return retries of the records at the end of the table: before the pages that a fill which was killed has left."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_relation_size(%s) / current_setting('block_size')::int", [table])
         (pages,) = cursor.fetchone()
-    return retries(f"{table} WHERE ctid >= '({max(pages - KNOWN // ROWS_A_PAGE, 0)},1)' AND")
+    found, seen = list[Ticket](), KNOWN // ROWS_A_PAGE
+    while len(found) < KNOWN // 2:
+        found = retries(f"{table} WHERE ctid >= '({max(pages - seen, 0)},1)' AND")
+        if seen >= pages:
+            break
+        seen *= 2
+    return found
 
 
 def anywhere(table: str, size: int) -> list[Ticket]:
@@ -97,6 +103,7 @@ def retries(chosen: str) -> list[Ticket]:
 
 
 def replays(store: ORMStore, tickets: list[Ticket]) -> Callable[[], Act]:
+    assert tickets, "the table has no filled records"
     turns = cycle(tickets)
     return lambda: partial(store.claim, next(turns))
 
