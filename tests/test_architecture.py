@@ -65,11 +65,11 @@ RINGS: dict[str, dict[str, Row]] = {
         "realms": row("core errors", "django"),
         "instrumentation": row("core engine signals", "django"),
         "inspection": row("core errors serialization", "django"),
-        "runtime": row("concurrency conf core engine errors stores stores.layered", "asgiref django"),
+        "runtime": row("concurrency conf core engine errors stores stores.layered stores.orm", "asgiref django"),
     },
     "what requests and calls have in common": {
         "http": row(
-            "concurrency conf core engine errors instrumentation realms runtime scopes selectors stores",
+            "concurrency conf core engine errors instrumentation realms runtime scopes selectors stores stores.orm",
             "asgiref django rest_framework",
         ),
         "functions": row(

@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage
 
 from ..http.atomic_requests import asks_for_transaction, non_atomic_aliases
 from ..http.ninja_views import is_ninja
+from ..stores.orm.dialects import Dialect, InnoDB, PostgreSQL, SQLite, dialect_class
 from .catalogue import finding
 from .urlconf import is_rest, views
 
@@ -21,12 +22,10 @@ PATIENCE = 600
 
 def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
     """Yield a message for each server setting that should be different."""
-    ask: dict[str, Callable[[BaseDatabaseWrapper, Any], Iterator[CheckMessage]]] = {
-        "postgresql": _postgresql,
-        "mysql": _mysql,
-        "sqlite": _sqlite,
-    }
-    return ask.get(connection.vendor, _others)(connection, cursor)
+    found = dialect_class(connection)
+    for kind, ask in _KINDS.items():
+        if found is not None and issubclass(found, kind):
+            yield from ask(connection, cursor)
 
 
 def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
@@ -68,7 +67,7 @@ def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any])
 
 
 def _claims_beside(using: str) -> bool:
-    """May a request claim over a second connection of its thread (see `stores.beside`)? Only DRF and ninja views do."""
+    """May a request claim over a second connection of its thread (see `stores.orm.beside`)? Only DRF and ninja views do."""
     return any(
         (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, non_atomic_aliases(callback))
         for callback, _ in views()
@@ -113,5 +112,9 @@ def _sqlite(connection: BaseDatabaseWrapper, _: Any) -> Iterator[CheckMessage]:
     yield finding("W058", using=connection.alias)
 
 
-def _others(_: BaseDatabaseWrapper, __: Any) -> Iterator[CheckMessage]:
-    yield from ()
+#: Also for a dialect of a project's own that is derived from one of these.
+_KINDS: dict[type[Dialect], Callable[[BaseDatabaseWrapper, Any], Iterator[CheckMessage]]] = {
+    PostgreSQL: _postgresql,
+    InnoDB: _mysql,
+    SQLite: _sqlite,
+}

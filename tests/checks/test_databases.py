@@ -19,6 +19,7 @@ from pytest_django import Settings
 from django_idempotency.checks.database_servers import on_server
 from django_idempotency.checks.databases import check_databases, check_deployment
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL, registry
 from testproject.payments.views import BareChargeView
 
 from .conftest import Configure, hints
@@ -280,6 +281,17 @@ def test_a_compatible_server_that_lacks_a_variable(
         known = {name: value for name, value in answers.items() if name != missing}
         assert server(vendor, answers=known, options=options).keys() <= ({"W055"} if missing[:4] == "idle" else set())
     assert server(vendor, answers={}, options=options) == {}
+
+
+def test_a_dialect_of_the_projects_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One derived from ours gets the checks of ours, and any other gets none."""
+    derived = type("Derived", (PostgreSQL,), {"vendor": "derived"})
+    other = type("Other", (Dialect,), {"vendor": "other"})
+    monkeypatch.setattr(registry, "_DIALECTS", [derived, other, *registry._DIALECTS])
+    idle = {**POSTGRESQL, "idle_in_transaction_session_timeout": "0"}
+    assert server("derived", answers=idle, options=LIBPQ).keys() == {"W052"}
+    assert server("other", answers=idle, options=LIBPQ) == {}
+    assert server("unknown", answers=idle, options=LIBPQ) == {}
 
 
 #: The settings of the testproject's databases, set up for tests.

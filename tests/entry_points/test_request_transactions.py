@@ -26,7 +26,7 @@ from django_idempotency import Policy, idempotent
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
-from django_idempotency.stores import beside
+from django_idempotency.stores.orm import beside
 from testproject.payments.models import Effect
 from tests.stores.helpers import connection_id, elsewhere, kill
 

@@ -30,10 +30,10 @@ from ...errors import (
     TransactionLost,
 )
 from ..base import Audit, BaseStore, Guard, Purged
-from ..blocks import Block, offered
 from ..database_checks import check_database
 from . import database_errors
 from .active_guards import ACTIVE_GUARDS, ActiveGuard
+from .blocks import Block, offered
 from .checks import check_dialect
 from .dialects.base import IDLE, IN_ERROR
 

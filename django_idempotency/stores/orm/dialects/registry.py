@@ -26,11 +26,17 @@ def register_dialect(new: type[Dialect]) -> None:
         _DIALECTS.insert(0, new)
 
 
+def dialect_class(connection: BaseDatabaseWrapper) -> type[Dialect] | None:
+    """Return the class of a connection's dialect, if there is one. May connect."""
+    suitable = (each for each in _DIALECTS if each.vendor == connection.vendor and each.suits(connection))
+    return next(suitable, None)
+
+
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection, which may connect. Raises `ConfigurationError` if there is none."""
-    for each in _DIALECTS:
-        if each.vendor == connection.vendor and each.suits(connection):
-            return each(connection)
+    found = dialect_class(connection)
+    if found is not None:
+        return found(connection)
     raise ConfigurationError(
         f"ORMStore has no dialect for the database {connection.alias!r}, whose kind is {connection.vendor!r}. "
         "Use a store in another database, or register a dialect for it with register_dialect()."

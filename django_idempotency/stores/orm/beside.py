@@ -9,17 +9,11 @@ from django.core import mail
 from django.core.signals import request_finished, request_started
 from django.db import connections
 
-from ..concurrency.forking import reset_in_children
+from ...concurrency.forking import reset_in_children
+from .dialects import dialect
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
-
-#: What must be equal on both connections: first whether a transaction sees what others commit meanwhile, then how an
-#: unqualified name is resolved. SQLite is absent: it has one writer, and would wait for itself.
-_FACTS = {
-    "postgresql": "SELECT current_setting('transaction_isolation') = 'read committed', current_setting('search_path')",
-    "mysql": "SELECT TRUE, DATABASE()",
-}
 
 
 class _Kept(threading.local):
@@ -48,10 +42,8 @@ request_finished.connect(_KEPT.close_old, weak=False)
 
 def beside(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper | None:
     """Return the second connection; `None` if its commits would not be seen, or would go to another schema."""
-    query = _FACTS.get(connection.vendor)
-    if query is None or (
-        connection.vendor == "mysql" and getattr(connection, "isolation_level", "") != "read committed"
-    ):
+    query = dialect(connection).beside(connection)
+    if query is None:
         return None
     facts = _ask(connection, query)
     if not facts[0]:

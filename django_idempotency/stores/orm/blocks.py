@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import Error, connections, transaction
 
-from ..errors import StoreUnavailable
+from ...errors import StoreUnavailable
 from .beside import beside
 
 if TYPE_CHECKING:
