@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "REALM": None,
     "ANONYMOUS": "refuse",
     "KEY": None,
+    "KEY_FORMAT": "any",
     "FINGERPRINT": "request",
     "KEEP": None,
     "HEADERS": None,

@@ -84,6 +84,21 @@ class KeyTooShort(KeyMalformed):
     code, title = "key-too-short", "Idempotency key is too short"
 
 
+class KeyExpired(Problem):
+    """This idempotency key is older than this API remembers: it cannot tell whether the request was carried out.
+
+    It was not carried out now. Look up its result before you send it with a new key.
+    """
+
+    status, code, title = 412, "key-expired", "Idempotency key has expired"
+
+
+class KeyAhead(Problem):
+    """This idempotency key is dated ahead, so its age cannot be known. Set your clock, and make a new key."""
+
+    status, code, title = 412, "key-ahead", "Idempotency key is dated ahead"
+
+
 class ScopeRequired(Problem):
     """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
+from .key_formats import is_format
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -63,6 +64,9 @@ class Policy:
     anonymous: str = FROM_SETTINGS
     #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
     key: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`), or a regular expression
+    #: that matches all of it. A selected key must be one text of this format.
+    key_format: str | re.Pattern[str] = FROM_SETTINGS
     #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath expression, or
     #: `fingerprint(request)` → bytes.
     fingerprint: str | Callable[[Any], bytes | str] = FROM_SETTINGS
@@ -186,6 +190,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value is None or callable(value) or _expression(value),
         f"{_OVER}, a function of the request, or None",
     ),
+    "key_format": (is_format, '"any", "uuid", "uuid4", "uuid7", or a regular expression'),
     "fingerprint": (
         lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
         f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',

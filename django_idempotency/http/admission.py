@@ -11,6 +11,7 @@ from ..runtime import switch
 from .facts import RequestFacts, facts_of
 from .handle import switch_off
 from .identity import Key, Where
+from .keys import formatted
 from .observing import watch
 from .terms import resolve_policy
 from .unguarded import KEYLESS, METHOD, leave_unguarded
@@ -24,7 +25,7 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
-    Raises `KeyMissing` and `KeyMalformed`, or notes them if the policy only observes.
+    Raises `KeyMissing`, `KeyMalformed`, `KeyExpired` and `KeyAhead`, or notes them if the policy only observes.
     """
     if request.method in SAFE_METHODS or is_guarded(request):
         return None
@@ -49,7 +50,7 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
 
 def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy) -> Key | None:
     if (key := facts.read_key()) is not None:
-        return key
+        return formatted(key, policy)
     if facts.may_have_key(policy):
         return Where.PAYLOAD
     if conf.field(policy, "required") == WARN:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
+from ..core.key_formats import kept_for
 from ..core.policy import Resolved
 from ..core.records import Ticket
 from ..errors import ScopeRequired
@@ -45,6 +46,7 @@ class Identity(NamedTuple):
             method=http.method or "",
             path=escape_uri_path(http.path),
             request_id=request_id_of(http),
+            ttl=kept_for(policy.key_format, policy.ttl),
         )
 
 

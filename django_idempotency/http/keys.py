@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
 
 from .. import conf
-from ..core.policy import OBSERVE, Policy
+from ..core.key_formats import ANY, KeyFault, described, spelled
+from ..core.policy import OBSERVE, Policy, seconds
 from ..core.scope_names import hashed, qualified
-from ..errors import ConfigurationError, KeyMalformed, KeyTooShort
+from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, KeyTooShort
 from ..realms import realm_of
 from ..scopes import Public
 
@@ -54,6 +56,23 @@ def parse_key(sent: object) -> str:
     if not 0 < len(key) <= MAX_KEY:
         raise KeyMalformed
     return key
+
+
+def formatted(key: str, policy: Policy) -> str:
+    """Return a key in the one spelling of the policy's format. Raises `KeyMalformed`, `KeyExpired` and `KeyAhead`."""
+    key_format = conf.field(policy, "key_format")
+    if key_format == ANY:
+        return key
+    ttl = seconds(conf.field(policy, "ttl"))
+    match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):
+        case KeyFault.MALFORMED:
+            raise KeyMalformed(f"The idempotency key must be {described(key_format)}.")
+        case KeyFault.EXPIRED:
+            raise KeyExpired
+        case KeyFault.AHEAD:
+            raise KeyAhead
+        case spelling:
+            return spelling
 
 
 def request_id_of(request: HttpRequest) -> str:

@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, TypeGuard
+from uuid import UUID
 
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
+from ..core.key_formats import ANY
 from ..core.policy import DOCUMENT, FINGERPRINTS, Policy
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..selectors import Selector
 from ..selectors.functions import Unpackable, from_json
 from . import bodies
+from .keys import formatted
 from .unguarded import NO_KEY, leave_unguarded
 
 #: JSON longer than this (bytes) is not selected from.
@@ -83,7 +86,7 @@ def _selector(expression: str | Callable[[Any], Any]) -> Selector:
 def selected_key(document: Document, policy: Policy) -> str | None:
     """Return the key that a policy selects from a request, or `None` when all or part of it is missing.
 
-    Raises `KeyMissing` instead if a key is required, and `ConfigurationError` for values that cannot be hashed.
+    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, and `ConfigurationError` for values that cannot be hashed.
     """
     assert policy.key is not None
     selector, http = _selector(policy.key), document.http
@@ -95,6 +98,8 @@ def selected_key(document: Document, policy: Policy) -> str | None:
     except NotSelectable as error:
         found, reason = None, str(error)
     if not reason:
+        if policy.key_format != ANY:
+            found = _formatted(found, policy)
         try:
             # With method and path, so that no two routes share a key.
             return PREFIX + digest([str(http.method), http.path, found])
@@ -106,6 +111,12 @@ def selected_key(document: Document, policy: Policy) -> str | None:
         raise KeyMissing(_UNREADABLE if document.unreadable else "")
     leave_unguarded(http, NO_KEY, reason)
     return None
+
+
+def _formatted(found: Any, policy: Policy) -> str:
+    """Return a selected key in the spelling of the policy's format. Raises what `formatted()` raises."""
+    text = str(found) if isinstance(found, UUID) else found
+    return formatted(text if isinstance(text, str) else "", policy)
 
 
 # ----------------------------------------------------------------------------------------------------- the fingerprint

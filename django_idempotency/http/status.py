@@ -37,6 +37,7 @@ class HeaderStatus(Enum):
     NOT_STORED = "not-stored"  # it ran before, and its response was not stored
     IN_PROGRESS = "in-progress"  # it runs elsewhere
     MISMATCH = "mismatch"  # the key belongs to a different request
+    EXPIRED = "expired"  # nothing ran: the key is older than its record would be, so it may have run before
     REFUSED = "refused"  # nothing ran: the response says why
     UNKNOWN = "unknown"  # it may or may not have been committed: ask again
     DEGRADED = "degraded"  # it ran without a guard, since the store is not responding
@@ -61,6 +62,7 @@ _MARKS = {REPLAYED: HeaderStatus.REPLAYED, DEGRADED: HeaderStatus.DEGRADED}
 OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "in-progress": HeaderStatus.IN_PROGRESS,
     "request-mismatch": HeaderStatus.MISMATCH,
+    "key-expired": HeaderStatus.EXPIRED,
     "response-not-stored": HeaderStatus.NOT_STORED,
     "outcome-unknown": HeaderStatus.UNKNOWN,
     "key-missing": None,  # not a keyed request

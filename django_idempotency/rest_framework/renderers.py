@@ -7,6 +7,8 @@ from typing import Any
 from rest_framework.renderers import BrowsableAPIRenderer
 
 from .. import conf
+from ..core.key_formats import UUID7
+from ..core.policy import Policy
 
 
 class IdempotentBrowsableAPIRenderer(BrowsableAPIRenderer):
@@ -15,5 +17,9 @@ class IdempotentBrowsableAPIRenderer(BrowsableAPIRenderer):
     template = "django_idempotency/browsable_api.html"
 
     def get_context(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the context of the template: REST framework's, and the name of the header."""
-        return {**super().get_context(*args, **kwargs), "idempotency_header": conf.get("HEADER")}
+        """Return the context of the template: REST framework's, the name of the header, and the version of its UUIDs."""
+        context: dict[str, Any] = super().get_context(*args, **kwargs)
+        policy = getattr(context["view"], "idempotency", None)
+        key_format = conf.field(policy if isinstance(policy, Policy) else Policy(), "key_format")
+        version = 7 if key_format == UUID7 else 4
+        return {**context, "idempotency_header": conf.get("HEADER"), "idempotency_key_version": version}

@@ -22,8 +22,9 @@ def issue(
     path: str,
     request_id: str = "",
     lease: float | None = None,
+    ttl: float | None = None,
 ) -> Ticket:
-    """Return the ticket of a call under a resolved policy. `lease` is seconds; `None`: that of the policy."""
+    """Return the ticket of a call under a resolved policy. `lease` and `ttl` are seconds; `None`: those of the policy."""
     return Ticket(
         id=record_id(scope, key),
         scope=scope,
@@ -32,7 +33,7 @@ def issue(
         owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
         now=datetime.now(timezone.utc),
         lease=policy.claim_lease if lease is None else lease,
-        ttl=policy.ttl,
+        ttl=policy.ttl if ttl is None else ttl,
         guarantee=policy.guarantee,
         secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
         method=method,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -45,6 +46,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         # a name that no request has, nothing, not a text
         ["order_id", "", ["body.order_id"], b"body", 5],
         "a JMESPath expression over body, headers, method, path, query and user, a function of the request, or None",
+    ),
+    "key_format": (
+        ["any", "uuid", "uuid4", "uuid7", r"[a-z]+-\d+", re.compile("x")],
+        [None, "uuid5", "(", 7],
+        '"any", "uuid", "uuid4", "uuid7", or a regular expression',
     ),
     "fingerprint": (
         ["request", "raw", "headers", str, "body.amount", "body", "[body.amount, query.currency]"],

@@ -1,4 +1,4 @@
-// Runs browsable-api.js with the small part of a browser that it uses: node browsable_api.js SCRIPT < steps.json
+// Runs browsable-api.js with the small part of a browser that it uses: node browsable_api.js SCRIPT VERSION < steps.json
 //
 // A step is a form, what is sent of it, and the response to that. Writes, as JSON, what each step has done.
 "use strict";
@@ -48,6 +48,7 @@ class Form {
 
 const json = {
   "django-idempotency-header": () => "X-Order-Key",
+  "django-idempotency-key-version": () => Number(process.argv[3]),
   drf_csrf: () => ({ csrfHeaderName: "X-CSRFToken", csrfToken: csrf }),
 };
 const window = {};

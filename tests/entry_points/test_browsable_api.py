@@ -71,6 +71,20 @@ def test_the_page_has_the_script_and_the_name_of_the_header(browser: Client, hea
     assert finders.find(SCRIPT)
 
 
+@pytest.mark.parametrize(
+    ("policy", "setting", "version"), [("any", "uuid7", 4), ("uuid7", "any", 7), (None, "uuid7", 7)]
+)
+def test_the_page_says_which_keys_the_view_accepts(
+    browser: Client, monkeypatch: pytest.MonkeyPatch, policy: str | None, setting: str, version: int
+) -> None:
+    """The policy of the view goes before the setting."""
+    given: dict[str, Any] = {} if policy is None else {"key_format": policy}
+    monkeypatch.setattr(Effects, "idempotency", Policy(required=True, **given))
+    with override_settings(IDEMPOTENCY={"KEY_FORMAT": setting}):
+        found = scripts(browser.get("/effects/").text)
+    assert any('id="django-idempotency-key-version"' in about and said == str(version) for about, said in found)
+
+
 def test_the_page_runs_under_the_same_content_security_policy(browser: Client) -> None:
     """We add no inline script, so a policy that fits REST framework's own page is enough."""
     for about, content in scripts(browser.get("/effects/").text):

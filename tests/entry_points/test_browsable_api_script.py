@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import django_idempotency
+from django_idempotency.core.key_formats import spelled
 
 NODE = shutil.which("node")
 SCRIPT = Path(django_idempotency.__file__).with_name("static") / "django_idempotency" / "browsable-api.js"
@@ -22,10 +24,10 @@ CREATED = {"status": 201, "type": "text/html; charset=utf-8", "body": "<p>create
 POST = {"attributes": {"method": "post"}, "fields": {"label": "a"}}
 
 
-def run(*steps: dict[str, Any]) -> list[dict[str, Any]]:
+def run(*steps: dict[str, Any], version: int = 4) -> list[dict[str, Any]]:
     """Send forms from one window, one after another. Return what each has done: see browsable_api.js."""
     assert NODE is not None
-    command = [NODE, str(HARNESS), str(SCRIPT)]
+    command = [NODE, str(HARNESS), str(SCRIPT), str(version)]
     done = subprocess.run(command, input=json.dumps(steps), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
@@ -42,10 +44,17 @@ def test_a_form_is_sent_with_a_key() -> None:
     sent = done["sent"]
     assert done["prevented"]
     assert (sent["method"], sent["url"], sent["body"]) == ("POST", "https://shop.example/api/charges/", "label=a")
-    assert len(sent["headers"]["X-Order-Key"]) == 32
     assert sent["headers"]["X-CSRFToken"].startswith("token-")
     assert "Content-Type" not in sent["headers"]  # the browser's own
     assert (done["page"], done["address"]) == (CREATED["body"], sent["url"])
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_a_key_has_the_format_that_the_view_asks_for(version: int) -> None:
+    """A UUID of that version passes; one with a date is of now."""
+    (done,) = run({"form": POST, "response": CREATED}, version=version)
+    key, now = done["sent"]["headers"]["X-Order-Key"], datetime.now(timezone.utc)
+    assert spelled(key, f"uuid{version}", now=now, ttl=60) == key
 
 
 @pytest.mark.parametrize("response", [None, *({"status": status} for status in (408, 409, 425, 429, 500, 503))])

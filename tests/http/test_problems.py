@@ -16,6 +16,8 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.KeyMissing: (400, "key-missing"),
     errors.KeyMalformed: (400, "key-malformed"),
     errors.KeyTooShort: (400, "key-too-short"),
+    errors.KeyExpired: (412, "key-expired"),
+    errors.KeyAhead: (412, "key-ahead"),
     errors.ScopeRequired: (400, "scope-required"),
     errors.RequestTooLarge: (413, "request-too-large"),
     errors.RequestMismatch: (422, "request-mismatch"),

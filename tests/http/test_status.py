@@ -19,6 +19,7 @@ from .test_problems import PROBLEMS, subclasses
 #: Problem → what its response says. A problem that is not listed changed nothing: `refused`.
 SAID: dict[type[Problem], str | None] = {
     errors.KeyMissing: None,  # not a keyed request
+    errors.KeyExpired: "expired",
     errors.InProgress: "in-progress",
     errors.OwnershipLost: "in-progress",
     errors.RequestMismatch: "mismatch",

@@ -6,6 +6,7 @@
   "use strict";
 
   const HEADER = JSON.parse(document.getElementById("django-idempotency-header").textContent);
+  const VERSION = JSON.parse(document.getElementById("django-idempotency-key-version").textContent);
   const CSRF = JSON.parse(document.getElementById("drf_csrf").textContent);
   const CSRF_FIELD = "csrfmiddlewaretoken"; // masked anew on each page
   const AGAIN = "send the unchanged form again to retry. It is the same operation.";
@@ -14,10 +15,17 @@
   // What was sent -> its key. It lives on the window, which stays when an answer replaces the page.
   const keys = (window.djangoIdempotencyKeys = window.djangoIdempotencyKeys || new Map());
 
+  // A UUID of version 4, or of version 7, which begins with the time in milliseconds.
   function newKey() {
     // crypto.randomUUID() exists on https and localhost only
     const bytes = crypto.getRandomValues(new Uint8Array(16));
-    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    for (let now = Date.now(), place = 5; VERSION === 7 && place >= 0; now = Math.floor(now / 256), place--) {
+      bytes[place] = now % 256;
+    }
+    bytes[6] = (bytes[6] & 0x0f) | (VERSION << 4);
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    return hex.replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, "$1-$2-$3-$4-$5");
   }
 
   function isOurs(url) {

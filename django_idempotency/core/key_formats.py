@@ -1,0 +1,107 @@
+"""What a key may look like, and the one spelling under which it is kept.
+
+A UUID has several spellings. RFC 9562 (section 4) writes it as 32 hexadecimal digits with hyphens, in either case, and
+names the URN and the braces that some platforms add; Python and .NET also write it without hyphens. A client, or what
+stores its key between two tries, may change from one to another: all of them are one key.
+
+A UUIDv7 begins with the time at which it was made, so the age of a key is known although its record is gone:
+
+    ahead |  made        the retention (ttl) of keys that are made now        | expired
+    ------+----x---------------------------------------------------------------+--------> now
+          '-- AHEAD --'  accepted: its record is kept for as long, and longer
+
+Whatever is accepted either finds its record or was never seen. That is why a record is kept longer than its key is
+accepted (`kept_for()`): a key may be dated AHEAD at its claim, and the hosts that judge it differ from the store's clock.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+#: Any key that the header may carry, as it is.
+ANY = "any"
+UUID7 = "uuid7"
+#: Format → the version of its UUIDs; `None`: any.
+VERSIONS: dict[str, int | None] = {"uuid": None, "uuid4": 4, UUID7: 7}
+NAMES = (ANY, *VERSIONS)
+
+#: Seconds by which a UUIDv7 may be dated ahead: the clocks of clients differ.
+AHEAD = 300.0
+
+_HYPHENATED = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_SPELLINGS = re.compile(
+    rf"(?:urn:uuid:)?({_HYPHENATED})|\{{({_HYPHENATED})\}}|([0-9a-f]{{32}})", re.IGNORECASE | re.ASCII
+)
+#: All zeros and all ones (RFC 9562 sections 5.9 and 5.10): what a client sends that has made no key.
+_NO_KEYS = (UUID(int=0), UUID(int=2**128 - 1))
+
+#: A name, not an expression.
+_WORD = re.compile(r"[\w-]*", re.ASCII)
+
+
+class KeyFault(Enum):
+    """Why a key is not accepted."""
+
+    MALFORMED = "malformed"
+    EXPIRED = "expired"
+    AHEAD = "ahead"
+
+
+def is_format(value: Any) -> bool:
+    """Is it the name of a format, or a regular expression? A single word is a name: a misspelt one would match itself."""
+    if isinstance(value, re.Pattern):
+        return isinstance(value.pattern, str)
+    if not isinstance(value, str) or (_WORD.fullmatch(value) and value not in NAMES):
+        return False
+    try:
+        re.compile(value)
+    except re.error:
+        return False
+    return True
+
+
+def spelled(key: str, key_format: str | re.Pattern[str], *, now: datetime, ttl: float) -> str | KeyFault:
+    """Return the key in the spelling under which it is kept, or why it is not accepted.
+
+    `ttl` is the policy's, in seconds. `now` is aware.
+    """
+    if key_format == ANY:
+        return key
+    if key_format not in VERSIONS:
+        return key if re.fullmatch(key_format, key) else KeyFault.MALFORMED
+    found = _SPELLINGS.fullmatch(key)
+    if found is None or (uuid := UUID(found[1] or found[2] or found[3])) in _NO_KEYS:
+        return KeyFault.MALFORMED
+    version = VERSIONS[str(key_format)]
+    if version is not None and uuid.version != version:
+        return KeyFault.MALFORMED
+    return (_fault_of_age(uuid, now, ttl) if version == 7 else None) or str(uuid)
+
+
+def _fault_of_age(uuid: UUID, now: datetime, ttl: float) -> KeyFault | None:
+    age = now.timestamp() - (uuid.int >> 80) / 1000  # its first 48 bits are milliseconds (RFC 9562 section 5.7)
+    if age >= ttl:
+        return KeyFault.EXPIRED
+    return KeyFault.AHEAD if age < -AHEAD else None
+
+
+def described(key_format: str | re.Pattern[str]) -> str:
+    """Say what a client must send."""
+    if key_format in VERSIONS:
+        version = VERSIONS[str(key_format)]
+        return "a UUID" if version is None else f"a UUID of version {version}"
+    pattern = key_format.pattern if isinstance(key_format, re.Pattern) else key_format
+    return f"text that matches {pattern}"
+
+
+def kept_for(key_format: str | re.Pattern[str], ttl: float) -> float:
+    """Return how long a record is kept (seconds), so that no key of this format outlives its record.
+
+    Twice AHEAD: once for a key that was dated ahead when it was claimed, once for hosts whose clocks differ from the
+    store's by up to half of it, both when the key is claimed and when it is judged.
+    """
+    return ttl + 2 * AHEAD if key_format == UUID7 else ttl
