@@ -144,6 +144,24 @@ class ReplayUnchecked(ReplayRefused):
     code, title = "replay-unchecked", "Replay cannot be checked"
 
 
+class OperationCancelled(Problem):
+    """This operation was cancelled before it began, so nothing was carried out. If you want it after all, use a new key."""
+
+    status, code, title = 409, "operation-cancelled", "The operation was cancelled"
+
+
+class OperationFinished(Problem):
+    """The request with this idempotency key was carried out, so it cannot be cancelled. Undo it in another way."""
+
+    status, code, title = 409, "operation-finished", "The operation has finished"
+
+
+class KeyUnknown(Problem):
+    """No request with this idempotency key is known. Either none has arrived, or its retention has ended."""
+
+    status, code, title = 404, "key-unknown", "Idempotency key is unknown"
+
+
 class UnhashablePayload(IdempotencyError, TypeError):
     """The values that identify this call cannot be hashed. Select values that can with key=…"""
 

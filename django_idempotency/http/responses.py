@@ -22,7 +22,7 @@ from ..core import rules
 from ..core.policy import Policy
 from ..core.records import MISSING, Missing, Outcome
 from ..core.rules import WorkResult
-from ..errors import RecordUnreadable, ResponseNotStored
+from ..errors import OperationCancelled, RecordUnreadable, ResponseNotStored
 from . import status
 from .bodies import is_json
 
@@ -50,6 +50,8 @@ _ONE_EXCHANGE = re.compile(
 )
 #: ... or hand the client a secret.
 _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
+#: What a cancellation stores in place of a response. No header has a colon in its name.
+CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 #: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
 REASON = ":reason"
 
@@ -166,12 +168,19 @@ def _declared_length(response: StreamingHttpResponse) -> float:
     return int(length) if length.isdecimal() else float("inf")
 
 
+def is_cancellation(outcome: Outcome | None) -> bool:
+    """Does it say that the operation was cancelled before it began?"""
+    return outcome is not None and outcome.headers == CANCELLATION.headers
+
+
 def rebuild(outcome: Outcome, *, original: str = "") -> HttpResponse:
     """Return the stored response, marked as a replay of the request `original`.
 
-    Raises `ResponseNotStored` when its body was not stored. HttpResponse refuses line breaks in headers and invalid
-    statuses: then `RecordUnreadable`.
+    Raises `ResponseNotStored` when its body was not stored, and `OperationCancelled` when the work was cancelled.
+    HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
+    if is_cancellation(outcome):
+        raise OperationCancelled
     if outcome.body is MISSING:
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}
         if original:

@@ -65,7 +65,10 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "key-expired": HeaderStatus.EXPIRED,
     "response-not-stored": HeaderStatus.NOT_STORED,
     "outcome-unknown": HeaderStatus.UNKNOWN,
-    "key-missing": None,  # not a keyed request
+    # Of requests without a key.
+    "key-missing": None,
+    "key-unknown": None,
+    "operation-finished": None,
 }
 
 

@@ -29,6 +29,7 @@ class AdminFactory(UserFactory):
 class TokenFactory(factory.django.DjangoModelFactory[Token]):
     class Meta:
         model = Token
+        django_get_or_create = ("user",)
 
     user = factory.SubFactory(UserFactory)
 

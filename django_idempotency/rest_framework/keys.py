@@ -1,0 +1,41 @@
+"""`GET` and `DELETE` of a key, behind REST framework's authentication, permissions and throttles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from ..core.policy import Policy
+from ..errors import Problem
+from ..http import by_key
+from .problems import IdempotencyException, respond_to
+
+
+class IdempotencyKeyView(APIView):
+    """Lets a client ask about its own operation, and cancel it before it begins. Who may, its permissions decide.
+
+    `policy` names the store, the scope and the lifetime, as of the views whose keys these are.
+    """
+
+    policy = Policy()
+    #: The middleware does not guard it, nor require a key.
+    idempotency_exempt = True
+
+    def get(self, request: Request, key: str) -> Response:
+        """Return the state of the operation."""
+        found = by_key.look_up(request._request, request.user, self.policy, key)
+        return Response(found, headers={"Cache-Control": "no-store"})
+
+    def delete(self, request: Request, key: str) -> Response:
+        """Cancel the operation: 204, also if it was cancelled before."""
+        by_key.cancel(request._request, request.user, self.policy, key)
+        return Response(status=204)
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """Respond to one of our errors as a guard does."""
+        if isinstance(exc, Problem):
+            return respond_to(self, IdempotencyException(exc), self.request._request)
+        return super().handle_exception(exc)

@@ -1,0 +1,178 @@
+"""`GET` and `DELETE` of a key: a client asks about its own operation, and cancels it before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.http import HttpRequest
+from django.test import Client
+from django.urls import path
+
+from django_idempotency import Policy
+from django_idempotency.core.hashing import record_id
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.publishing.keys import IdempotencyKeyView
+from django_idempotency.rest_framework.keys import IdempotencyKeyView as RestKeyView
+from django_idempotency.stores.orm import ORMStore
+from django_idempotency.testing.tickets import make_ticket
+from testproject.urls import urlpatterns as routes
+from tests.support.factories import TokenFactory, UserFactory
+
+from .conftest import KEY, Connect, Sender, effects
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+#: A client's requests about a key: `ask("GET")`.
+Ask = Callable[..., Any]
+
+
+def is_staff(request: HttpRequest, outcome: object) -> bool:
+    return bool(request.user.is_staff)
+
+
+urlpatterns = [
+    *routes,
+    path("keys/<path:key>", IdempotencyKeyView.as_view()),
+    path("api/keys/<path:key>", RestKeyView.as_view()),
+    path("told/<path:key>", IdempotencyKeyView.as_view(policy=Policy(authorize_replay=is_staff))),
+]
+
+
+def asking(user: User, url: str) -> Ask:
+    client, headers = Client(raise_request_exception=False), {}
+    if url.startswith("/api/"):
+        headers["Authorization"] = f"Token {TokenFactory(user=user).key}"
+    else:
+        client.force_login(user)
+    return lambda method, key=KEY: client.generic(method, f"{url}{key}", headers=headers)
+
+
+@pytest.fixture(params=["/keys/", "/api/keys/"])
+def ask(request: pytest.FixtureRequest, user: User) -> Ask:
+    return asking(user, request.param)
+
+
+@pytest.fixture
+def charge(user: User, connect: Connect) -> Sender:
+    return connect("/plain/charges/", user)
+
+
+def told(response: Any) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+def test_a_key_that_nobody_sent(ask: Ask) -> None:
+    """404, with the reason."""
+    assert told(ask("GET")) == (404, "key-unknown")
+
+
+def test_a_finished_operation(ask: Ask, charge: Sender) -> None:
+    """The caller learns how it ended, and gets its response by a retry, which asks each check again."""
+    charge()
+    response = ask("GET")
+    assert response.json() == {"key": KEY, "state": "completed", "attempt": 1, "response": {"status": 201}}
+    assert "no-store" in response["Cache-Control"]
+    assert told(ask("DELETE")) == (409, "operation-finished")
+    assert (charge()["Idempotency-Status"], effects()) == ("replayed", 1)
+
+
+def test_cancelled_before_it_began(ask: Ask, entry_point: Sender) -> None:
+    """A late first request does not run, whatever its body; cancelling again changes nothing."""
+    assert [ask("DELETE").status_code for _ in range(2)] == [204, 204]
+    assert ask("GET").json() == {"key": KEY, "state": "cancelled", "attempt": 1}
+    for body in (None, {"amount": 1, "currency": "inr"}):
+        assert told(entry_point(body)) == (409, "operation-cancelled")
+    assert effects() == 0
+    assert entry_point(key="another-" + KEY).status_code == 201
+
+
+def test_a_failed_operation(ask: Ask, charge: Sender) -> None:
+    """A request that was refused can still be cancelled, so that no retry runs it."""
+    refused = {"amount": -1, "currency": "inr"}
+    assert charge(refused).status_code == 400
+    assert ask("GET").json()["state"] == "free"
+    assert ask("DELETE").status_code == 204
+    assert told(charge()) == (409, "operation-cancelled")
+
+
+@pytest.mark.parametrize(("lease", "state", "deleted"), [(30, "running", 409), (0, "lapsed", 204)])
+def test_while_it_runs(ask: Ask, user: User, lease: int, state: str, deleted: int) -> None:
+    """What runs is not cancelled. An owner that has not been heard of does not keep its key."""
+    ORMStore().claim(make_ticket(key=KEY, scope=f"user:auth.user:{user.pk}", lease=lease))
+    assert ask("GET").json()["state"] == state
+    response = ask("DELETE")
+    assert response.status_code == deleted
+    if deleted == 409:
+        assert (response.json()["code"], int(response["Retry-After"]) >= 1) == ("in-progress", True)
+
+
+def test_a_cancellation_that_died_halfway(charge: Sender, user: User) -> None:
+    """It was never confirmed, so once its lease has ended the request runs."""
+    scope = f"user:auth.user:{user.pk}"
+    ORMStore().claim(make_ticket(key=KEY, scope=scope, lease=0)._replace(digest=b"", id=record_id(scope, KEY)))
+    assert charge().status_code == 201
+    assert (effects(), IdempotencyRecord.objects.get().attempt) == (1, 2)
+
+
+def test_somebody_elses_key(user: User, charge: Sender) -> None:
+    """Keys of two principals never meet: a stranger sees nothing, and cancels nothing."""
+    charge()
+    stranger = asking(UserFactory(), "/keys/")
+    assert told(stranger("GET")) == (404, "key-unknown")
+    assert stranger("DELETE").status_code == 204
+    assert charge()["Idempotency-Status"] == "replayed"
+
+
+def test_nobody(client: Client) -> None:
+    """Without a principal there is no operation of one's own; REST framework authenticates first."""
+    assert told(client.get(f"/keys/{KEY}")) == (400, "scope-required")
+    assert client.delete(f"/api/keys/{KEY}").status_code == 401
+    assert not IdempotencyRecord.objects.exists()
+
+
+def test_a_malformed_key(ask: Ask) -> None:
+    """Nothing is stored for it."""
+    for method in ("GET", "DELETE"):
+        assert told(ask(method, "caf%C3%A9")) == (400, "key-malformed")
+    assert not IdempotencyRecord.objects.exists()
+
+
+def test_who_may_see_the_response(user: User, charge: Sender) -> None:
+    """Headers and body only if `authorize_replay` says so: no other check is repeated here."""
+    body = charge().content.decode()
+    ask = asking(user, "/told/")
+    assert ask("GET").json()["response"] == {"status": 201}
+    User.objects.filter(pk=user.pk).update(is_staff=True)
+    shown = ask("GET").json()["response"]
+    assert (shown["body"], shown["headers"]["Content-Type"]) == (body, "application/json")
+
+
+@pytest.mark.either_server
+def test_a_race(user: User, connect: Connect) -> None:
+    """Either it is cancelled and never runs, or it runs and cannot be cancelled."""
+    ask, charge = asking(user, "/keys/"), connect("/plain/charges/", user)
+
+    def apart(act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        finally:
+            connection.close()
+
+    for number in range(6):
+        key, before = f"{KEY}-{number}", effects()
+        with ThreadPoolExecutor(2) as threads:
+            cancelling = threads.submit(apart, partial(ask, "DELETE", key))
+            charging = threads.submit(apart, partial(charge, key=key))
+        cancelled, charged = cancelling.result().status_code, charging.result()
+        if charged.status_code == 201:
+            assert (cancelled, effects() - before) == (409, 1)
+        else:
+            assert charged.json()["code"] in ("operation-cancelled", "in-progress")
+            assert effects() == before
+            assert cancelled == 204
