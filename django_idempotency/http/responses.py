@@ -50,6 +50,8 @@ _ONE_EXCHANGE = re.compile(
 )
 #: ... or hand the client a secret.
 _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
+#: Official Stripe clients retry a 409 unless this forbids it.
+FINAL = {"Stripe-Should-Retry": "false"}
 #: What a cancellation stores in place of a response. No header has a colon in its name.
 CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 #: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
@@ -180,14 +182,12 @@ def rebuild(outcome: Outcome, *, original: str = "") -> HttpResponse:
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
     if is_cancellation(outcome):
-        raise OperationCancelled
+        raise OperationCancelled(headers=FINAL)
     if outcome.body is MISSING:
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}
         if original:
             kept[status.ORIGINAL] = original
-        raise ResponseNotStored(
-            headers={**kept, "Stripe-Should-Retry": "false"}, extensions={"original_status": outcome.status}
-        )
+        raise ResponseNotStored(headers={**kept, **FINAL}, extensions={"original_status": outcome.status})
     headers = dict(outcome.headers)
     try:
         response = StoredResponse(outcome.body, status=outcome.status, reason=headers.pop(REASON, None))

@@ -20,6 +20,8 @@ from .test_problems import PROBLEMS, subclasses
 SAID: dict[type[Problem], str | None] = {
     errors.KeyMissing: None,  # not a keyed request
     errors.KeyExpired: "expired",
+    errors.KeyUnknown: None,  # nor is this, nor the next
+    errors.OperationFinished: None,
     errors.InProgress: "in-progress",
     errors.OwnershipLost: "in-progress",
     errors.RequestMismatch: "mismatch",
