@@ -24,6 +24,7 @@ from rest_framework.test import APIClient
 from django_idempotency import signals
 from django_idempotency.engine.deferring import Deferring
 
+from .support import combining
 from .support.factories import TokenFactory, UserFactory
 from .support.observed import OBSERVE, Observed
 from .support.services import missing
@@ -38,6 +39,7 @@ def not_about_speed(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("asyncio").addFilter(not_about_speed)
+combining.set_default()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge, Effect
+from tests.support.combining import COMBINED
 
 #: The duration of sleep(): longer than CLAIM_LEASE.
 SLEEP = 3
@@ -47,8 +48,8 @@ _SLEEPING = {
     """,
 }
 _END = {"postgresql": "SELECT pg_terminate_backend(%s, 5000)", "mysql": "KILL %s"}
-#: The problem's code if the session has ended before COMMIT: PostgreSQL's guard sees it before it sends anything.
-AT_COMMIT = "transaction-lost" if connection.vendor == "postgresql" else "outcome-unknown"
+#: The problem's code if the session has ended before COMMIT: a guard that combines sees it before it sends anything.
+AT_COMMIT = "transaction-lost" if connection.vendor == "postgresql" and COMBINED else "outcome-unknown"
 
 
 def idle() -> bool:

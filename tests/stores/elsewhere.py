@@ -13,10 +13,10 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 
 
-def orm_store(database: str) -> BaseStore:
+def orm_store(database: str, *, combine: bool = True) -> BaseStore:
     """Return the default store, on the test database of that name."""
     connections.databases["default"]["NAME"] = database
-    return ORMStore()
+    return ORMStore(combine=combine)
 
 
 def redis_store(caches: dict[str, Any], options: dict[str, Any]) -> BaseStore:

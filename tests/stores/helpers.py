@@ -118,6 +118,11 @@ def together(acts: list[Callable[[], Result]]) -> list[Result]:
         return [future.result(timeout=60) for future in [pool.submit(run, act) for act in acts]]
 
 
+def unseen(sql: str) -> None:
+    """Send a statement past Django and the guard, to the driver."""
+    connection.connection.cursor().execute(sql)
+
+
 def connection_id() -> int:
     """Return the id of this thread's connection, for `kill`."""
     with connection.cursor() as cursor:

@@ -21,8 +21,9 @@ from django_idempotency.stores.orm.dialects.sqlite import SQLiteTransaction
 from django_idempotency.stores.orm.dialects.transactions import WorkTransaction
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
+from tests.support.combining import KIND
 
-from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row, until_gone
+from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row, unseen, until_gone
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,11 +32,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def nobody_serves(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Point new connections to a place without a database."""
     nowhere = {"NAME": "/no/such/folder/db"} if connection.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"}
-    connection.close()
+    leave()
     with monkeypatch.context() as patch:
         for name, value in nowhere.items():
             patch.setitem(connection.settings_dict, name, value)
         yield
+        leave()
+
+
+def leave() -> None:
+    """Close the connection, and a pool that may have others."""
+    connection.close()
+    if connection.settings_dict["OPTIONS"].get("pool"):
+        connection.close_pool()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("ticket", [make_ticket(), atomic_ticket()], ids=["lease", "atomic"])
@@ -137,7 +146,7 @@ def test_an_error_that_was_mended_excuses_no_later_one() -> None:
         Effect.objects.create(pk=Effect.objects.get().pk)
     deadlock = "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '40P01'; END $$"
     with suppress(Exception):
-        connection.connection.execute(deadlock)
+        unseen(deadlock)
     with pytest.raises(TransactionLost):
         call.settle()
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
@@ -195,7 +204,7 @@ def commit_and(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return committing
 
-    if connection.vendor == "mysql":  # there Django commits
+    if KIND in {"mysql", "postgresql, apart"}:  # there Django commits
         monkeypatch.setattr(connection, "_commit", after(connection._commit))  # type: ignore[attr-defined]
     else:
         own: type[WorkTransaction] = PostgreSQLTransaction if connection.vendor == "postgresql" else SQLiteTransaction

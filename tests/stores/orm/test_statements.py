@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
+from tests.support.combining import KIND
 
 from ..helpers import OUTCOME, Call, atomic_ticket
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 FIRST_ATOMIC = {
     # One trip each: what is joined by semicolons goes in one message.
     "postgresql": ["INSERT; SELECT", "BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT"],
+    "postgresql, apart": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
     # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it compares the id.
     "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
     # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot. The
@@ -38,12 +40,19 @@ FIRST_INSIDE = {
 }
 FIRST_LEASE = {
     "postgresql": ["INSERT; SELECT", "UPDATE"],
+    "postgresql, apart": ["INSERT", "UPDATE"],
     "mysql": ["INSERT", "UPDATE"],
     "sqlite": ["SELECT", "INSERT", "UPDATE"],
 }
-KNOWN_KEY = {"postgresql": ["INSERT; SELECT"], "mysql": ["INSERT", "SELECT"], "sqlite": ["SELECT"]}
+KNOWN_KEY = {
+    "postgresql": ["INSERT; SELECT"],
+    "postgresql, apart": ["INSERT", "SELECT"],
+    "mysql": ["INSERT", "SELECT"],
+    "sqlite": ["SELECT"],
+}
 RELEASED = {
     "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT"],
+    "postgresql, apart": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
     "mysql": ["BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
     "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
@@ -94,7 +103,7 @@ def test_first_request_atomic() -> None:
     with sent() as statements:
         call.open()
         call.settle()
-    assert statements == FIRST_ATOMIC[connection.vendor]
+    assert statements == FIRST_ATOMIC[KIND]
 
 
 def test_first_request_in_a_callers_transaction() -> None:
@@ -113,7 +122,7 @@ def test_first_request_lease() -> None:
     with sent() as statements:
         call.open()
         call.settle()
-    assert statements == FIRST_LEASE[connection.vendor]
+    assert statements == FIRST_LEASE[KIND]
 
 
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
@@ -123,10 +132,10 @@ def test_known_keys(make: Callable[..., Any]) -> None:
     replayed, changed = Call(make()), Call(make(body=b"other"))
     with sent() as statements:
         assert replayed.open() == Replay(outcome=OUTCOME, attempt=1)
-    assert statements == KNOWN_KEY[connection.vendor]
+    assert statements == KNOWN_KEY[KIND]
     with sent() as statements:
         assert changed.open() == Mismatch()
-    assert statements == KNOWN_KEY[connection.vendor]
+    assert statements == KNOWN_KEY[KIND]
 
 
 def test_busy() -> None:
@@ -135,7 +144,7 @@ def test_busy() -> None:
     duplicate = Call()
     with sent() as statements:
         assert isinstance(duplicate.open(), Busy)
-    assert statements == KNOWN_KEY[connection.vendor]
+    assert statements == KNOWN_KEY[KIND]
 
 
 def test_takeover_lease() -> None:
@@ -143,7 +152,7 @@ def test_takeover_lease() -> None:
     Call(make_ticket(lease=0)).open()
     with sent() as statements:
         assert Call(make_ticket()).open() == Execute(attempt=2, takeover=True)
-    assert statements == [*KNOWN_KEY[connection.vendor], "UPDATE", *KNOWN_KEY[connection.vendor]]
+    assert statements == [*KNOWN_KEY[KIND], "UPDATE", *KNOWN_KEY[KIND]]
 
 
 def test_takeover_atomic() -> None:
@@ -155,10 +164,11 @@ def test_takeover_atomic() -> None:
     patience = ["PRAGMA"] if connection.vendor == "sqlite" else []
     lock = {
         "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED"],
+        "postgresql, apart": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED"],
         "mysql": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "SAVEPOINT"],
         "sqlite": ["SAVEPOINT", "UPDATE"],
-    }[connection.vendor]
-    assert statements == [*KNOWN_KEY[connection.vendor], *patience * 2, *lock, *patience]
+    }[KIND]
+    assert statements == [*KNOWN_KEY[KIND], *patience * 2, *lock, *patience]
     call.settle()
 
 
@@ -168,7 +178,7 @@ def test_a_failed_call_atomic() -> None:
     call.open()
     with sent() as statements:
         call.settle(WorkResult.FAILED)
-    assert statements == ["ROLLBACK", *RELEASED[connection.vendor]]
+    assert statements == ["ROLLBACK", *RELEASED[KIND]]
 
 
 def test_no_compiling_on_the_hot_path(monkeypatch: pytest.MonkeyPatch) -> None:

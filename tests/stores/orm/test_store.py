@@ -16,6 +16,7 @@ from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
+from tests.support.combining import COMBINED, KIND
 
 from ..elsewhere import orm_store
 from ..helpers import committed
@@ -54,9 +55,7 @@ class TestAutocommit(ORMStoreContract):
     """As on a server."""
 
     def expected_costs(self) -> Mapping[str, int]:
-        return {"sqlite": READ_FIRST, "mysql": INSERT_FIRST, "postgresql": INSERT_AND_READ}[
-            connections["default"].vendor
-        ]
+        return {"sqlite": READ_FIRST, "postgresql": INSERT_AND_READ}.get(KIND, INSERT_FIRST)
 
     @contextmanager
     def trips(self, store: ORMStore) -> Iterator[list[str]]:
@@ -70,7 +69,21 @@ class TestAutocommit(ORMStoreContract):
             yield statements
 
     def elsewhere(self, store: ORMStore) -> Callable[[], BaseStore]:
-        return partial(orm_store, str(connections[store.using].settings_dict["NAME"]))
+        return partial(orm_store, str(connections[store.using].settings_dict["NAME"]), combine=store.combine)
+
+
+@pytest.mark.skipif(not COMBINED, reason="nothing is combined anyway")
+class TestApart(TestAutocommit):
+    """Each statement in a message of its own, as behind a proxy that takes one."""
+
+    claimers = examples = 10
+
+    @pytest.fixture
+    def store(self) -> ORMStore:
+        return ORMStore(combine=False)
+
+    def expected_costs(self) -> Mapping[str, int]:
+        return INSERT_FIRST
 
 
 @pytest.mark.django_db

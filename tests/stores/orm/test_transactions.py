@@ -18,14 +18,16 @@ from django_idempotency.errors import IdempotencyError, OwnershipLost, Transacti
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Charge, Effect
+from tests.support.combining import KIND
 
-from ..helpers import OUTCOME, Call, atomic_ticket, effects
+from ..helpers import OUTCOME, Call, atomic_ticket, effects, unseen
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif("connection.vendor == 'mysql'", reason="There Django's own block is used"),
 ]
 postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL's")
+combined = pytest.mark.skipif(KIND == "postgresql, apart", reason="There Django's own block is used, too")
 sqlite = pytest.mark.skipif("connection.vendor != 'sqlite'", reason="SQLite's")
 
 
@@ -149,6 +151,7 @@ def traced(block: Callable[[], Any], happens: Callable[[], None]) -> list[dict[s
     return states
 
 
+@combined
 @pytest.mark.parametrize("happens", HAPPENINGS)
 def test_django_sees_an_atomic_block(happens: Callable[[], None]) -> None:
     """Its state on the connection is that of `atomic()` inside the block and after each way out of it."""
@@ -195,6 +198,7 @@ def prefixed(execute: Any, sql: str, *arguments: Any) -> Any:
 
 
 @postgresql
+@combined
 def test_a_wrapper_that_adds_statements() -> None:
     """Rows are told apart by what they say, not by their place in the message."""
     with connection.execute_wrapper(prefixed):
@@ -208,8 +212,8 @@ def test_settled_in_another_context() -> None:
     call = Call()
     call.open()
     call.work()
-    connection.connection.execute("ROLLBACK")
-    connection.connection.execute("BEGIN")
+    unseen("ROLLBACK")
+    unseen("BEGIN")
     with pytest.raises(TransactionLost):
         Context().run(call.settle)
     assert effects() == 0
@@ -256,6 +260,7 @@ def test_an_error_at_commit(code: str) -> None:
     assert (effects(), call.listener.events) == (0, ["claimed", "released"])
 
 
+@combined
 def test_what_the_query_log_says() -> None:
     """The log, and whatever counts queries, has each message once, and no COMMIT that was not sent."""
     Call(atomic_ticket(key="warm")).run()
@@ -295,7 +300,7 @@ def test_a_server_side_cursor_that_locks() -> None:
 @postgresql
 def test_the_modes_of_the_connection() -> None:
     """The transaction has the isolation level that OPTIONS gives the driver."""
-    from psycopg import IsolationLevel
+    from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
     connection.ensure_connection()
     driver = connection.connection
