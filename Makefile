@@ -26,7 +26,7 @@ test: .venv/dev
 foreign: .venv/dev
 	$(BIN)/python -m tests.foreign $(FOREIGN)
 
-# Other servers: PostgreSQL 15 to 18, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
+# Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
 reach: .venv/dev
 	$(BIN)/python -m tests.reach $(REACH)
 

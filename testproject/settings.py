@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,7 +75,7 @@ TEST_NAME = "test_idempotency" + os.environ.get("TEST_DATABASE_SUFFIX", "")
 
 
 def place(part: str, default: str) -> str:
-    """Return POSTGRESQL_HOST, MARIADB_PORT and similar values from the environment."""
+    """Return POSTGRESQL_HOST, MARIADB_PORT and similar values from the environment. OPTIONS are JSON."""
     return os.environ.get(f"{DATABASE.upper()}_{part}", default)
 
 
@@ -100,7 +101,7 @@ def postgresql() -> dict[str, Any]:
         "PORT": place("PORT", "5432"),
         "USER": place("USER", "postgres"),
         "PASSWORD": place("PASSWORD", ""),
-        "OPTIONS": {"connect_timeout": 5},
+        "OPTIONS": {"connect_timeout": 5, **json.loads(place("OPTIONS", "{}"))},
         "TEST": {"NAME": TEST_NAME},
     }
 

@@ -84,8 +84,9 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def gunicorn(folder: Path, **extra: str) -> Iterator[Server]:
-    """Run 2 processes of 8 threads. `extra` is environment."""
-    gunicorn = [sys.executable, "-m", "gunicorn", "tests.faults.wsgi", "--worker-class=gthread", "--timeout=0"]
+    """Run 2 processes of 8 threads, or of the class that WORKER_CLASS names. `extra` is environment."""
+    kind = os.environ.get("WORKER_CLASS", "gthread")
+    gunicorn = [sys.executable, "-m", "gunicorn", "tests.faults.wsgi", f"--worker-class={kind}", "--timeout=0"]
     gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=1"]
     # Since version 25 it has a control socket, at one fixed place.
     gunicorn += ["--no-control-socket"] if "control_socket_disable" in Config().settings else []

@@ -3,7 +3,7 @@
     python -m tests.reach [name ...]
 
 What is missing is downloaded into .cache/reach, through apt, npm and pip as they are set up here. This takes some
-twenty minutes.
+forty minutes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from .databases import behind_pgbouncer, on_postgresql
+from .drivers import DRIVERS, through
 from .obtaining import CACHE, Unavailable
 from .redis_servers import FIGURES, in_a_group, on_valkey
 from .running import Result
 
 SERVERS: dict[str, Callable[[], Result]] = {
     **{f"postgresql-{major}": partial(on_postgresql, major) for major in ("15", "16", "17", "18")},
+    **{name: partial(through, driver) for name, driver in DRIVERS.items()},
     "pgbouncer": behind_pgbouncer,
     "valkey": on_valkey,
     "cluster": partial(in_a_group, "cluster"),

@@ -38,7 +38,7 @@ def behind_pgbouncer() -> Result:
         pgbouncer(host="127.0.0.1", port=str(behind.port), user="postgres") as pooler,
     ):
         counts = run(TESTS, place(pooler.port), *OPTIONS, *BESIDE_A_POOLER)
-        return Result(version=f"{pooler.version()}, in front of {version(behind.port)}", counts=counts)
+        return Result(version=f"{pooler.version()}, transaction mode, statements combined", counts=counts)
 
 
 def place(port: int) -> dict[str, str]:

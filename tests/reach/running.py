@@ -27,15 +27,17 @@ class Result:
     note: str = ""
 
 
-def run(paths: Sequence[str], environment: Mapping[str, str], *options: str) -> Counts:
-    """Run these tests against the server that `environment` names. Shows pytest's output."""
+def run(
+    paths: Sequence[str],
+    environment: Mapping[str, str],
+    *options: str,
+    command: Sequence[str] = (sys.executable, "-m", "pytest"),
+) -> Counts:
+    """Run these tests against the server that `environment` names. `command` starts pytest, whose output is shown."""
     given = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings", **environment}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
+        arguments = [
             "-q",
             "-r",
             "fE",
@@ -45,7 +47,7 @@ def run(paths: Sequence[str], environment: Mapping[str, str], *options: str) -> 
             *paths,
         ]
         # A group of its own: xdist's workers end with it.
-        process = subprocess.Popen(command, cwd=ROOT, env=given, start_new_session=True)
+        process = subprocess.Popen([*command, *arguments], cwd=ROOT, env=given, start_new_session=True)
         try:
             code = process.wait(LIMIT)
         except subprocess.TimeoutExpired:
