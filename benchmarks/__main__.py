@@ -2,7 +2,7 @@
 
     python -m benchmarks [--databases sqlite postgresql mariadb] [--stores memory functions redis dynamodb]
                          [--rounds 9] [--rows 100000] [--full]
-    python -m benchmarks --distance|--peers|--throughput|--scale [--databases postgresql]
+    python -m benchmarks --distance|--partitions|--peers|--throughput|--scale [--databases postgresql]
 
 No test judges times: a missed bar is shown, and the command exits with 0. It exits with 1 when something could not be
 run.
@@ -24,6 +24,7 @@ STORES = ("memory", "functions", "redis", "dynamodb")
 #: What is measured only when it is asked for, or can be measured alone; on PostgreSQL, unless a database is named.
 TABLES = {
     "distance": "only: the database half a millisecond away each way",
+    "partitions": "only: records in partitions by day, on PostgreSQL",
     "peers": "only: other packages beside this one, on PostgreSQL",
     "throughput": "only: gunicorn and uvicorn under load",
     "scale": "only: a large table, a day's churn, the memory of a worker, on PostgreSQL (with --full hours)",

@@ -38,8 +38,11 @@ _SHAPES = {
 }
 
 
-def fill(table: str, count: int, *, age: int = 0) -> None:
-    """Insert completed records with a response of 1 kB: a day's traffic, created `age` seconds ago."""
+def fill(table: str, count: int, *, age: int = 0, ids: str = "") -> None:
+    """Insert completed records with a response of 1 kB: a day's traffic, created `age` seconds ago.
+
+    `ids` is SQL for an id; otherwise they are random.
+    """
     if count <= 0:
         return
     random_id, digest, body, clock, numbered = _SHAPES[connection.vendor]
@@ -47,7 +50,7 @@ def fill(table: str, count: int, *, age: int = 0) -> None:
     expires = f"{n} % 86400 + {DAY - age}"
     claimed = f"{n} % 86400 - {age}"
     values = {
-        "id": random_id,
+        "id": ids or random_id,
         "scope": f"concat('user:', {n} % 5000)",
         "key": f"concat('filled-', {n})",
         "method": "'POST'",
@@ -92,20 +95,32 @@ def tidy(table: str) -> None:
             cursor.execute("CHECKPOINT")
 
 
+def store_on(name: str) -> ORMStore:
+    """Return a store that writes to the table of this name."""
+    store = ORMStore()
+    with _named(name):
+        store._statements  # noqa: B018, SLF001 - builds its SQL, once, while the model has this name
+    return store
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Give the model's table another name for a moment."""
+    meta = IdempotencyRecord._meta
+    own, meta.db_table = meta.db_table, name
+    try:
+        yield
+    finally:
+        meta.db_table = own
+
+
 @contextmanager
 def second_table(name: str) -> Iterator[ORMStore]:
     """Create a table like that of the records, and yield a store that writes there."""
-    meta = IdempotencyRecord._meta
-    own, store = meta.db_table, ORMStore()
-    meta.db_table = name
+    with _named(name), connection.schema_editor() as editor:
+        editor.create_model(IdempotencyRecord)
     try:
-        with connection.schema_editor() as editor:
-            editor.create_model(IdempotencyRecord)
-        store._statements  # noqa: B018, SLF001 - builds its SQL, once, while the model has this name
-    finally:
-        meta.db_table = own
-    try:
-        yield store
+        yield store_on(name)
     finally:
         with connection.cursor() as cursor:
             cursor.execute(f"DROP TABLE {name}")

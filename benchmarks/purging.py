@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from statistics import median, quantiles
 
 from django.db import connection
@@ -12,7 +14,7 @@ from django.db import connection
 from django_idempotency.stores.orm import ORMStore
 
 from .filling import DAY, fill
-from .measuring import Effort, no_collection, timed
+from .measuring import Act, Effort, no_collection, timed
 from .store import TABLE, once
 from .table import Row, Section
 
@@ -56,9 +58,10 @@ def batch(store: ORMStore, since: datetime | None) -> datetime | None:
 
 
 class Traffic:
-    """Claims and settles in its own thread and on its own connection, and records how long each pair took."""
+    """Repeats what `prepare` prepares, a claim and settle, in a thread and on a connection of its own, and times it."""
 
-    def __init__(self) -> None:
+    def __init__(self, prepare: Callable[[], Act] | None = None) -> None:
+        self._prepare = prepare or partial(once, ORMStore())
         self._times: list[float] = []
         self._failed: Exception | None = None
         self._over = threading.Event()
@@ -75,11 +78,10 @@ class Traffic:
             raise self._failed
 
     def _run(self) -> None:
-        store = ORMStore()
         try:
             connection.ensure_connection()
             while not self._over.wait(PAUSE) or not self._times:
-                self._times.append(timed(once(store)))
+                self._times.append(timed(self._prepare()))
         except Exception as error:  # noqa: BLE001 - raised again where the thread is joined
             self._failed = error
         finally:

@@ -19,6 +19,7 @@ from .table import Section, heading
 
 #: Table → the module that yields its sections. They load models, and what not every environment has.
 SECTIONS = {
+    "partitions": "benchmarks.partitions",
     "peers": "benchmarks.peers.comparing",
     "scale": "benchmarks.scale",
     "throughput": "benchmarks.throughput",

@@ -58,6 +58,7 @@ LARGE = (
     "together",
     "growth until the end",
 )
+PARTITIONED = ("claim of a new key", "claim and settle", "replay", "purged", "detached and dropped")
 #: A store without a database: its heading, and its rows if its server is there.
 STORES = {
     "MemoryStore": ("claim of a new key", "claim of a known key (replay)", "settle"),
@@ -123,6 +124,12 @@ def test_a_large_table_has_a_table() -> None:
     """Growth, purge, churn and a worker's memory are measured, however few rows there are."""
     table = bench("--scale", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
     assert "NOT REACHED" in table or missing(LARGE, table) == []
+
+
+def test_partitions_have_a_table() -> None:
+    """Verbs and the end of a day are measured in partitions."""
+    table = bench("--partitions", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
+    assert "NOT REACHED" in table or missing(PARTITIONED, table) == []
 
 
 @pytest.mark.skipif(not is_built("load"), reason="make bench BENCH_FLAGS=--throughput installs k6 first")
