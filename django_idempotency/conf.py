@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -11,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
 from .core.records import MISSING, Guarantee
+from .profiles import PROFILES, Profile
 
 NAME = "IDEMPOTENCY"
 
@@ -18,7 +21,7 @@ NAME = "IDEMPOTENCY"
 DEFAULTS: dict[str, Any] = {
     # Where records live: alias → {"BACKEND": dotted path, "OPTIONS": keyword arguments}, like CACHES.
     "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}},
-    # The request header that carries the key.
+    # The request header that carries the key, in the profile "default".
     "HEADER": "Idempotency-Key",
     # The request header with the request's own id, which replays name as `Original-Request`; None: do not read one.
     "REQUEST_ID_HEADER": "X-Request-ID",
@@ -57,10 +60,11 @@ DEFAULTS: dict[str, Any] = {
     "ON_STORE_FAILURE": "closed",
     "AUTHORIZE_REPLAY": None,
     "METHODS": ("POST", "PUT", "PATCH", "DELETE"),
+    "PROFILE": "default",
 }
 
 #: Settings whose callables may be given as a dotted path.
-IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY")
+IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY", "PROFILE")
 
 #: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"
@@ -107,6 +111,7 @@ def resolve(policy: Policy) -> Resolved:
         **{
             **terms.given(),
             "guarantee": guarantee,
+            "profile": profile_of(terms.profile, found),
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
             "derive_secret": get("DERIVE_SECRET"),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
@@ -114,6 +119,27 @@ def resolve(policy: Policy) -> Resolved:
     )
     policy.__dict__[_RESOLVED] = (dict(found), resolved)
     return resolved
+
+
+def profile_of(chosen: object, settings: Mapping[str, Any]) -> Profile:
+    """Return the profile of a policy's field, under the project's settings. Raises what importing it raises."""
+    if chosen is MISSING:
+        chosen = settings.get("PROFILE", DEFAULTS["PROFILE"])
+    return _profile(chosen, settings.get("HEADER", DEFAULTS["HEADER"]))
+
+
+@lru_cache(maxsize=64)
+def _profile(chosen: object, header: str) -> Profile:
+    if isinstance(chosen, str) and "." in chosen:
+        from django.utils.module_loading import import_string
+
+        chosen = import_string(chosen)
+    if isinstance(chosen, Profile):
+        return chosen
+    if not isinstance(chosen, str) or chosen not in PROFILES:
+        raise ImproperlyConfigured(f'{NAME}["PROFILE"] is one of {", ".join(PROFILES)}, or a Profile, not {chosen!r}.')
+    found = PROFILES[chosen]
+    return replace(found, field=header) if chosen == DEFAULTS["PROFILE"] else found
 
 
 def claim_lease() -> float:

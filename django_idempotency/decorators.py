@@ -299,7 +299,7 @@ def _guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     @functools.wraps(as_view)
     def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
         # Not on dispatch: all views of the class share its mark, with what non_atomic_requests() adds for one of them.
-        return leave_atomic_requests(watched(as_view(klass, *args, **kwargs)))
+        return leave_atomic_requests(watched(as_view(klass, *args, **kwargs), policy))
 
     cls.dispatch = leaving
     cls.as_view = classonlymethod(leaving_view)

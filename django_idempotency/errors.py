@@ -99,6 +99,12 @@ class KeyAhead(Problem):
     status, code, title = 412, "key-ahead", "Idempotency key is dated ahead"
 
 
+class KeyUnsupported(Problem):
+    """This method takes no idempotency key. The request was not carried out; send it without a key."""
+
+    status, code, title = 501, "key-unsupported", "Idempotency key is not supported"
+
+
 class ScopeRequired(Problem):
     """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
 

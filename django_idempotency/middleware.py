@@ -126,7 +126,7 @@ class IdempotencyMiddleware:
 
     def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
         """Report a keyed request that no entry point has handled."""
-        if noted(request) is None and not is_left_unguarded(request) and facts_of(request).carries_key:
+        if noted(request) is None and not is_left_unguarded(request) and facts_of(request).carries_key():
             note_unreached(request, response)
 
     def _report(self, request: HttpRequest) -> None:
@@ -262,7 +262,7 @@ class IdempotencyMiddleware:
         return self._left(request, RESOLVERS)
 
     def _left(self, request: HttpRequest, reason: Reason, sentence: str = "") -> bool:
-        if facts_of(request).carries_key:
+        if facts_of(request).carries_key():
             leave_unguarded(request, reason, sentence)
         return True
 

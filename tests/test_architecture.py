@@ -39,7 +39,8 @@ def row(ours: str = "", others: str = "") -> Row:
 #: CONTRIBUTING's picture is drawn from this table: `make pictures`.
 RINGS: dict[str, dict[str, Row]] = {
     "decisions and values": {
-        "core": row(),
+        "profiles": row(),
+        "core": row("profiles"),
         "errors": row(),
         "serialization": row(),
         "concurrency": row(others="asgiref"),
@@ -59,7 +60,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "messages": row("errors"),
     },
     "the engine in a Django project": {
-        "conf": row("core", "django"),
+        "conf": row("core profiles", "django"),
         "signals": row("", "django"),
         "scopes": row("errors", "asgiref django"),
         "realms": row("core errors", "django"),
@@ -69,7 +70,8 @@ RINGS: dict[str, dict[str, Row]] = {
     },
     "what requests and calls have in common": {
         "http": row(
-            "concurrency conf core engine errors instrumentation realms runtime scopes selectors stores stores.orm",
+            "concurrency conf core engine errors instrumentation profiles realms runtime scopes selectors stores"
+            " stores.orm",
             "asgiref django rest_framework",
         ),
         "functions": row(

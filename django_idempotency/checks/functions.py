@@ -23,7 +23,8 @@ def check_functions(**_: Any) -> list[CheckMessage]:
         return []
     found: dict[str, CheckMessage] = {}
     for terms in declared():
-        for message in policy_errors(terms.name, terms.policy, coroutine="E047" if terms.is_async else None):
+        coroutine = "E047" if terms.is_async else None
+        for message in policy_errors(terms.name, terms.policy, coroutine=coroutine, has_profile=False):
             found.setdefault(f"{message.id} {message.msg}", message)
     names = Counter(terms.name for terms in declared())
     shared = (finding("W064", name=name, count=count) for name, count in names.items() if count > 1)

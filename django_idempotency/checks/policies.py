@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import Policy
+from ..core.policy import Policy, profile_contradiction
 from ..core.records import Guarantee
 from .catalogue import closest, finding
 from .stores import built
 
 
-def policy_errors(name: str, policy: Policy, *, coroutine: str | None) -> Iterator[CheckMessage]:
-    """Yield what is wrong with the policy of a view or a function. `coroutine`: the code for one that is async."""
+def policy_errors(
+    name: str, policy: Policy, *, coroutine: str | None, has_profile: bool = True
+) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the policy of a view or a function. `coroutine`: the code for one that is async.
+
+    `has_profile`: it answers requests, so its profile counts.
+    """
     alias = conf.field(policy, "store")
     if alias not in conf.get("STORES"):
         yield finding("E036", view=name, alias=alias, close=closest(alias, conf.get("STORES")))
@@ -24,6 +29,8 @@ def policy_errors(name: str, policy: Policy, *, coroutine: str | None) -> Iterat
     except ValueError as error:
         yield finding("E035", view=name, error=error)
         return
+    if has_profile and (error := profile_contradiction(terms)) is not None:
+        yield finding("E035", view=name, error=error)
     if terms.guarantee is not Guarantee.ATOMIC:
         return
     if terms.claim_lease >= terms.ttl:

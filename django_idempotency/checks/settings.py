@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
+from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, profile_contradiction, seconds
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import compiled
@@ -39,6 +39,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_fields(),
         *_durations(),
         *_http(),
+        *_profile(),
         *_secrets(),
         *_exemptions(),
         *check_stores(),
@@ -140,6 +141,18 @@ def _http() -> Iterator[CheckMessage]:
     if docs is not None and not (isinstance(docs, str) and _PAGE.fullmatch(docs)):
         expected = 'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"'
         yield _senseless("PROBLEM_DOCS", expected)
+
+
+def _profile() -> Iterator[CheckMessage]:
+    try:
+        terms = conf.resolve(Policy())
+    except Exception:  # noqa: BLE001 - reported above, with the setting that is wrong
+        return
+    if (problem := profile_contradiction(terms)) is not None:
+        yield finding("E087", problem=problem.rstrip("."))
+    if "HEADER" in conf.project_settings() and terms.profile.name != conf.DEFAULTS["PROFILE"]:
+        field, name = terms.profile.field, terms.profile.name
+        yield finding("W087", value=shown(conf.get("HEADER")), name=name, field=field, carrier=terms.profile.carrier)
 
 
 def _secrets() -> Iterator[CheckMessage]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
+from ..profiles import PROFILES, Profile
 from .key_formats import is_format
 from .records import MISSING, Guarantee
 
@@ -27,6 +28,8 @@ FINGERPRINTS = ("request", "raw", "headers")
 ENFORCE, OBSERVE = "enforce", "observe"
 #: The value of `required` between `True` and `False`: a request without a key runs unguarded, and is reported.
 WARN = "warn"
+#: Without a principal a key is the only secret there is: the fewest characters of a key that all clients share.
+MIN_SHARED_KEY = 20
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
 
@@ -93,6 +96,8 @@ class Policy:
     authorize_replay: Callable[[Any, Any], bool] | None = FROM_SETTINGS
     #: The methods that a key guards.
     methods: Collection[str] = FROM_SETTINGS
+    #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
+    profile: str | Profile = FROM_SETTINGS
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():
@@ -129,10 +134,29 @@ class Resolved(Policy):
     lease: float
     wait: float
     guarantee: Guarantee
+    profile: Profile
     #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from claim to lock.
     claim_lease: float
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
     derive_secret: str | bytes | None = field(repr=False)  # kept out of tracebacks that print local variables
+
+
+def profile_contradiction(terms: Resolved) -> str | None:
+    """Return why a policy cannot keep its profile, and what to type; `None` if it can."""
+    profile = terms.profile
+    if profile.carrier != "header" and terms.key is not None:
+        return f"profile {profile.name!r} takes the key from the {profile.carrier}, so leave key out."
+    if profile.window and terms.ttl < (needed := profile.window + profile.ahead):
+        return (
+            f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl ({terms.ttl:g}) at least that, or "
+            "replace() the window of the profile."
+        )
+    if terms.anonymous == "shared" and profile.max_length < MIN_SHARED_KEY:
+        return (
+            f'profile {profile.name!r} has keys of at most {profile.max_length} characters, and anonymous="shared" needs '
+            f"{MIN_SHARED_KEY}: identify the client with scope=…"
+        )
+    return None
 
 
 def _flag(value: Any) -> bool:
@@ -214,5 +238,9 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "methods": (
         lambda value: _names(value) and not SAFE_METHODS & {name.upper() for name in value},
         'a list of unsafe methods, such as ("POST", "PATCH")',
+    ),
+    "profile": (
+        lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in PROFILES),
+        f"{', '.join(f'{chr(34)}{name}{chr(34)}' for name in PROFILES)}, or a Profile",
     ),
 }

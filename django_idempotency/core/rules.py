@@ -53,7 +53,7 @@ it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any excepti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -281,12 +281,17 @@ class WorkResult(Enum):
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 415, 425, 429})
 
 
-def classify_status(status: int, wanted: bool | None = None) -> WorkResult:
-    """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing."""
+def classify_status(status: int, wanted: bool | None = None, remembers: Collection[int] | None = None) -> WorkResult:
+    """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
+
+    `remembers` are the statuses that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
+    """
+    if wanted is None and remembers is not None and status in remembers:
+        return WorkResult.KEPT
     if status >= 500:
         return WorkResult.FAILED
     if wanted is None:
-        return WorkResult.DROPPED if status in DROPPED_STATUSES else WorkResult.KEPT
+        wanted = remembers is None and status not in DROPPED_STATUSES
     return WorkResult.KEPT if wanted else WorkResult.DROPPED
 
 

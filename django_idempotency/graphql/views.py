@@ -77,8 +77,8 @@ class _GuardedView(View):
         view = super().as_view(**initkwargs)
         setattr(view, POLICY, cls.idempotency_policy)
         if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
-            return watched(view)
-        non_atomic, watching = non_atomic_aliases(view), watched(view)
+            return watched(view, cls.idempotency_policy)
+        non_atomic, watching = non_atomic_aliases(view), watched(view, cls.idempotency_policy)
 
         @functools.wraps(watching)
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ class _GuardedView(View):
             return run_guarded(
                 request, policy, lambda: _judged(request, asked, call()), source=request, non_atomic=non_atomic
             )
-        if facts_of(request).carries_key:
+        if facts_of(request).carries_key(policy):
             leave_unguarded(request, READS)
             report_unguarded(request)
         with atomic_requests(non_atomic):
@@ -136,7 +136,7 @@ class _AsyncGuardedView(_GuardedView):
                 return cast("HttpResponseBase", await _ajudged(request, asked, await call()))
 
             return await arun_guarded(request, policy, respond)
-        if facts_of(request).carries_key:
+        if facts_of(request).carries_key(policy):
             leave_unguarded(request, READS)
             await areport_unguarded(request)
         return stamp(request, cast("HttpResponseBase", await call()))

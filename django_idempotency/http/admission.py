@@ -6,13 +6,14 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
-from ..errors import KeyMissing, Problem
+from ..errors import KeyMissing, KeyUnsupported, Problem
 from ..runtime import switch
 from .facts import RequestFacts, facts_of
 from .handle import switch_off
 from .identity import Key, Where
 from .keys import formatted
 from .observing import watch
+from .spoken import speak
 from .terms import resolve_policy
 from .unguarded import KEYLESS, METHOD, leave_unguarded
 
@@ -25,17 +26,22 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
-    Raises `KeyMissing`, `KeyMalformed`, `KeyExpired` and `KeyAhead`, or notes them if the policy only observes.
+    Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead` and `KeyUnsupported`, or notes them if the policy only
+    observes.
     """
     if request.method in SAFE_METHODS or is_guarded(request):
         return None
     facts = facts_of(request)
     if not facts.asks_for_guard(policy):
         return None
+    profile = facts.profile_of(policy)
+    speak(request, profile)
     if not facts.is_guarded_method(policy):
-        if facts.carries_key:
+        if not facts.carries_key(policy):
+            return None
+        if profile.unsupported_status is None:
             leave_unguarded(request, METHOD)
-        return None
+            return None
     if not switch.enabled():
         switch_off(request, policy)
         return None
@@ -49,8 +55,14 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
 
 
 def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy) -> Key | None:
-    if (key := facts.read_key()) is not None:
-        return formatted(key, policy)
+    key = facts.read_key(policy)
+    if not facts.is_guarded_method(policy):
+        raise KeyUnsupported
+    if key is not None:
+        profile = facts.profile_of(policy)
+        key = facts.of_client(formatted(key, policy), profile)
+        speak(request, profile, facts.sent_in(profile))
+        return key
     if facts.may_have_key(policy):
         return Where.PAYLOAD
     if conf.field(policy, "required") == WARN:

@@ -150,7 +150,7 @@ class Exchange(RunningExchange):
                 assert self.operation.record is not None, "it holds what is replayed"
                 original = self.operation.record.original_request
                 note(self.request, HeaderStatus.REPLAYED, original=original)
-                return rebuild(outcome, original=original)
+                return rebuild(outcome, spoken=self._spoken, original=original)
             case refused:
                 raise refusal_of(refused)
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from ..core.policy import Policy
 from ..core.rules import WorkResult
 from ..core.scope_names import qualified
-from ..errors import KeyMalformed
+from ..errors import KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
 from ..runtime.handle import OperationHandle, SwitchedOff
@@ -41,16 +41,16 @@ class RequestIdempotency(OperationHandle):
 def switch_off(request: HttpRequest, policy: Policy) -> None:
     """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
     switch.warn_once()
-    if facts_of(request).carries_key:
+    if facts_of(request).carries_key(policy):
         note(request, HeaderStatus.UNGUARDED)
     if not hasattr(request, "idempotency"):  # another entry point has set it
         request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
 
 
-def _key_or_new(request: HttpRequest) -> str:
+def _key_or_new(request: HttpRequest, policy: Policy) -> str:
     """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
-    with suppress(KeyMalformed):
-        if (key := facts_of(request).read_key()) is not None:
+    with suppress(KeyMalformed, KeyAhead, KeyExpired):
+        if (key := facts_of(request).read_key(policy)) is not None:
             return key
     return uuid4().hex
 
@@ -59,7 +59,7 @@ class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 
     def __init__(self, request: HttpRequest, policy: Policy) -> None:
-        super().__init__(_SCOPE, _key_or_new(request))
+        super().__init__(_SCOPE, _key_or_new(request, policy))
         self._request = weakref.ref(request)  # the request refers to us
         self._policy = policy
 

@@ -15,7 +15,7 @@ from ..errors import ScopeRequired
 from ..runtime.tickets import issue
 from .fingerprint import fingerprint
 from .keys import request_id_of, scope_of
-from .selection import Document, selected_key
+from .selection import Document, key_in_body, selected_key
 from .unguarded import NOBODY, leave_unguarded
 
 
@@ -59,6 +59,11 @@ def identify(
     refused only then, and also gets `None` when there is nothing to select its key from. `source` is the request that
     the view sees (DRF's, or Django's), which parses the body as the view would.
     """
+    document = Document(source, user, policy.max_request_body)
+    if policy.profile.carrier == "body":
+        if (found := key_in_body(document, policy)) is None:
+            return None
+        key = found
     carried = "" if key is Where.PAYLOAD else key
     scope = scope_of(request, user, policy, carried)
     if scope is None:
@@ -67,6 +72,5 @@ def identify(
         if strict or carried:
             leave_unguarded(request, NOBODY)
         return None
-    document = Document(source, user, policy.max_request_body)
     selected = carried or selected_key(document, policy)
     return None if selected is None else Identity(selected, scope, document)

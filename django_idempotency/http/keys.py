@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
+from django.utils.http import parse_http_date
 
 from .. import conf
 from ..core.key_formats import ANY, KeyFault, described, spelled
-from ..core.policy import OBSERVE, Policy, seconds
+from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, seconds
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, KeyTooShort
+from ..profiles import Profile
+from ..profiles.profile import LONGEST
+from ..profiles.shipped import DEFAULT
 from ..realms import realm_of
 from ..scopes import Public
 
@@ -22,15 +26,25 @@ if TYPE_CHECKING:
     from django.db.models import Model
     from django.http import HttpRequest
 
-MAX_KEY = 255
-#: Without a principal a key is the only secret there is.
-MIN_SHARED_KEY = 20
 ANONYMOUS = "anonymous"
 
 # A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two headers with one.
 _BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
 # RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, only \" and \\ escaped.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+# An item of RFC 9651 (section 4.2.3) that is a string. Nothing defines its parameters, so they do not count.
+_VALUE = (
+    r"-?\d{1,12}\.\d{1,3}|-?\d{1,15}|@-?\d{1,15}|\?[01]|:[A-Za-z0-9+/]*={0,2}:"
+    r'|"(?:[ !#-\[\]-~]|\\["\\])*"|%"(?:[ !#-$&-~]|%[0-9a-f]{2})*"|[A-Za-z*][!#$%&\'*+\-.^_`|~:/0-9A-Za-z]*'
+)
+_ITEM = re.compile(rf"{_QUOTED.pattern}(?:; *[a-z*][a-z0-9_\-.*]*(?:=(?:{_VALUE}))?)*")
+# Any visible ASCII with inner spaces; in a header no comma.
+_OPAQUE = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
+_MEMBER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+# A client's name stands before its key, with a space between.
+_CLIENT = re.compile(r"[!-~]{1,128}")
+# RFC 9110 section 5.6.7.
+_IMF_FIXDATE = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 # A client may send anything: it is kept, searched and sent back.
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
@@ -41,20 +55,35 @@ def meta_name(header: str) -> str:
     return "HTTP_" + header.upper().replace("-", "_")
 
 
-def parse_key(sent: object) -> str:
-    """Return the key in the value of a header. `"k"` and `k` are one key.
+def parse_key(sent: object, profile: Profile) -> str:
+    """Return the key in the value of a header, as a profile spells it.
 
-    Raises `KeyMalformed`. Official Stripe clients send unquoted keys that are not valid UUIDs: they are accepted.
+    Raises `KeyMalformed`. With "either", `"k"` and `k` are one key. Official Stripe clients send unquoted keys that are
+    not valid UUIDs: they are accepted.
     """
-    text = str(sent).strip(" \t")  # a test client, or a middleware, may set a UUID
+    text = str(sent)  # a test client, or a middleware, may set a UUID
+    quoted: re.Match[str] | None = None
+    match profile.spelling:
+        case "quoted":
+            quoted = _ITEM.fullmatch(text.strip(" "))
+            return _fitting(quoted and re.sub(r"\\(.)", r"\1", quoted[1]), profile)
+        case "bare":
+            bare = _OPAQUE.fullmatch(text.strip(" \t"))
+            return _fitting(bare and bare[0], profile)
+    text = text.strip(" \t")
     if quoted := _QUOTED.fullmatch(text):
-        key = re.sub(r"\\(.)", r"\1", quoted[1])
-    elif _BARE.fullmatch(text):
-        key = text
-    else:
-        raise KeyMalformed
-    if not 0 < len(key) <= MAX_KEY:
-        raise KeyMalformed
+        return _fitting(re.sub(r"\\(.)", r"\1", quoted[1]), profile)
+    return _fitting(text if _BARE.fullmatch(text) else None, profile)
+
+
+def plain_key(sent: object, profile: Profile) -> str:
+    """Return the key in a member of a body, or in a parameter. Raises `KeyMalformed`."""
+    return _fitting(sent if isinstance(sent, str) and _MEMBER.fullmatch(sent) else None, profile)
+
+
+def _fitting(key: str | None, profile: Profile) -> str:
+    if not key or len(key) > profile.max_length or (profile.pattern and not re.fullmatch(profile.pattern, key)):
+        raise KeyMalformed("" if profile.name == DEFAULT.name else _expectation(profile))
     return key
 
 
@@ -73,6 +102,49 @@ def formatted(key: str, policy: Policy) -> str:
             raise KeyAhead
         case spelling:
             return spelling
+
+
+def _expectation(profile: Profile) -> str:
+    quoted = " in double quotes" if profile.spelling == "quoted" else ""
+    shape = f" that match {profile.pattern}" if profile.pattern else ""
+    where = {"header": "the header", "body": "the member", "query": "the parameter"}[profile.carrier]
+    return (
+        f"The idempotency key is malformed. Send 1 to {profile.max_length} printable ASCII characters{quoted}{shape} in "
+        f"{where} {profile.field}."
+    )
+
+
+def of_client(key: str, client: object, profile: Profile) -> str:
+    """Return the key of a client that names itself: other clients of the same principal have other keys."""
+    if " " in key:  # a space ends the client's name
+        raise KeyMalformed(_expectation(profile))
+    if client is None:
+        return key
+    if not _CLIENT.fullmatch(str(client)) or len(key) + len(str(client)) >= LONGEST:
+        raise KeyMalformed(f"The header {profile.client_field} is malformed. Send 1 to 128 visible ASCII characters.")
+    return f"{client} {key}"
+
+
+def require_timely(first_sent: object, profile: Profile, now: datetime) -> None:
+    """Refuse a request outside the window of its profile.
+
+    Raises `KeyMalformed` for what is no date, `KeyExpired` and `KeyAhead`.
+    """
+    text = str(first_sent)
+    try:
+        if not _IMF_FIXDATE.fullmatch(text):
+            raise ValueError(text)  # noqa: TRY301 - as parse_http_date() raises for a day that does not exist
+        sent_at = parse_http_date(text)
+    except ValueError as error:
+        raise KeyMalformed(
+            f"The header {profile.first_sent_field} is malformed. Send the time in GMT, such as "
+            "Tue, 15 Nov 1994 08:12:31 GMT."
+        ) from error
+    age = now.timestamp() - sent_at
+    if age > profile.window:
+        raise KeyExpired
+    if age < -profile.ahead:
+        raise KeyAhead
 
 
 def request_id_of(request: HttpRequest) -> str:

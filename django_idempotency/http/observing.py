@@ -248,7 +248,7 @@ class Observation:
         try:
             return ending_of(request, response, self.policy)
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
-            return rules.classify_status(response.status_code)
+            return rules.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 
     def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
         """See `RunningExchange.weigh()`. Never raises."""

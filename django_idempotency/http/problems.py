@@ -1,20 +1,41 @@
-"""Errors as problem documents (RFC 9457)."""
+"""Errors as responses: problem documents (RFC 9457), or the shape of the request's profile."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from .. import conf
 from ..core.rules import Busy, Mismatch, Unreadable
-from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch
+from ..errors import (
+    InProgress,
+    KeyAhead,
+    KeyExpired,
+    KeyMalformed,
+    KeyMissing,
+    KeyUnsupported,
+    Problem,
+    RecordUnreadable,
+    RequestMismatch,
+)
+from ..profiles import Profile
 from . import status
+from .error_bodies import SHAPES, docs_url
 from .responses import StoredResponse
+from .spoken import spoken_to
 
-#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
-NAMESPACE = "urn:django-idempotency:problem:"
+#: The field of a profile that has the status of a problem. Any other problem has its own.
+STATUS_FIELDS: tuple[tuple[type[Problem], str], ...] = (
+    (KeyMissing, "missing_status"),
+    (KeyMalformed, "invalid_status"),
+    (RequestMismatch, "mismatch_status"),
+    (InProgress, "running_status"),
+    (KeyExpired, "late_status"),
+    (KeyAhead, "late_status"),
+    (KeyUnsupported, "unsupported_status"),
+)
 
 
 def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
@@ -28,37 +49,54 @@ def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
             return RecordUnreadable()
 
 
-def docs_url(problem: Problem) -> str | None:
-    """Return the address of the section about a problem; `None`: the project has not set PROBLEM_DOCS."""
-    page = conf.get("PROBLEM_DOCS")
-    return None if page is None else f"{page}#{problem.code}"
+def status_of(problem: Problem, profile: Profile) -> int:
+    """Return the status of a problem in a profile."""
+    for kind, field in STATUS_FIELDS:
+        if isinstance(problem, kind):
+            return getattr(profile, field) or problem.status
+    return problem.status
 
 
-def document(problem: Problem) -> dict[str, Any]:
-    """Return the members of a problem document. No key, no stored body, no stack."""
-    return {
-        "type": docs_url(problem) or NAMESPACE + problem.code,
-        "title": problem.title,
-        "status": problem.status,
-        "detail": " ".join(str(problem).split()),
-        "code": problem.code,
-        **problem.extensions,
-    }
+def document(problem: Problem, profile: Profile) -> Mapping[str, Any]:
+    """Return the body of a problem's response. No key, no stored body, no stack."""
+    shape = SHAPES[profile.errors] if isinstance(profile.errors, str) else profile.errors
+    return shape(problem, status_of(problem, profile))
 
 
-def headers(problem: Problem) -> dict[str, str]:
+def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
     """Return the headers of a problem's response, with the link that the IETF draft (2.7) asks for, if there is one."""
-    url = docs_url(problem)
+    spoken, url = spoken_to(request), docs_url(problem)
+    profile = spoken.profile
     link = {"Link": f'<{url}>; rel="describedby"'} if url else {}
-    return {**problem.headers, **status.headers_of(problem), **link, "Cache-Control": "no-store"}
+    own = {name: value for name, value in problem.headers.items() if name != "Retry-After"}
+    if (original := own.pop(status.ORIGINAL, None)) and profile.original:
+        own[profile.original] = original
+    about_key = status.headers_of(problem, spoken, status_of(problem, profile))
+    return {**own, **_of_retry(problem, profile), **about_key, **link, "Cache-Control": "no-store"}
+
+
+def _of_retry(problem: Problem, profile: Profile) -> dict[str, str]:
+    """Return the headers that say whether the same request makes sense again."""
+    again = problem.retry_in is not None
+    found: dict[str, str] = {}
+    for name in profile.retry_headers:
+        match name:
+            case "Retry-After":
+                found |= {name: problem.headers[name]} if again else {}
+            case "Transient-Error":
+                found |= {name: "true"} if again else {}
+            case _:
+                found[name] = "true" if again else "false"
+    return found
 
 
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
-    """Return a problem document as the response to a request."""
+    """Return the response to a request that met a problem."""
+    profile = spoken_to(request).profile
     status.note_problem(request, problem)
     return StoredResponse(
-        json.dumps(document(problem)),
-        status=problem.status,
-        content_type="application/problem+json",
-        headers=headers(problem),
+        json.dumps(document(problem, profile)),
+        status=status_of(problem, profile),
+        content_type="application/problem+json" if profile.errors == "problem" else "application/json",
+        headers=headers(problem, request),
     )

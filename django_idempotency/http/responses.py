@@ -19,12 +19,14 @@ from django.utils.functional import cached_property
 from django.utils.translation import get_language
 
 from ..core import rules
-from ..core.policy import Policy
+from ..core.policy import Policy, Resolved
 from ..core.records import MISSING, Missing, Outcome
 from ..core.rules import WorkResult
 from ..errors import OperationCancelled, RecordUnreadable, ResponseNotStored
+from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json
+from .spoken import Spoken
 
 REPLAYED = status.REPLAYED
 
@@ -58,6 +60,9 @@ CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 REASON = ":reason"
 
 
+_DEFAULT = Spoken(DEFAULT)
+
+
 def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | None:
     """Return whether the policy's `keep` stores a response; `None`: it does not say."""
     keep = policy.keep
@@ -66,12 +71,12 @@ def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | None:
     return True if keep is not None and response.status_code in keep else None
 
 
-def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Policy) -> WorkResult:
+def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Resolved) -> WorkResult:
     """Return the kind of a response. A redirect to a login page is a refusal, like 401."""
     wanted = wanted_by(policy, response)
     if wanted is None and _asks_to_log_in(request, response):
         return WorkResult.DROPPED
-    return rules.classify_status(response.status_code, wanted)
+    return rules.classify_status(response.status_code, wanted, policy.profile.remembers)
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:
@@ -92,7 +97,7 @@ def _login_address() -> str:
         return ""
 
 
-def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
+def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome:
     """Return what is stored of a response. A body of more than `limit` bytes is not stored.
 
     It is `MISSING` then: the work counts as done.
@@ -102,7 +107,10 @@ def capture(response: HttpResponseBase, policy: Policy, limit: int) -> Outcome:
         body = _stream(response, policy, limit) if response.streaming else _content(response)
     if body is not MISSING and len(body) > limit:
         body = MISSING
-    headers = [(name, value) for name, value in response.items() if _kept(name.lower(), policy)]
+    ours = policy.profile.headers
+    headers = [
+        (name, value) for name, value in response.items() if _kept(name.lower(), policy) and name.lower() not in ours
+    ]
     if _chosen_later(response, policy):
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
@@ -175,8 +183,8 @@ def is_cancellation(outcome: Outcome | None) -> bool:
     return outcome is not None and outcome.headers == CANCELLATION.headers
 
 
-def rebuild(outcome: Outcome, *, original: str = "") -> HttpResponse:
-    """Return the stored response, marked as a replay of the request `original`.
+def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
+    """Return the stored response, marked as a replay of the request `original`, with the status that its profile gives.
 
     Raises `ResponseNotStored` when its body was not stored, and `OperationCancelled` when the work was cancelled.
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
@@ -190,13 +198,17 @@ def rebuild(outcome: Outcome, *, original: str = "") -> HttpResponse:
         raise ResponseNotStored(headers={**kept, **FINAL}, extensions={"original_status": outcome.status})
     headers = dict(outcome.headers)
     try:
-        response = StoredResponse(outcome.body, status=outcome.status, reason=headers.pop(REASON, None))
+        status_code = dict(spoken.profile.replays_as).get(outcome.status, outcome.status)
+        reason = headers.pop(REASON, None)
+        response = StoredResponse(
+            outcome.body, status=status_code, reason=reason if status_code == outcome.status else None
+        )
         del response["Content-Type"]
         for name, value in headers.items():
             response[name] = value
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    status.set_headers(status.HeaderStatus.REPLAYED, response, original=original)
+    status.set_headers(status.HeaderStatus.REPLAYED, response, spoken, original=original)
     return response
 
 

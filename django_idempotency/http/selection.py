@@ -18,13 +18,13 @@ from django.utils.datastructures import MultiValueDict
 
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.key_formats import ANY
-from ..core.policy import DOCUMENT, FINGERPRINTS, Policy
+from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..selectors import Selector
 from ..selectors.functions import Unpackable, from_json
 from . import bodies
-from .keys import formatted
-from .unguarded import NO_KEY, leave_unguarded
+from .keys import formatted, plain_key
+from .unguarded import KEYLESS, NO_KEY, leave_unguarded
 
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
@@ -81,6 +81,24 @@ def _selector(expression: str | Callable[[Any], Any]) -> Selector:
 
 
 # ------------------------------------------------------------------------------------------------------------ the key
+
+
+def key_in_body(document: Document, policy: Resolved) -> str | None:
+    """Return the key in a member of the body, as the profile has it, or `None` without one.
+
+    Raises `KeyMissing` if a key is required, and what `plain_key()` and `formatted()` raise.
+    """
+    body = document["body"]
+    found = body.get(policy.profile.field) if isinstance(body, Mapping) else None
+    if found is not None:
+        return formatted(plain_key(found, policy.profile), policy)
+    if policy.required is True:
+        raise KeyMissing(_UNREADABLE if document.unreadable else "")
+    if policy.required == WARN:
+        leave_unguarded(document.http, KEYLESS)
+    elif document.unreadable:
+        leave_unguarded(document.http, NO_KEY, "its key may be in its body, which cannot be read")
+    return None
 
 
 def selected_key(document: Document, policy: Policy) -> str | None:

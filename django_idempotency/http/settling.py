@@ -24,6 +24,7 @@ from .atomic_requests import asks_for_transaction
 from .handle import RequestIdempotency
 from .raised import response_to, status_of
 from .responses import capture, ending_of, render, wanted_by
+from .spoken import spoken_to
 from .status import OF_RECORD, HeaderStatus, note, set_headers
 
 
@@ -43,6 +44,7 @@ class RunningExchange:
         self.policy = policy
         self.operation = operation
         self.handle = RequestIdempotency(operation)
+        self._spoken = spoken_to(request)
         self._max_body = body_limit(policy, operation.store)
         self._atomic_requests = asks_for_transaction(self._record_alias, non_atomic)
 
@@ -67,7 +69,7 @@ class RunningExchange:
     def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
         self._note()
-        set_headers(self._status, response, original=self._original)
+        set_headers(self._status, response, self._spoken, original=self._original)
         return response
 
     def _note(self) -> None:

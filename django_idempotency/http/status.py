@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.rules import SettledState
 from ..errors import Problem
+from .spoken import Spoken, spoken_to
 
 T = TypeVar("T")
 
@@ -55,9 +56,6 @@ OF_RECORD: dict[SettledState | None, HeaderStatus] = {
     None: HeaderStatus.LOST,
 }
 
-#: The headers that only one status has.
-_MARKS = {REPLAYED: HeaderStatus.REPLAYED, DEGRADED: HeaderStatus.DEGRADED}
-
 #: By the code of a problem. Any other code means that nothing ran.
 OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "in-progress": HeaderStatus.IN_PROGRESS,
@@ -72,10 +70,20 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
 }
 
 
-def headers_of(problem: Problem) -> dict[str, str]:
-    """Return the header of a problem's response; none for a request without a key."""
+#: What a profile with `result` says of a status: was the request accepted, and is it repeatable? "rejected" otherwise.
+ACCEPTED = frozenset(
+    {
+        *(HeaderStatus.CREATED, HeaderStatus.RELEASED, HeaderStatus.FAILED, HeaderStatus.LOST),
+        *(HeaderStatus.REPLAYED, HeaderStatus.NOT_STORED, HeaderStatus.IN_PROGRESS, HeaderStatus.UNKNOWN),
+    }
+)
+
+
+def headers_of(problem: Problem, spoken: Spoken, code: int) -> dict[str, str]:
+    """Return the headers of a problem's response with the status `code`; none for a request without a key."""
     status = _of_problem(problem)
-    return {} if status is None else {HEADER: status.value}
+    found = {} if status is None else _headers(status, spoken, code)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _of_problem(problem: Problem) -> HeaderStatus | None:
@@ -107,24 +115,36 @@ def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
     found: _Noted | None = getattr(request, _NOTED, None)
     if found is not None and found.status is not None and isinstance(response, HttpResponseBase):
-        set_headers(found.status, response, original=found.original)
+        set_headers(found.status, response, spoken_to(request), original=found.original)
     return response
 
 
-def set_headers(status: HeaderStatus, response: HttpResponseBase, *, original: str = "") -> None:
+def set_headers(status: HeaderStatus, response: HttpResponseBase, spoken: Spoken, *, original: str = "") -> None:
     """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key.
 
     An observed response keeps them: all of it but the status is as without us.
     """
-    response[HEADER] = status.value
     if status is HeaderStatus.OBSERVED:
+        response[HEADER] = status.value
         return
-    if original:
-        response[ORIGINAL] = original
-    else:
-        del response[ORIGINAL]
-    for name, its in _MARKS.items():
-        if status is its:
-            response[name] = "true"
-        else:
+    for name, value in _headers(status, spoken, response.status_code, original).items():
+        if value is None:
             del response[name]
+        else:
+            response[name] = value
+
+
+def _headers(status: HeaderStatus, spoken: Spoken, code: int, original: str = "") -> dict[str, str | None]:
+    """Return all headers that are ours to set; `None`: this response has none of the name."""
+    profile = spoken.profile
+    found: dict[str, str | None] = {REPLAYED: None, ORIGINAL: None, HEADER: status.value}
+    found[DEGRADED] = "true" if status is HeaderStatus.DEGRADED else None
+    if profile.marker:
+        found[profile.marker] = "true" if status is HeaderStatus.REPLAYED else None
+    if profile.original:
+        found[profile.original] = original or None
+    if profile.result:
+        found[profile.result] = "accepted" if status in ACCEPTED else "rejected"
+    if profile.echoes:
+        found[profile.field] = spoken.sent if spoken.sent and code in profile.echoes else None
+    return found

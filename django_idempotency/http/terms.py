@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from .. import conf
-from ..core.policy import Policy, Resolved
+from ..core.policy import Policy, Resolved, profile_contradiction
 from ..errors import ConfigurationError
 
 
 def resolve_policy(policy: Policy) -> Resolved:
     """Return a policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
     try:
-        return conf.resolve(policy)
+        terms = conf.resolve(policy)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
+    if (problem := profile_contradiction(terms)) is not None:
+        raise ConfigurationError(problem)
+    return terms

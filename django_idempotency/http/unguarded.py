@@ -16,10 +16,11 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.policy import SAFE_METHODS
-from ..errors import KeyMalformed
+from ..core.policy import SAFE_METHODS, Policy
+from ..errors import KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from .facts import facts_of
+from .spoken import spoken_to
 from .status import HeaderStatus, note, noted, stamp
 
 #: On a request: why it is not guarded, until that is reported.
@@ -79,13 +80,13 @@ def note_unreached(request: HttpRequest, response: HttpResponseBase) -> None:
         note(request, HeaderStatus.REFUSED)
 
 
-def watched(view: Callable[..., Any]) -> Callable[..., Any]:
+def watched(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     """Wrap the view of a class with guarded handlers, to report when `dispatch()` responds without reaching one."""
 
     def passes(request: HttpRequest, response: Any) -> bool:
         """Has nothing been noted about a keyed request?"""
         silent = noted(request) is None and isinstance(response, HttpResponseBase)
-        return silent and request.method not in SAFE_METHODS and facts_of(request).carries_key
+        return silent and request.method not in SAFE_METHODS and facts_of(request).carries_key(policy)
 
     if iscoroutinefunction(view):
 
@@ -120,6 +121,6 @@ def _taken(request: HttpRequest) -> Reason | None:
 
 def readable_key(request: HttpRequest) -> str | None:
     """Return the key that the client has sent, for the log; `None` if there is none, or a malformed one."""
-    with suppress(KeyMalformed):
-        return facts_of(request).read_key()
+    with suppress(KeyMalformed, KeyAhead, KeyExpired):
+        return facts_of(request).read_key(Policy(profile=spoken_to(request).profile))
     return None

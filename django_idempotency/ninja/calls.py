@@ -185,7 +185,7 @@ class OperationCall:
         if (
             not self._reached
             and request.method not in SAFE_METHODS
-            and facts_of(request).carries_key
+            and facts_of(request).carries_key(self.policy)
             and not is_guarded(request)
         ):
             note_unreached(request, response)
@@ -271,7 +271,7 @@ class OperationCall:
             return problems.problem_response(problem, self.request)
         note_problem(self.request, problem)
         response = self._api.on_exception(self.request, problem)
-        for name, value in problems.headers(problem).items():
+        for name, value in problems.headers(problem, self.request).items():
             response.setdefault(name, value)
         return response
 

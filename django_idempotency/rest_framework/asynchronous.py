@@ -22,7 +22,6 @@ from ..http.admission import key_to_guard
 from ..http.atomic_requests import non_atomic_aliases_of
 from ..http.bodies import keep
 from ..http.exchange import Exchange
-from ..http.facts import facts_of
 from ..http.markers import EXEMPT
 from ..http.observing import aconclude
 from ..http.problems import problem_response
@@ -43,7 +42,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
-        if request.method not in SAFE_METHODS and facts_of(request).carries_key:
+        if request.method not in SAFE_METHODS and terms.carries_key(request):
             await _leave(request, exempt=handler is not None)
         return stamp(request, await run())
     if terms.may_read_body(request):
@@ -68,7 +67,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
             setattr(view, name, handler)
     if guard.exchange is not None:
         return await _settled(view, guard.exchange, response)
-    judge(request, response, reached=guard.reached)
+    judge(request, response, terms, reached=guard.reached)
     await areport_unguarded(request)
     await aconclude(request, response)
     return stamp(request, response)
@@ -112,7 +111,7 @@ class _AsyncGuardedHandler:
         except Problem as problem:
             if problems.has_own_handler(self._view):
                 note_problem(request._request, problem)
-                raise IdempotencyException(problem) from problem
+                raise IdempotencyException(problem, request._request) from problem
             raise DispatchFinished(problem_response(problem, request._request)) from problem
         return await _called(self._handler, request, *args, **kwargs)
 
@@ -214,7 +213,7 @@ async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
     if not problems.has_own_handler(view):
         return problem_response(problem, view.request._request)
     note_problem(view.request._request, problem)
-    response: HttpResponseBase = view.handle_exception(IdempotencyException(problem))
+    response: HttpResponseBase = view.handle_exception(IdempotencyException(problem, view.request._request))
     response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
     await sync_to_async(render)(response)
     return response

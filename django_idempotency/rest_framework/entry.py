@@ -14,7 +14,7 @@ from ..errors import ConfigurationError, Problem
 from ..http.admission import is_guarded
 from ..http.atomic_requests import OpenedTransactions
 from ..http.exchange import Exchange
-from ..http.facts import facts_of
+from ..http.facts import ANY_POLICY, facts_of
 from ..http.problems import headers, problem_response
 from ..http.responses import render
 from ..http.status import note_problem
@@ -49,7 +49,11 @@ class ViewTerms:
         if request.method in SAFE_METHODS:
             return False
         facts = facts_of(request)
-        return facts.carries_key if self.fixed is None else facts.may_have_key(self.fixed)
+        return facts.carries_key() if self.fixed is None else facts.may_have_key(self.fixed)
+
+    def carries_key(self, request: HttpRequest) -> bool:
+        """Has a request sent a key, as far as is known before the view decides?"""
+        return facts_of(request).carries_key(ANY_POLICY if self.fixed is None else self.fixed)
 
 
 def checked_policy(view: Any, policy: Any) -> Policy:
@@ -82,19 +86,19 @@ class ViewEntry:
         if not problems.has_own_handler(view):
             return problem_response(problem, view.request._request)
         note_problem(view.request._request, problem)
-        response = view.handle_exception(IdempotencyException(problem))
+        response = view.handle_exception(IdempotencyException(problem, view.request._request))
         response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
-        render(headed(response, problem))
+        render(headed(response, problem, view.request._request))
         return cast("HttpResponseBase", response)
 
 
-def judge(request: HttpRequest, response: HttpResponseBase, *, reached: bool) -> None:
+def judge(request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool) -> None:
     """Note the status of a keyed request whose handler was never called."""
-    if not reached and facts_of(request).carries_key and not is_guarded(request):
+    if not reached and terms.carries_key(request) and not is_guarded(request):
         note_unreached(request, response)
 
 
-def headed(response: HttpResponseBase, problem: Problem) -> HttpResponseBase:
-    for name, value in headers(problem).items():
+def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -> HttpResponseBase:
+    for name, value in headers(problem, request).items():
         response.headers.setdefault(name, value)
     return response

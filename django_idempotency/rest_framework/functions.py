@@ -39,7 +39,7 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
         return done
 
     def respond_to_problem(problem: Problem, http: HttpRequest) -> Any:
-        return problems.respond_to(view, IdempotencyException(problem), http)
+        return problems.respond_to(view, IdempotencyException(problem, http), http)
 
     return run_guarded(
         request._request,

@@ -94,7 +94,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
-        if request.method not in SAFE_METHODS and facts_of(request).carries_key:
+        if request.method not in SAFE_METHODS and terms.carries_key(request):
             _leave(request, exempt=handler is not None)
         return stamp(request, run())
     if iscoroutinefunction(handler):
@@ -111,7 +111,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     if inspect.iscoroutine(response):
         _refuse_async(view, request, terms, response)
     else:
-        judge(request, response, reached=guard.reached)
+        judge(request, response, terms, reached=guard.reached)
         report_unguarded(request)
     return stamp(request, response)
 
@@ -128,7 +128,7 @@ def _with_guard(view: Any, name: str, guard: _GuardedHandler, run: Run) -> HttpR
             guard.inside.leave()
         if of_instance:  # the response is not rendered yet, and renderers read it from the view
             setattr(view, name, guard.handler)
-    return response if guard.problem is None else headed(response, guard.problem)
+    return response if guard.problem is None else headed(response, guard.problem, view.request._request)
 
 
 def asynchronous(cls: type[Any]) -> str:
@@ -179,7 +179,7 @@ class _GuardedHandler:
                 raise DispatchFinished(problem_response(problem, request._request)) from problem
             note_problem(request._request, problem)
             self.problem = problem
-            raise IdempotencyException(problem) from problem
+            raise IdempotencyException(problem, request._request) from problem
         call = functools.partial(self._call, request, *args, **kwargs)
         return call() if self.inside is None else self.inside.call(call)
 
@@ -191,7 +191,7 @@ class _GuardedHandler:
                 return problem_response(problem, request._request)
             note_problem(request._request, problem)
             self.problem = problem
-            raise IdempotencyException(problem) from problem
+            raise IdempotencyException(problem, request._request) from problem
 
     def _open(self, request: Any) -> None:
         http, entry = request._request, self._entry

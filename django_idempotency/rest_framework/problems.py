@@ -10,6 +10,8 @@ from rest_framework.views import exception_handler
 
 from ..errors import Problem
 from ..http import problems
+from ..http.error_bodies import detail
+from ..http.spoken import spoken_to
 from ..http.status import note_problem
 
 if TYPE_CHECKING:
@@ -27,11 +29,10 @@ class DispatchFinished(BaseException):
 class IdempotencyException(APIException):
     """A problem as an exception of DRF."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, request: HttpRequest) -> None:
         self.problem = problem
-        self.status_code = problem.status
-        document = problems.document(problem)
-        super().__init__(document["detail"], problem.code)
+        self.status_code = problems.status_of(problem, spoken_to(request).profile)
+        super().__init__(detail(problem), problem.code)
 
 
 def has_own_handler(view: Any) -> bool:
@@ -47,7 +48,7 @@ def respond_to(view: Any, exception: IdempotencyException, request: HttpRequest)
     response = view.get_exception_handler()(exception, view.get_exception_handler_context())
     if response is None:
         raise exception
-    for name, value in problems.headers(exception.problem).items():
+    for name, value in problems.headers(exception.problem, request).items():
         response.setdefault(name, value)
     response.exception = True
     return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_django import Settings
 
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_settings
+from django_idempotency.profiles import PROFILES
 from django_idempotency.runtime import switch
 
 from .conftest import Configure, hints
@@ -113,6 +115,9 @@ MALFORMED = [
     ("HEADER", "X-Key\r\nX-Evil: 1", "E006", '"HEADER": "Idempotency-Key"'),
     ("HEADER", "Authorization", "E006", "that HTTP itself does not use"),  # would store a secret
     ("HEADER", "content-type", "E006", "that HTTP itself does not use"),  # no HTTP_… in WSGI
+    ("PROFILE", "strpe", "E003", '"stripe"'),
+    ("PROFILE", "shop.profiles.OURS", "E004", '"PROFILE": '),
+    ("PROFILE", {"field": "X-Key"}, "E003", "or a Profile"),
     ("REQUEST_ID_HEADER", "X Request", "E003", "None, or the name of a header"),
     ("REQUEST_ID_HEADER", 5, "E003", '"REQUEST_ID_HEADER": "X-Request-ID"'),
     ("PROBLEM_DOCS", "", "E003", "PROBLEM_DOCS is None, or the URL of a page"),
@@ -248,6 +253,14 @@ def test_a_selected_key_with_a_shared_scope(configure: Configure, key: Any) -> N
     assert '"SCOPE": the dotted path' in hints(check_settings())["E043"]
 
 
+def test_a_profile_and_the_other_settings(configure: Configure) -> None:
+    """E087 names the contradiction, W087 a header that nothing reads."""
+    configure(PROFILE="repeatability", TTL=3600)
+    assert "change the setting" in hints(check_settings())["E087"]
+    configure(PROFILE="paypal", HEADER="X-Key")
+    assert 'PROFILES["paypal"]' in hints(check_settings())["W087"]
+
+
 #: Valid settings, one line for each thing that may be typed.
 WELL_FORMED: list[dict[str, Any]] = [
     {},
@@ -264,6 +277,10 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"SCOPE": lambda request: None, "KEEP": lambda response: None, "AUTHORIZE_REPLAY": lambda request, outcome: True},
     {"REQUIRED": True, "ANONYMOUS": "shared", "ON_BUSY": "wait", "ON_FAILURE": "hold", "ON_STORE_FAILURE": "open"},
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
+    {"PROFILE": "stripe"},
+    {"PROFILE": replace(PROFILES["ietf"], max_length=64)},
+    {"PROFILE": "django_idempotency.profiles.shipped.SQUARE"},
+    {"PROFILE": "default", "HEADER": "X-Key"},
     {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
     {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},
     {"KEY": lambda request: request.path, "FINGERPRINT": "from_json(body.order).amount"},

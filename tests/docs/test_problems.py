@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 
+from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
 from django_idempotency.errors import IdempotencyError, Problem
 from django_idempotency.http.problems import document, headers
+from django_idempotency.profiles.shipped import DEFAULT
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
 
@@ -56,21 +58,23 @@ def test_the_example() -> None:
     head, _, body = block.partition("\n\n")
     shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
     problem = errors.RequestMismatch()
-    assert json.loads(body) == document(problem)
-    assert shown == {**headers(problem), "Content-Type": "application/problem+json"}
+    assert json.loads(body) == document(problem, DEFAULT)
+    assert shown == {**headers(problem, HttpRequest()), "Content-Type": "application/problem+json"}
 
 
 def test_what_the_tutorial_prints() -> None:
     """The tutorial prints the problem documents that a reader will see."""
     shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
-    assert shown == [document(error()) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)]
+    assert shown == [
+        document(error(), DEFAULT) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
+    ]
 
 
 @override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})
 def test_the_example_of_a_page() -> None:
     """With the setting that the page shows, the type is the one that the page shows."""
     assert '{"PROBLEM_DOCS": "https://api.example.com/docs/problems/"}' in text(PAGE)
-    assert f"`{document(errors.RequestMismatch())['type']}`" in text(PAGE)
+    assert f"`{document(errors.RequestMismatch(), DEFAULT)['type']}`" in text(PAGE)
 
 
 def test_every_error_is_listed() -> None:

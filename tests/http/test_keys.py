@@ -120,8 +120,8 @@ def test_a_key_that_is_not_text_is_its_text() -> None:
 def test_without_the_header_there_is_no_key() -> None:
     """A request without the header has no key, which is not an error."""
     assert facts_of(posted()).read_key() is None
-    assert not facts_of(posted()).carries_key
-    assert facts_of(posted("")).carries_key  # but an empty header is one
+    assert not facts_of(posted()).carries_key()
+    assert facts_of(posted("")).carries_key()  # but an empty header is one
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])

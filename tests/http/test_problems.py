@@ -18,6 +18,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.KeyTooShort: (400, "key-too-short"),
     errors.KeyExpired: (412, "key-expired"),
     errors.KeyAhead: (412, "key-ahead"),
+    errors.KeyUnsupported: (501, "key-unsupported"),
     errors.ScopeRequired: (400, "scope-required"),
     errors.RequestTooLarge: (413, "request-too-large"),
     errors.RequestMismatch: (422, "request-mismatch"),

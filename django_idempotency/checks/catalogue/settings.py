@@ -29,6 +29,17 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["HEADER"] = %(value)s cannot carry a key.',
         'Type "HEADER": "Idempotency-Key", or another name of letters, digits and hyphens that HTTP itself does not use.',
     ),
+    "E087": (
+        'IDEMPOTENCY["PROFILE"] and the other settings contradict each other: %(problem)s.',
+        'Type "PROFILE": "default", or change the setting that is named.',
+    ),
+    "W087": (
+        'IDEMPOTENCY["HEADER"] = %(value)s counts for the profile "default" only: "%(name)s" has its key in the %(carrier)s %(field)s.',
+        (
+            'Take "HEADER" out. To change the name, type "PROFILE": '
+            'dataclasses.replace(django_idempotency.profiles.PROFILES["%(name)s"], field=…).'
+        ),
+    ),
     "E007": (
         'IDEMPOTENCY["%(name)s"] holds %(found)s.',
         (

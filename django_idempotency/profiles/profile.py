@@ -1,0 +1,172 @@
+"""A profile: how one API speaks about idempotency on the wire. Data only; `http` acts on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Where a request carries its key.
+CARRIERS = ("header", "body", "query")
+#: How a header spells it: bare or quoted, as it is, or only as a string of RFC 9651.
+SPELLINGS = ("either", "bare", "quoted")
+#: The shapes of an error's body: a problem document (RFC 9457), or that of an API.
+ERRORS = ("problem", "adyen", "google", "iceberg", "odata", "paypal", "square", "stripe")
+#: The headers that say whether a retry makes sense.
+RETRY_HEADERS = ("Retry-After", "Stripe-Should-Retry", "X-Should-Retry", "Transient-Error")
+#: The longest key that a record can hold.
+LONGEST = 255
+
+#: A function that makes the body of an error: `errors(problem, status)` → what JSON can hold.
+ErrorBody = Callable[[Any, int], Mapping[str, Any]]
+
+_TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How an API speaks about idempotency. Change one with `dataclasses.replace()`.
+
+    Raises `ValueError` for an invalid value, with a message that says what to type.
+    """
+
+    name: str
+
+    #: Where the key is: in a "header", in a member of the "body" (JSON or a form), or in the "query".
+    carrier: str = "header"
+    #: The name of that header, member or parameter.
+    field: str = "Idempotency-Key"
+    #: How a header may spell the key: "bare", "quoted" as a string of RFC 9651, or "either".
+    spelling: str = "either"
+    #: The most characters of a key.
+    max_length: int = LONGEST
+    #: A regular expression that the whole key must match; `None`: any printable ASCII.
+    pattern: str | None = None
+    #: A header that names the client, whose keys are its own; `None`: there is none.
+    client_field: str | None = None
+    #: A header that must come with the key and say when the client first sent the request; `None`: there is none.
+    first_sent_field: str | None = None
+    #: For how long after that a request is accepted, and how far ahead a client's clock may be (seconds).
+    window: float = 0
+    ahead: float = 0
+
+    #: The status for a missing key, a malformed one, one of another request, one whose first request runs, and one that
+    #: comes outside `window`.
+    missing_status: int = 400
+    invalid_status: int = 400
+    mismatch_status: int = 422
+    running_status: int = 409
+    late_status: int = 412
+    #: The status for a key on a method that the policy does not guard; `None`: the request runs, and is reported.
+    unsupported_status: int | None = None
+
+    #: The statuses of the responses that are stored; `None`: by the table in `core.rules`.
+    remembers: Collection[int] | None = None
+    #: The status of a replay, where it differs from the first response's: pairs of both.
+    replays_as: tuple[tuple[int, int], ...] = ()
+
+    #: The header that marks a replay, as "true", and the one with the id of the request that did the work.
+    marker: str | None = "Idempotent-Replayed"
+    original: str | None = "Original-Request"
+    #: The statuses on which a response repeats the key in the header that carried it.
+    echoes: Collection[int] = ()
+    #: A header that says "accepted" or "rejected".
+    result: str | None = None
+    #: The headers of our own errors that say whether to retry: some of `RETRY_HEADERS`.
+    retry_headers: tuple[str, ...] = ("Retry-After",)
+    #: The shape of their bodies, one of `ERRORS`; or a function of the problem and its status.
+    errors: str | ErrorBody = "problem"
+
+    def __post_init__(self) -> None:
+        for name, (accepts, expected) in _FIELDS.items():
+            value = getattr(self, name)
+            if not accepts(value):
+                raise ValueError(f"Profile({name}={value!r}): {name} is {expected}.")
+        if self.first_sent_field is not None and (self.carrier != "header" or not self.window):
+            raise ValueError(
+                f"Profile(first_sent_field={self.first_sent_field!r}): it needs carrier='header', and a window above 0."
+            )
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.field))
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The lower-case names of the response headers that only this profile sets."""
+        named = (self.marker, self.original, self.result, self.field if self.echoes else None)
+        return frozenset(name.lower() for name in named if name)
+
+
+def _name_or_none(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and _TOKEN.fullmatch(value) is not None)
+
+
+def _status(value: Any) -> bool:
+    return isinstance(value, int) and 400 <= value < 600
+
+
+def _statuses(value: Any) -> bool:
+    return isinstance(value, Collection) and all(isinstance(each, int) and 100 <= each < 600 for each in value)
+
+
+def _pattern(value: Any) -> bool:
+    try:
+        re.compile(value or "")
+    except (TypeError, re.error):
+        return False
+    return True
+
+
+def _some_of(*words: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: isinstance(value, str) and value in words, " or ".join(f'"{word}"' for word in words)
+
+
+_HEADER = (_name_or_none, "the name of a header (letters, digits and hyphens), or None")
+_ERROR = (_status, "a status from 400 to 599")
+_SECONDS = (
+    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 3650 * 86400,
+    "a number of seconds, 0 or more",
+)
+
+#: Field → (what it accepts, in words what to type).
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, str) and value != "", "a word"),
+    "carrier": _some_of(*CARRIERS),
+    "field": (
+        lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None,
+        "the name of a header, of a member of the body or of a parameter",
+    ),
+    "spelling": _some_of(*SPELLINGS),
+    "max_length": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LONGEST,
+        f"a number from 1 to {LONGEST}",
+    ),
+    "pattern": (_pattern, "a regular expression, or None"),
+    "client_field": _HEADER,
+    "first_sent_field": _HEADER,
+    "window": _SECONDS,
+    "ahead": _SECONDS,
+    **dict.fromkeys(
+        ("missing_status", "invalid_status", "mismatch_status", "running_status", "late_status"),
+        _ERROR,
+    ),
+    "unsupported_status": (lambda value: value is None or _status(value), f"{_ERROR[1]}, or None"),
+    "remembers": (lambda value: value is None or _statuses(value), "a set of statuses, or None"),
+    "replays_as": (
+        lambda value: isinstance(value, tuple) and all(isinstance(pair, tuple) and _statuses(pair) for pair in value),
+        "a tuple of pairs of statuses, such as ((201, 200),)",
+    ),
+    "marker": _HEADER,
+    "original": _HEADER,
+    "echoes": (_statuses, "a set of statuses"),
+    "result": _HEADER,
+    "retry_headers": (
+        lambda value: isinstance(value, tuple) and set(value) <= set(RETRY_HEADERS),
+        f"a tuple of {', '.join(RETRY_HEADERS)}",
+    ),
+    "errors": (
+        lambda value: callable(value) or (isinstance(value, str) and value in ERRORS),
+        f"one of {', '.join(ERRORS)}, or a function of the problem and its status",
+    ),
+}

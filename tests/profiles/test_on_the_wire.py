@@ -1,0 +1,458 @@
+"""Each profile on the wire, row by row: what is sent, what comes back, what is remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.test import RequestFactory, override_settings
+from django.utils.http import http_date
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_idempotency import idempotent
+from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
+from django_idempotency.http.keys import parse_key, require_timely
+from django_idempotency.profiles import PROFILES, Profile
+from django_idempotency.profiles.shipped import IETF, REPEATABILITY
+from django_idempotency.runtime.registry import stores
+
+MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
+NAMES = list(PROFILES)
+FACTORY = RequestFactory()
+
+
+@pytest.fixture(autouse=True)
+def in_memory() -> Iterator[None]:
+    with override_settings(IDEMPOTENCY=MEMORY):
+        stores["default"]._records.clear()  # type: ignore[attr-defined]
+        yield
+
+
+def stored() -> int:
+    return len(stores["default"]._records)  # type: ignore[attr-defined]
+
+
+def new_key(profile: Profile) -> str:
+    """Return a key that the profile takes."""
+    key = uuid4()
+    if profile.name == "iceberg":
+        key = UUID(int=key.int & ~(0xF << 76) | 7 << 76)
+    return str(key)
+
+
+class Api:
+    """A guarded view in one profile. It responds with `status`, and notes what ran."""
+
+    def __init__(self, name: str, **fields: Any) -> None:
+        self.profile = PROFILES[name]
+        self.status, self.ran, self.meanwhile = 201, 0, None
+        self.view = idempotent(profile=name, scope=lambda request: "client", **fields)(self._view)
+        self.meanwhile: Callable[[], HttpResponse] | None = None
+        self.inside: HttpResponse | None = None
+
+    def _view(self, request: HttpRequest) -> HttpResponse:
+        self.ran += 1
+        if self.meanwhile is not None:
+            again, self.meanwhile = self.meanwhile, None
+            self.inside = again()
+        return JsonResponse({"run": self.ran}, status=self.status)
+
+    def send(self, key: object = None, *, amount: int = 1, method: str = "post", **headers: str) -> Any:
+        """Send a request with a key where the profile has it; `None`: without one."""
+        profile, body = self.profile, {"amount": amount}
+        if key is not None and profile.carrier == "body":
+            body[profile.field] = key  # type: ignore[assignment]
+        elif key is not None:
+            headers[profile.field] = f'"{key}"' if profile.spelling == "quoted" else str(key)
+            if profile.first_sent_field:
+                headers.setdefault(profile.first_sent_field, http_date())
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        made = getattr(FACTORY, method)("/", json.dumps(body), content_type="application/json", headers=sent)
+        return self.view(made)
+
+
+@pytest.fixture(params=NAMES)
+def api(request: pytest.FixtureRequest) -> Api:
+    return Api(request.param)
+
+
+# ---------------------------------------------------------------------------------------------- statuses and headers
+
+#: missing, malformed, another request, still running; and a replay of 201.
+STATUSES = {
+    "default": (400, 400, 422, 409, 201),
+    "ietf": (400, 400, 422, 409, 201),
+    "stripe": (400, 400, 400, 409, 201),
+    "adyen": (400, 400, 422, 422, 201),
+    "paypal": (400, 400, 422, 409, 200),
+    "square": (400, 400, 400, 409, 201),
+    "repeatability": (400, 400, 400, 409, 201),
+    "aip155": (400, 400, 400, 409, 201),
+    "zalando": (400, 400, 400, 409, 201),
+    "iceberg": (400, 400, 422, 409, 201),
+}
+
+
+def test_every_profile_has_its_rows() -> None:
+    """A new profile is tested in every table here."""
+    assert list(STATUSES) == list(REMEMBERED) == list(BODIES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_statuses(name: str) -> None:
+    """Each situation has the status that the profile says, and only the first request runs."""
+    api, required = Api(name), Api(name, required=True)
+    key = new_key(api.profile)
+    api.meanwhile = lambda: api.send(key)
+    first = api.send(key)
+    assert api.inside is not None
+    answers = (required.send(), api.send("\x7f"), api.send(key, amount=2), api.inside, api.send(key))
+    assert tuple(answer.status_code for answer in answers) == STATUSES[name]
+    assert (first.status_code, api.ran, required.ran, stored()) == (201, 1, 0, 1)
+    assert json.loads(answers[-1].content) == {"run": 1}
+
+
+def test_a_replay_is_marked(api: Api) -> None:
+    """Every profile says which response is a replay, of which request."""
+    key = new_key(api.profile)
+    first, replay = api.send(key, X_Request_ID="req-1"), api.send(key, X_Request_ID="req-2")
+    assert ("Idempotent-Replayed" in first, replay["Idempotent-Replayed"]) == (False, "true")
+    assert (first["Original-Request"], replay["Original-Request"]) == ("req-1", "req-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "echoed"), [("stripe", {201, 400, 404, 409}), ("adyen", {201, 422}), ("paypal", set()), ("square", set())]
+)
+def test_the_key_comes_back(name: str, echoed: set[int]) -> None:
+    """Where an API repeats the key, we do: on its statuses, on a replay, and never a malformed one."""
+    api = Api(name)
+    for status in (201, 400, 404, 409):
+        api.status, key = status, new_key(api.profile)
+        for _ in range(2):
+            assert api.send(key).get(api.profile.field) == (key if status in echoed else None)
+    key = new_key(api.profile)
+    api.send(key)
+    mismatch = api.send(key, amount=2)
+    assert (api.profile.field in mismatch) is (mismatch.status_code in echoed)
+    assert api.profile.field not in api.send("\x7f")
+
+
+@pytest.mark.parametrize(
+    ("name", "running", "mismatch"),
+    [
+        ("default", {"Retry-After": "30"}, {}),
+        ("stripe", {"Retry-After": "30", "Stripe-Should-Retry": "true"}, {"Stripe-Should-Retry": "false"}),
+        ("adyen", {"Retry-After": "30", "Transient-Error": "true"}, {}),
+    ],
+)
+def test_whether_to_retry(name: str, running: dict[str, str], mismatch: dict[str, str]) -> None:
+    """The client's own header says whether the same request makes sense again."""
+    api = Api(name, lease=30)
+    key = new_key(api.profile)
+    api.meanwhile = lambda: api.send(key)
+    api.send(key)
+    named = ("Retry-After", "Stripe-Should-Retry", "Transient-Error")
+    for answer, expected in ((api.inside, running), (api.send(key, amount=2), mismatch)):
+        assert answer is not None
+        assert {header: answer[header] for header in named if header in answer} == expected
+
+
+# ----------------------------------------------------------------------------------------------- what is remembered
+
+TRIED = (201, 303, 400, 401, 402, 403, 404, 408, 409, 415, 422, 425, 429, 500, 503)
+_TABLE = {201, 303, 402, 404, 422}
+#: Of TRIED, the statuses whose response a retry gets.
+REMEMBERED = {
+    "default": _TABLE,
+    "ietf": _TABLE,
+    "stripe": _TABLE | {500, 503},
+    "adyen": _TABLE | {400, 415},
+    "paypal": _TABLE,
+    "square": _TABLE,
+    "repeatability": set(TRIED) - {500, 503},
+    "aip155": {201, 303},
+    "zalando": _TABLE,
+    "iceberg": _TABLE | {400, 409, 415},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_remembered(name: str) -> None:
+    """A retry gets the remembered response; after any other it runs again."""
+    remembered = set()
+    for status in TRIED:
+        api = Api(name)
+        api.status, key = status, new_key(api.profile)
+        api.send(key)
+        if "Idempotent-Replayed" in api.send(key):
+            remembered.add(status)
+        assert api.ran == (1 if status in remembered else 2)
+    assert remembered == REMEMBERED[name]
+
+
+# --------------------------------------------------------------------------------------------------- errors' bodies
+
+
+def _code(document: Any) -> Any:
+    return document["code"]
+
+
+#: How a client reads the code of an error, and what it reads for another request and for one that runs.
+BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    "default": (_code, "request-mismatch", "in-progress"),
+    "ietf": (_code, "request-mismatch", "in-progress"),
+    "stripe": (
+        lambda body: f"{body['error']['type']} {body['error']['code']}",
+        "idempotency_error request_mismatch",
+        "idempotency_error idempotency_key_in_use",
+    ),
+    "adyen": (lambda body: f"{body['status']} {body['errorCode']}", "422 request_mismatch", "422 704"),
+    "paypal": (
+        lambda body: f"{body['name']} {body['details'][0]['issue']}",
+        "UNPROCESSABLE_ENTITY REQUEST_MISMATCH",
+        "RESOURCE_CONFLICT PREVIOUS_REQUEST_IN_PROGRESS",
+    ),
+    "square": (lambda body: body["errors"][0]["code"], "IDEMPOTENCY_KEY_REUSED", "CONFLICT"),
+    "repeatability": (lambda body: body["error"]["code"], "RequestMismatch", "InProgress"),
+    "aip155": (
+        lambda body: f"{body['error']['code']} {body['error']['status']}",
+        "400 INVALID_ARGUMENT",
+        "409 ABORTED",
+    ),
+    "zalando": (_code, "request-mismatch", "in-progress"),
+    "iceberg": (
+        lambda body: f"{body['error']['code']} {body['error']['type']}",
+        "422 RequestMismatchException",
+        "409 InProgressException",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bodies_of_errors(name: str) -> None:
+    """A client of the API reads our errors as that API's."""
+    api = Api(name)
+    read, mismatch, running = BODIES[name]
+    key = new_key(api.profile)
+    api.meanwhile = lambda: api.send(key)
+    api.send(key)
+    kind = "application/problem+json" if read is _code else "application/json"
+    for answer, expected in ((api.send(key, amount=2), mismatch), (api.inside, running)):
+        assert answer is not None
+        assert answer["Content-Type"] == kind
+        assert read(json.loads(answer.content)) == expected
+        assert key not in answer.content.decode()
+
+
+def test_a_body_of_the_projects_own() -> None:
+    """A shape that no name says is a function of the problem and its status."""
+
+    def shape(problem: Any, status: int) -> dict[str, Any]:
+        return {"fault": problem.code, "http": status}
+
+    from dataclasses import replace
+
+    view = idempotent(profile=replace(IETF, errors=shape), required=True)(lambda request: HttpResponse())
+    answer = view(FACTORY.post("/"))
+    assert (answer["Content-Type"], json.loads(answer.content)) == (
+        "application/json",
+        {"fault": "key-missing", "http": 400},
+    )
+
+
+# ------------------------------------------------------------------------------------------------- malformed input
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=40) | st.text('0123456789abcdef-",\\ ;=\t\x00é', max_size=300)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_key(name: str, data: st.DataObject) -> None:
+    """Whatever is sent as a key runs as one, or gets the profile's refusal and leaves nothing."""
+    stores["default"]._records.clear()  # type: ignore[attr-defined]
+    api = Api(name)
+    profile = api.profile
+    if profile.carrier == "body":
+        answer = api.send(data.draw(VALUES))
+    else:
+        sent = data.draw(TEXTS)
+        meta = {"HTTP_" + profile.field.upper().replace("-", "_"): sent}
+        for other in (profile.first_sent_field, profile.client_field):
+            if other is not None:
+                value = data.draw(st.sampled_from([http_date(), None]) | TEXTS)
+                meta |= {} if value is None else {"HTTP_" + other.upper().replace("-", "_"): value}
+        answer = api.view(FACTORY.post("/", b"{}", content_type="application/json", **meta))
+    refused = answer.status_code in (profile.invalid_status, profile.late_status)
+    assert answer.status_code == 201 or refused
+    assert stored() == api.ran == (0 if refused else 1)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if PROFILES[name].carrier == "header"])
+def test_the_longest_key(name: str) -> None:
+    """A key may be as long as the profile says, if it has no format of its own, and no longer."""
+    api = Api(name)
+    if api.profile.pattern is None:
+        assert api.send("k" * api.profile.max_length).status_code == 201
+    assert api.send("k" * (api.profile.max_length + 1)).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "ran"),
+    [
+        (b'{"amount": 1}', 201, 1),  # no key: the client has not asked
+        (b'{"idempotency_key": null}', 201, 1),
+        (b"[]", 201, 1),
+        (b'{"idempotency_key": ""}', 400, 0),
+        (b'{"idempotency_key": 5}', 400, 0),
+        (b'{"idempotency_key": {"a": 1}}', 400, 0),
+        (b'{"idempotency_key": "\\ud800"}', 400, 0),
+    ],
+)
+def test_a_key_in_the_body(body: bytes, status: int, ran: int) -> None:
+    """A key in the body is text; without one the request runs, and no response says otherwise."""
+    api = Api("square")
+    answer = api.view(FACTORY.post("/", body, content_type="application/json"))
+    assert (answer.status_code, api.ran, stored()) == (status, ran, 0)
+    assert ("Idempotency-Status" in answer) is (status == 400)
+
+
+def test_a_body_that_cannot_be_read() -> None:
+    """A key may be in there, so it is said that the request ran unguarded, or refused where keys are required."""
+    for required, status in ((False, "unguarded"), (True, None)):
+        answer = Api("square", required=required).view(FACTORY.post("/", b"{", content_type="application/json"))
+        assert answer.get("Idempotency-Status") == status
+        assert answer.status_code == (400 if required else 201)
+
+
+# -------------------------------------------------------------------------------------------- structured fields (ietf)
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ('"k"', "k"),
+        ('  "k"  ', "k"),
+        ('"a b"', "a b"),
+        (r'"a\"b\\c"', r'a"b\c'),
+        ('"a,b"', "a,b"),
+        ('"k";a', "k"),  # parameters do not count
+        ('"k"; a=1;b=?0;c="x";d=tok/en;e=:aGk=:;f=-1.5;g=@1659578233;h=%"f%c3%bc"', "k"),
+        ("k", None),  # a token, not a string
+        ("1", None),
+        ('""', None),
+        ('"k', None),
+        ('k"', None),
+        ('"k" x', None),
+        ('"k","k"', None),  # a list
+        ('("k")', None),
+        (r'"\k"', None),
+        ('"k\t"', None),
+        ('"ü"', None),
+        ('"k";A=1', None),
+        ('"k";a=', None),
+        ('"k" ;a', None),
+        ("'k'", None),
+        ('\t"k"', None),
+    ],
+)
+def test_a_string_of_rfc_9651(sent: str, key: str | None) -> None:
+    """The draft's header is one string of structured fields, and nothing else."""
+    if key is None:
+        with pytest.raises(KeyMalformed, match="double quotes"):
+            parse_key(sent, IETF)
+    else:
+        assert parse_key(sent, IETF) == key
+
+
+# ------------------------------------------------------------------------------------------------ repeatable requests
+
+ID, SENT, CLIENT, RESULT = (
+    *("Repeatability-Request-ID", "Repeatability-First-Sent", "Repeatability-Client-ID"),
+    "Repeatability-Result",
+)
+
+
+class TestRepeatability:
+    """The state table of OASIS Repeatable Requests 1.0, as Azure has it."""
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({ID: "a"}, 400),
+            ({SENT: http_date()}, 400),
+            ({ID: "a", SENT: "yesterday"}, 400),
+            ({ID: "a", SENT: "Sunday, 06-Nov-94 08:49:37 GMT"}, 400),  # RFC 850's
+            ({ID: "a", SENT: "Sun, 31 Feb 2094 08:49:37 GMT"}, 400),
+            ({ID: "a b", SENT: http_date()}, 400),
+            ({ID: "a", SENT: http_date(), CLIENT: "b c"}, 400),
+            ({ID: "a", SENT: http_date(0)}, 412),
+            ({ID: "a", SENT: "Fri, 31 Dec 2100 23:59:59 GMT"}, 412),
+        ],
+    )
+    def test_refused(self, headers: dict[str, str], status: int) -> None:
+        """Both headers or neither, and both well formed, in time."""
+        api = Api("repeatability")
+        answer = api.send(**headers)
+        assert (answer.status_code, answer[RESULT], api.ran, stored()) == (status, "rejected", 0, 0)
+
+    def test_neither(self) -> None:
+        """Without the headers it is a request like any other."""
+        assert RESULT not in Api("repeatability").send()
+
+    def test_accepted(self) -> None:
+        """The first, its replay, and one that runs meanwhile are accepted; another request is not."""
+        api, key = Api("repeatability"), str(uuid4())
+        api.meanwhile = lambda: api.send(key)
+        first = api.send(key)
+        assert api.inside is not None
+        said = [(answer.status_code, answer[RESULT]) for answer in (first, api.inside, api.send(key))]
+        assert said == [(201, "accepted"), (409, "accepted"), (201, "accepted")]
+        mismatch = api.send(key, amount=2)
+        assert (mismatch.status_code, mismatch[RESULT]) == (400, "rejected")
+
+    @pytest.mark.parametrize(("status", "runs"), [(404, 1), (429, 1), (500, 2)])
+    def test_again(self, status: int, runs: int) -> None:
+        """After 2xx or 4xx a retry gets that; after 5xx it runs again. Each is accepted."""
+        api, key = Api("repeatability"), str(uuid4())
+        api.status = status
+        assert [(api.send(key).status_code, api.send(key)[RESULT]) for _ in range(1)] == [(status, "accepted")]
+        assert api.ran == runs
+
+    def test_not_supported(self) -> None:
+        """Valid headers on a method that the policy does not guard get 501; malformed ones 400; without any it runs."""
+        api = Api("repeatability", methods=["PUT"])
+        answers = [api.send("a"), api.send(**{ID: "a"}), api.send()]
+        assert [answer.status_code for answer in answers] == [501, 400, 201]
+        assert api.ran == 1
+
+    def test_of_two_clients(self) -> None:
+        """A client that names itself has keys of its own."""
+        api = Api("repeatability")
+        runs = [json.loads(api.send("a", **named).content)["run"] for named in ({}, {CLIENT: "x"}, {CLIENT: "y"}, {})]
+        assert runs == [1, 2, 3, 1]
+
+    @pytest.mark.parametrize(
+        ("age", "accepted"),
+        [(0, True), (-300, True), (-301, False), (12 * 3600, True), (12 * 3600 + 1, False)],
+    )
+    def test_the_window(self, age: int, accepted: bool) -> None:
+        """The window is closed at both ends, to the second."""
+        now = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+        first_sent = http_date((now - timedelta(seconds=age)).timestamp())
+        if accepted:
+            require_timely(first_sent, REPEATABILITY, now)
+        else:
+            with pytest.raises((KeyExpired, KeyAhead)):
+                require_timely(first_sent, REPEATABILITY, now)

@@ -1,0 +1,119 @@
+"""A profile is data, which says at once what it cannot be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_idempotency import Policy, conf
+from django_idempotency.core.policy import profile_contradiction
+from django_idempotency.core.records import MISSING
+from django_idempotency.http.error_bodies import SHAPES
+from django_idempotency.profiles import PROFILES, Profile
+from django_idempotency.profiles.profile import _FIELDS, ERRORS
+from django_idempotency.profiles.shipped import DEFAULT, IETF, REPEATABILITY, SQUARE
+
+OF_A_PROJECT = replace(IETF, name="shop", max_length=64)
+
+
+def test_it_is_frozen_and_replaced() -> None:
+    """A profile is changed by `replace()`, which checks the new value."""
+    assert (OF_A_PROJECT.spelling, OF_A_PROJECT.max_length, IETF.max_length) == ("quoted", 64, 255)
+    with pytest.raises(FrozenInstanceError):
+        IETF.max_length = 64  # type: ignore[misc]
+    with pytest.raises(ValueError, match="max_length is a number from 1 to 255"):
+        replace(IETF, max_length=256)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("carrier", "cookie"),
+        ("field", "a b"),
+        ("spelling", "any"),
+        ("max_length", 0),
+        ("max_length", True),
+        ("pattern", "["),
+        ("client_field", "a b"),
+        ("first_sent_field", "X-First-Sent"),  # without a window
+        ("window", -1),
+        ("missing_status", 200),
+        ("unsupported_status", 302),
+        ("remembers", [99]),
+        ("replays_as", ((201,), "x")),
+        ("marker", ""),
+        ("echoes", None),
+        ("retry_headers", ("X-Retry",)),
+        ("errors", "xml"),
+    ],
+)
+def test_what_it_cannot_be(field: str, value: Any) -> None:
+    """The message names the field, and says what to type."""
+    with pytest.raises(ValueError, match=f"{field}"):
+        Profile(**{"name": "shop", field: value})
+
+
+def test_every_field_is_checked() -> None:
+    """No field takes just anything."""
+    assert {field.name for field in fields(Profile)} == set(_FIELDS)
+
+
+def test_every_shape_can_be_made() -> None:
+    """What a profile may name as the shape of its errors is made somewhere."""
+    assert set(ERRORS) == set(SHAPES)
+
+
+def test_every_shipped_profile_is_found_by_its_name() -> None:
+    """The names are those of the table."""
+    assert [profile.name for profile in PROFILES.values()] == list(PROFILES)
+
+
+# ------------------------------------------------------------------------------------------ a policy and its profile
+
+
+def test_which_profile_a_policy_has() -> None:
+    """The policy's own, else the setting: a name, a profile, or a dotted path. HEADER is the default profile's."""
+
+    def found(policy: Policy, **settings: Any) -> tuple[str, str]:
+        with override_settings(IDEMPOTENCY=settings):
+            profile = conf.resolve(policy).profile
+        return profile.name, profile.field
+
+    assert found(Policy()) == ("default", "Idempotency-Key")
+    assert found(Policy(), HEADER="X-Key") == ("default", "X-Key")
+    assert found(Policy(profile="ietf"), HEADER="X-Key", PROFILE="paypal") == ("ietf", "Idempotency-Key")
+    assert found(Policy(), PROFILE="paypal") == ("paypal", "PayPal-Request-Id")
+    assert found(Policy(), PROFILE=OF_A_PROJECT) == found(Policy(profile=OF_A_PROJECT)) == ("shop", "Idempotency-Key")
+    assert found(Policy(), PROFILE=f"{__name__}.OF_A_PROJECT") == ("shop", "Idempotency-Key")
+
+
+def test_an_unknown_name() -> None:
+    """A name that no profile has is refused with those that there are."""
+    with pytest.raises(ValueError, match='"stripe", '):
+        Policy(profile="strpe")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"profile": SQUARE, "key": "body.id"}, "takes the key from the body, so leave key out"),
+        ({"profile": REPEATABILITY, "ttl": 3600}, "make ttl (3600) at least that"),
+        ({"profile": "aip155", "anonymous": "shared"}, None),
+        ({"profile": replace(DEFAULT, max_length=19), "anonymous": "shared"}, "identify the client"),
+        *(({"profile": profile}, None) for profile in PROFILES),
+    ],
+)
+def test_a_policy_that_cannot_keep_its_profile(given: dict[str, Any], said: str | None) -> None:
+    """A contradiction is said with what to type; the shipped profiles agree with the default policy."""
+    found = profile_contradiction(conf.resolve(Policy(**given)))
+    assert (found is None) if said is None else re.search(re.escape(said), str(found))
+
+
+def test_any_policy_follows_the_settings() -> None:
+    """A policy without a profile has none of its own."""
+    assert Policy().profile is MISSING
