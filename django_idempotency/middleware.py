@@ -227,7 +227,7 @@ class IdempotencyMiddleware:
         facts = facts_of(request)
         if not facts.asks_for_guard(_POLICY):
             return True
-        if not facts.is_guarded_method(_POLICY):
+        if not facts.is_guarded_method(_POLICY) and facts.profile.unsupported_status is None:
             return self._left(request, METHOD)
         if is_exempt(callback, facts.method):
             return self._left(request, EXEMPT)

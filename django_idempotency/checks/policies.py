@@ -29,8 +29,8 @@ def policy_errors(
     except ValueError as error:
         yield finding("E035", view=name, error=error)
         return
-    if has_profile and (error := profile_contradiction(terms)) is not None:
-        yield finding("E035", view=name, error=error)
+    if has_profile and (problem := profile_contradiction(terms)) is not None:
+        yield finding("E035", view=name, error=problem)
     if terms.guarantee is not Guarantee.ATOMIC:
         return
     if terms.claim_lease >= terms.ttl:

@@ -36,12 +36,10 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
         return None
     profile = facts.profile_of(policy)
     speak(request, profile)
-    if not facts.is_guarded_method(policy):
-        if not facts.carries_key(policy):
-            return None
-        if profile.unsupported_status is None:
+    if not facts.is_guarded_method(policy) and not (profile.unsupported_status and facts.carries_key(policy)):
+        if facts.carries_key(policy):
             leave_unguarded(request, METHOD)
-            return None
+        return None
     if not switch.enabled():
         switch_off(request, policy)
         return None

@@ -10,6 +10,7 @@ import pytest
 
 from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
+from django_idempotency.profiles import PROFILES
 
 from ..support.naming import shown
 
@@ -76,6 +77,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         ["POST", [1], None, ["POST", "get"], ["TRACE"]],
         "a list of unsafe methods",
     ),
+    "profile": (["default", "stripe", PROFILES["ietf"]], ["", "Stripe", None, 5], '"stripe", '),
 }
 
 

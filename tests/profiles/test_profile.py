@@ -116,4 +116,4 @@ def test_a_policy_that_cannot_keep_its_profile(given: dict[str, Any], said: str 
 
 def test_any_policy_follows_the_settings() -> None:
     """A policy without a profile has none of its own."""
-    assert Policy().profile is MISSING
+    assert Policy().given().get("profile", MISSING) is MISSING
