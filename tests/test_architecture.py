@@ -99,7 +99,7 @@ RINGS: dict[str, dict[str, Row]] = {
             " scopes selectors stores stores.orm",
             "asgiref django",
         ),
-        "publishing": row("checks conf core errors http", "django"),
+        "publishing": row("checks conf core errors http profiles", "django"),
         "rest_framework.openapi": row("publishing rest_framework", "drf_spectacular"),
         "urls": row("publishing", "django"),
         "management": row("checks conf core engine errors http inspection publishing runtime stores", "django"),

@@ -49,12 +49,11 @@ def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
             return RecordUnreadable()
 
 
-def status_of(problem: Problem, profile: Profile) -> int:
-    """Return the status of a problem in a profile."""
-    for kind, field in STATUS_FIELDS:
-        if isinstance(problem, kind):
-            return getattr(profile, field) or problem.status
-    return problem.status
+def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
+    """Return the status of a problem, or of a kind of problem, in a profile."""
+    found = problem if isinstance(problem, type) else type(problem)
+    field = next((field for kind, field in STATUS_FIELDS if issubclass(found, kind)), None)
+    return found.status if field is None else getattr(profile, field) or found.status
 
 
 def document(problem: Problem, profile: Profile) -> Mapping[str, Any]:

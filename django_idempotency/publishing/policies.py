@@ -10,11 +10,13 @@ from http import HTTPStatus
 from typing import Any
 
 from .. import conf, errors
-from ..core.policy import Policy, Resolved
+from ..core.key_formats import UUID7
+from ..core.policy import MIN_SHARED_KEY, Policy, Resolved
 from ..core.records import Guarantee
 from ..core.rules import WorkResult, classify_status
 from ..errors import Problem
-from ..http.keys import MAX_KEY, MIN_SHARED_KEY
+from ..http.problems import status_of
+from ..profiles import Profile
 
 #: A problem, and whether a request under a policy may get it.
 _Possible = tuple[type[Problem], Callable[[Resolved], bool]]
@@ -23,6 +25,8 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.KeyMissing, lambda terms: terms.required is True),
     (errors.KeyMalformed, lambda _: True),
     (errors.KeyTooShort, lambda terms: terms.anonymous == "shared"),
+    (errors.KeyExpired, lambda terms: terms.key_format == UUID7 or terms.profile.window > 0),
+    (errors.KeyAhead, lambda terms: terms.key_format == UUID7 or terms.profile.window > 0),
     (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
     (errors.ReplayRefused, lambda _: True),
     (errors.InProgress, lambda _: True),
@@ -41,18 +45,32 @@ def published(policy: Policy) -> dict[str, Any]:
     Raises `ValueError` if the policy contradicts the settings.
     """
     terms = conf.resolve(policy)
+    profile = terms.profile
     return {
-        "carrier": {"in": "header", "name": conf.get("HEADER")},
+        "carrier": {"in": profile.carrier, "name": profile.field},
+        **_first_sent(profile),
         "derived": terms.key is not None,
-        "format": {"minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1, "maxLength": MAX_KEY},
+        "format": {
+            "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
+            "maxLength": profile.max_length,
+            **({"pattern": f"^{profile.pattern}$"} if profile.pattern else {}),
+        },
         "required": terms.required is True,
         "lifetime": iso_duration(terms.ttl),
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,
         "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
         "remembered": _remembered(terms),
-        "problems": {problem.code: problem.status for problem in problems_of(policy)},
+        "problems": {problem.code: status_of(problem, profile) for problem in problems_of(policy)},
     }
+
+
+def _first_sent(profile: Profile) -> dict[str, Any]:
+    """Return what must come with the key: when the request was first sent, and how long it may be repeated."""
+    if profile.first_sent_field is None:
+        return {}
+    window = iso_duration(profile.window)
+    return {"first_sent": {"in": "header", "name": profile.first_sent_field, "window": window}}
 
 
 def problems_of(policy: Policy) -> list[type[Problem]]:
@@ -73,7 +91,7 @@ def _remembered(terms: Resolved) -> dict[str, Any]:
     chosen = terms.keep
     wanted = frozenset() if chosen is None or callable(chosen) else frozenset(chosen)
     known = [status.value for status in HTTPStatus if status.value >= 200]
-    kept = [status for status in known if _is_kept(status, wanted)]
+    kept = [status for status in known if _is_kept(status, wanted, terms.profile)]
     classes = sorted({status // 100 for status in kept})
     return {
         "statuses": [f"{first}XX" for first in classes],
@@ -82,8 +100,8 @@ def _remembered(terms: Resolved) -> dict[str, Any]:
     }
 
 
-def _is_kept(status: int, wanted: frozenset[int]) -> bool:
-    return classify_status(status, True if status in wanted else None) is WorkResult.KEPT
+def _is_kept(status: int, wanted: frozenset[int], profile: Profile) -> bool:
+    return classify_status(status, True if status in wanted else None, profile.remembers) is WorkResult.KEPT
 
 
 def iso_duration(seconds: float) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+from .. import conf
 from ..core.policy import Policy
 from ..errors import Problem
 from ..http import problems, status
+from ..profiles import Profile
+from ..profiles.shipped import DEFAULT
 from .policies import problems_of, published
 
 #: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns a reference to it.
@@ -18,15 +21,20 @@ Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 _EXAMPLE = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 _TEXT = {"type": "string"}
 
-#: The response header → what it says. Our errors carry the first one only.
-HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    status.HEADER: (
-        "What has become of the key.",
-        {**_TEXT, "enum": [known.value for known in status.HeaderStatus]},
-    ),
-    status.REPLAYED: ("This is the response of an earlier request with the same key.", {**_TEXT, "enum": ["true"]}),
-    status.ORIGINAL: ("The id of the request that did the work.", _TEXT),
-}
+_Headers = dict[str, dict[str, Any]]
+
+
+def headers_of(profile: Profile) -> _Headers:
+    """Return what the headers of a view's response say, by name. Our errors carry the first one only."""
+    statuses = [known.value for known in status.HeaderStatus]
+    found = {status.HEADER: {"description": "What has become of the key.", "schema": {**_TEXT, "enum": statuses}}}
+    if profile.marker:
+        said = "This is the response of an earlier request with the same key."
+        found[profile.marker] = {"description": said, "schema": {**_TEXT, "enum": ["true"]}}
+    if profile.original:
+        found[profile.original] = {"description": "The id of the request that did the work.", "schema": _TEXT}
+    return found
+
 
 PROBLEM = {
     "type": "object",
@@ -48,20 +56,22 @@ def describe(operation: dict[str, Any], policy: Policy, refer: Refer, *, documen
     Nothing that the operation says itself is replaced. `documents`: are our errors problem documents, and not what the
     project's own exception handler makes of them?
     """
-    terms = published(policy)
+    terms, profile = published(policy), conf.resolve(policy).profile
     return {
         **operation,
-        "parameters": _parameters(operation.get("parameters", []), terms, refer),
+        "parameters": _parameters(operation.get("parameters", []), terms, profile, refer),
         "responses": _responses(operation.get("responses", {}), policy, refer, documents=documents),
         "x-idempotency": terms,
         "x-fern-idempotent": True,
     }
 
 
-def _parameters(known: list[dict[str, Any]], terms: dict[str, Any], refer: Refer) -> list[dict[str, Any]]:
+def _parameters(
+    known: list[dict[str, Any]], terms: dict[str, Any], profile: Profile, refer: Refer
+) -> list[dict[str, Any]]:
     carrier = terms["carrier"]
     named = {(each.get("in"), str(each.get("name", "")).lower()) for each in known}
-    if (carrier["in"], carrier["name"].lower()) in named:
+    if carrier["in"] == "body" or (carrier["in"], carrier["name"].lower()) in named:
         return known
     required = terms["required"] and not terms["derived"]
     key = {
@@ -74,46 +84,66 @@ def _parameters(known: list[dict[str, Any]], terms: dict[str, Any], refer: Refer
         "example": _EXAMPLE,
     }
     shared = terms["format"]["minLength"] > 1
-    name = f"{'Required' if required else ''}{'Long' if shared else ''}IdempotencyKey"
-    return [*known, refer("parameters", name, key)]
+    name = f"{'Required' if required else ''}{'Long' if shared else ''}{_prefix(profile)}IdempotencyKey"
+    found = [*known, refer("parameters", name, key)]
+    if profile.first_sent_field is not None:
+        sent = {
+            "in": "header",
+            "name": profile.first_sent_field,
+            "required": required,
+            "description": f"When the client first sent this request: it comes with every {profile.field}.",
+            "schema": _TEXT,
+            "example": "Tue, 15 Nov 1994 08:12:31 GMT",
+        }
+        name = f"{'Required' if required else ''}{_prefix(profile)}FirstSent"
+        found.append(refer("parameters", name, sent))
+    return found
+
+
+def _prefix(profile: Profile) -> str:
+    """Return what distinguishes a profile's components from those of the default one."""
+    return "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
 
 
 def _responses(known: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool) -> dict[str, Any]:
+    profile = conf.resolve(policy).profile
+    headers = headers_of(profile)
     found = {
-        code: {**response, "headers": {**_headers(HEADERS, refer), **response.get("headers", {})}}
+        code: {**response, "headers": {**_headers(headers, refer), **response.get("headers", {})}}
         if str(code).startswith("2") and "$ref" not in response
         else response
         for code, response in known.items()
     }
-    possible = sorted(problems_of(policy), key=lambda problem: problem.status)
-    for code, of_status in groupby(possible, key=lambda problem: problem.status):
+    possible = sorted(problems_of(policy), key=lambda problem: problems.status_of(problem, profile))
+    for code, of_status in groupby(possible, key=lambda problem: problems.status_of(problem, profile)):
         if str(code) not in {str(each) for each in known}:
-            found[str(code)] = _refusal(list(of_status), refer, documents=documents)
+            found[str(code)] = _refusal(list(of_status), profile, refer, documents=documents)
     return found
 
 
-def _refusal(possible: list[type[Problem]], refer: Refer, *, documents: bool) -> dict[str, Any]:
+def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, documents: bool) -> dict[str, Any]:
     response: dict[str, Any] = {
         "description": "\n".join(f"- `{problem.code}`: {_summary(problem)}" for problem in possible),
-        "headers": _headers([status.HEADER], refer),
+        "headers": _headers({status.HEADER: headers_of(profile)[status.HEADER]}, refer),
     }
-    if any(problem.retry_after for problem in possible):
+    if "Retry-After" in profile.retry_headers and any(problem.retry_after for problem in possible):
         seconds = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds until a retry makes sense."}
         response["headers"]["Retry-After"] = refer("headers", "RetryAfter", seconds)
     if documents:
         examples = {
-            problem.code: {"summary": problem.title, "value": problems.document(problem())} for problem in possible
+            problem.code: {"summary": problem.title, "value": problems.document(problem(), profile)}
+            for problem in possible
         }
-        schema = refer("schemas", "IdempotencyProblem", PROBLEM)
-        response["content"] = {"application/problem+json": {"schema": schema, "examples": examples}}
+        if profile.errors == "problem":
+            schema = refer("schemas", "IdempotencyProblem", PROBLEM)
+            response["content"] = {"application/problem+json": {"schema": schema, "examples": examples}}
+        else:
+            response["content"] = {"application/json": {"schema": {"type": "object"}, "examples": examples}}
     return response
 
 
-def _headers(names: Iterable[str], refer: Refer) -> dict[str, Any]:
-    return {
-        name: refer("headers", name.replace("-", ""), {"description": HEADERS[name][0], "schema": HEADERS[name][1]})
-        for name in names
-    }
+def _headers(headers: _Headers, refer: Refer) -> dict[str, Any]:
+    return {name: refer("headers", name.replace("-", ""), header) for name, header in headers.items()}
 
 
 def _summary(problem: type[Problem]) -> str:

@@ -20,6 +20,10 @@ class IdempotentBrowsableAPIRenderer(BrowsableAPIRenderer):
         """Return the context of the template: REST framework's, the name of the header, and the version of its UUIDs."""
         context: dict[str, Any] = super().get_context(*args, **kwargs)
         policy = getattr(context["view"], "idempotency", None)
-        key_format = conf.field(policy if isinstance(policy, Policy) else Policy(), "key_format")
-        version = 7 if key_format == UUID7 else 4
-        return {**context, "idempotency_header": conf.get("HEADER"), "idempotency_key_version": version}
+        policy = policy if isinstance(policy, Policy) else Policy()
+        profile = conf.profile_of(policy.profile, conf.project_settings())
+        version = 7 if conf.field(policy, "key_format") == UUID7 else 4
+        # The script sends a bare key in a header, and nothing with it.
+        speaks = profile.carrier == "header" and profile.spelling != "quoted" and profile.first_sent_field is None
+        header = profile.field if speaks else None
+        return {**context, "idempotency_header": header, "idempotency_key_version": version}

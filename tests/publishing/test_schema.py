@@ -128,3 +128,31 @@ def test_descriptions_are_peoples_own() -> None:
             assert operation(schema, "/documented/{id}/")["description"] == "A person's own words."
             assert "description" not in operation(schema, "/choosing/")
             assert "description" not in operation(schema, "/charges/")
+
+
+@pytest.mark.parametrize(
+    ("name", "carrier", "sent", "statuses"),
+    [
+        ("stripe", {"in": "header", "name": "Idempotency-Key"}, ["StripeIdempotencyKey"], {"400", "409"}),
+        (
+            "repeatability",
+            {"in": "header", "name": "Repeatability-Request-ID"},
+            ["RepeatabilityIdempotencyKey", "RepeatabilityFirstSent"],
+            {"400", "409", "412"},
+        ),
+        ("square", {"in": "body", "name": "idempotency_key"}, [], {"400", "409"}),
+        ("adyen", {"in": "header", "name": "Idempotency-Key"}, ["AdyenIdempotencyKey"], {"400", "422"}),
+    ],
+)
+def test_a_profile(name: str, carrier: dict[str, str], sent: list[str], statuses: set[str]) -> None:
+    """What is published is the profile's: where the key is, its statuses, and bodies as its clients read them."""
+    with override_settings(ROOT_URLCONF="tests.publishing.urls", IDEMPOTENCY={"PROFILE": name}):
+        schema = generated()
+    validate(schema)
+    made = operation(schema, "/documented/{id}/")
+    assert made["x-idempotency"]["carrier"] == carrier
+    references = [each["$ref"].rpartition("/")[2] for each in made["parameters"] if "$ref" in each]
+    assert references == sent
+    assert statuses <= set(made["responses"])
+    assert "422" in made["responses"] or "request-mismatch" in made["responses"]["400"]["description"]
+    assert list(made["responses"]["400"]["content"]) == ["application/json"]
