@@ -23,7 +23,7 @@ from ..engine.lease import LeaseOperation
 from ..errors import InProgress, KeyUnknown, OperationFinished, RecordUnreadable, ScopeRequired
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
-from .keys import parse_key, request_id_of, scope_of
+from .keys import named_key, request_id_of, scope_of
 from .responses import CANCELLATION, is_cancellation
 
 logger = logging.getLogger("django_idempotency")
@@ -87,7 +87,7 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
 
 
 def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) -> tuple[str, str]:
-    key = parse_key(sent)
+    key = named_key(sent, terms.profile)
     scope = scope_of(request, user, terms, key)
     if scope is None:
         raise ScopeRequired

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,13 @@ def parse_key(sent: object, profile: Profile) -> str:
 def plain_key(sent: object, profile: Profile) -> str:
     """Return the key in a member of a body, or in a parameter. Raises `KeyMalformed`."""
     return _fitting(sent if isinstance(sent, str) and _MEMBER.fullmatch(sent) else None, profile)
+
+
+def named_key(text: str, profile: Profile) -> str:
+    """Return the key that an address names, as the client spells it or plain. Raises `KeyMalformed`."""
+    if profile.carrier != "header":
+        return plain_key(text, profile)
+    return parse_key(text, replace(profile, spelling="either") if profile.spelling == "quoted" else profile)
 
 
 def _fitting(key: str | None, profile: Profile) -> str:

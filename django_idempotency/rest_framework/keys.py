@@ -37,5 +37,5 @@ class IdempotencyKeyView(APIView):
     def handle_exception(self, exc: Exception) -> Any:
         """Respond to one of our errors as a guard does."""
         if isinstance(exc, Problem):
-            return respond_to(self, IdempotencyException(exc), self.request._request)
+            return respond_to(self, IdempotencyException(exc, self.request._request), self.request._request)
         return super().handle_exception(exc)
