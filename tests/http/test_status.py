@@ -18,7 +18,7 @@ from .test_problems import PROBLEMS, subclasses
 
 #: Problem → what its response says. A problem that is not listed changed nothing: `refused`.
 SAID: dict[type[Problem], str | None] = {
-    errors.KeyMissing: None,  # not a keyed request
+    **dict.fromkeys((errors.KeyMissing, errors.KeyUnknown, errors.OperationFinished)),  # of requests without a key
     errors.KeyExpired: "expired",
     errors.KeyUnknown: None,  # nor is this, nor the next
     errors.OperationFinished: None,
