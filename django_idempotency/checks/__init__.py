@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.core import checks
 
+from .cors import check_cors
 from .databases import check_databases, check_deployment
 from .exceptions import check_exceptions
 from .functions import check_functions
@@ -26,6 +27,7 @@ def register() -> None:
         check_settings,
         check_memory,
         check_middleware,
+        check_cors,
         check_databases,
         check_functions,
         check_outbox,

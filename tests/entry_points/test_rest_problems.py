@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -60,6 +61,31 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Se
     assert (document["code"], document["status"]) == ("request-mismatch", 422)
     assert document["type"] == f"{PAGE}#request-mismatch"
     assert answer["Link"] == LINK
+
+
+def test_a_middleware_finds_data_on_every_response(rest_entry_point: Sender) -> None:
+    """REST framework's responses have `data`, so projects, and their tests, read it from replays and problems as well."""
+    send = rest_entry_point
+    first, replay, problem = send(), send(), send({"amount": 7})
+    assert first.data["id"] == replay.data["id"]
+    assert replay["Idempotency-Status"] == "replayed"
+    assert (problem.data["code"], problem.data["status"]) == ("request-mismatch", 422)
+    assert problem.data == problem.json()
+    assert send(key="a,b").data["code"] == "key-malformed"
+
+
+def test_a_refusal_without_a_principal_has_data() -> None:
+    """So has one of a view that authenticates nobody."""
+    response: Any = Client().post("/mixin/open/", headers={"Idempotency-Key": KEY})
+    assert response.data["code"] == "scope-required"
+
+
+def test_data_of_a_projects_handler(rest_entry_point: Sender, settings: Any) -> None:
+    """It is what the handler has set."""
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
+    answer = mismatch(rest_entry_point)
+    assert answer.data["error"]["codes"] == "request-mismatch"
+    assert answer.data == answer.json()
 
 
 def test_a_problem_contains_neither_the_key_nor_the_response(any_entry_point: Sender) -> None:
