@@ -18,11 +18,13 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import IntegrityError, connection, connections, transaction
 from django.http import HttpResponse
-from django.test import AsyncClient, Client
+from django.test import AsyncClient, Client, RequestFactory
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from graphene_django.views import GraphQLView as GrapheneView
+from graphql import specified_directives
 from pytest_django import Settings
+from strawberry.directive import DirectiveLocation, DirectiveValue
 from strawberry.django.views import AsyncGraphQLView
 from strawberry.django.views import GraphQLView as StrawberryView
 from strawberry.schema.config import StrawberryConfig
@@ -30,6 +32,7 @@ from strawberry.schema.config import StrawberryConfig
 from django_idempotency import idempotent
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
+from django_idempotency.graphql.directives import IDEMPOTENT, directive_key
 from django_idempotency.graphql.operations import Asked, asked
 from django_idempotency.graphql.results import refusal
 from django_idempotency.models import IdempotencyRecord
@@ -98,7 +101,9 @@ class GrapheneQueries(graphene.ObjectType):
         return Effect.objects.count()
 
 
-GRAPHENE = graphene.Schema(query=GrapheneQueries, mutation=GrapheneMutations)
+GRAPHENE = graphene.Schema(
+    query=GrapheneQueries, mutation=GrapheneMutations, directives=[*specified_directives, IDEMPOTENT]
+)
 
 # --------------------------------------------------------------------------------------------------------- strawberry
 
@@ -149,8 +154,15 @@ class AsyncQueries:
 
 
 BATCHING = StrawberryConfig(batching_config={"max_operations": 5})
-STRAWBERRY = strawberry.Schema(query=Queries, mutation=Mutations, config=BATCHING)
-ASYNC = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations)
+
+
+@strawberry.directive(locations=[DirectiveLocation.FIELD], name="idempotent")
+def with_key(value: DirectiveValue[Any], key: str) -> Any:
+    return value
+
+
+STRAWBERRY = strawberry.Schema(query=Queries, mutation=Mutations, config=BATCHING, directives=[with_key])
+ASYNC = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations, directives=[with_key])
 
 # -------------------------------------------------------------------------------------------------------------- views
 
@@ -203,7 +215,28 @@ class Awaited(AsyncGraphQLView):
     pass
 
 
+SHOPIFY: dict[str, Any] = {"authorize_replay": is_staff, "key": directive_key, "key_format": "uuid", "required": True}
+
+
+@idempotent(**SHOPIFY)
+class GrapheneShop(GrapheneView):
+    pass
+
+
+@idempotent(**SHOPIFY)
+class StrawberryShop(StrawberryView):
+    pass
+
+
+@idempotent(guarantee="lease", **SHOPIFY)
+class AsyncShop(AsyncGraphQLView):
+    pass
+
+
 urlpatterns = [
+    path("shop/graphene/", GrapheneShop.as_view(schema=GRAPHENE)),
+    path("shop/strawberry/", StrawberryShop.as_view(schema=STRAWBERRY)),
+    path("shop/async/", AsyncShop.as_view(schema=ASYNC)),
     path("graphene/", csrf_exempt(Graphene.as_view(schema=GRAPHENE))),
     path("graphene/batch/", Graphene.as_view(schema=GRAPHENE, batch=True)),
     path("graphene/entered/", EnteredGraphene.as_view(schema=GRAPHENE)),
@@ -577,3 +610,80 @@ def test_an_observed_mutation_runs_each_time(call: Call, url: str, observed: Obs
     responses = [call(url, how) for how in ("raise", "raise", "a", "a", "b")]
     assert {(each.status_code, said(each)) for each in responses} == {(200, "observed")}
     assert observed.would == ["run", "run", "run", "replay", "request-mismatch"]
+
+
+# ------------------------------------------------------------------------------------------------------- the directive
+
+DIRECTIVE = "mutation ($how: String, $key: String!) { charge(how: $how) @idempotent(key: $key) { id how } }"
+shops = pytest.mark.parametrize("url", ["/shop/graphene/", "/shop/strawberry/", "/shop/async/"])
+
+
+def shop(call: Call, url: str, how: str, key: str) -> Any:
+    return call(url, key=None, batch={"query": DIRECTIVE, "variables": {"how": how, "key": key}})
+
+
+@shops
+def test_a_directive_carries_the_key(call: Call, url: str) -> None:
+    """A retry gets the first result, and other variables are a mismatch; without a key it is refused."""
+    first, retry = (shop(call, url, "a", key) for key in (KEY, KEY))
+    assert (first.json()["data"]["charge"]["how"], said(first)) == ("a", "created")
+    assert (retry.content, said(retry)) == (first.content, "replayed")
+    assert shop(call, url, "b", KEY).json()["code"] == "request-mismatch"
+    assert call(url, "a", key=None).json()["code"] == "key-missing"
+    assert shop(call, url, "a", "not-a-uuid").json()["code"] == "key-malformed"
+    assert call(url, query=QUERY, key=None).status_code == 200
+    assert effects() == 1
+
+
+@shops
+def test_a_failed_attempt_keeps_its_key(call: Call, url: str) -> None:
+    """Unlike Shopify's: the same key runs again, since nothing of the attempt is remembered."""
+    assert shop(call, url, "raise", KEY).json()["errors"]
+    assert said(shop(call, url, "a", KEY)) == "created"
+
+
+FIELDS = 'mutation { a: charge @idempotent(key: "1") { id } b: charge @idempotent(key: "2") { id } }'
+
+#: What is sent → the key.
+DIRECTIVES: list[tuple[Any, Any]] = [
+    ({"query": DIRECTIVE, "variables": {"key": "k"}}, "k"),
+    ({"query": 'mutation { charge @idempotent(key: "k") { id } }'}, "k"),
+    ({"query": 'mutation ($key: String = "k") { charge @idempotent(key: $key) { id } }'}, "k"),
+    (
+        {"query": 'mutation ($key: String = "k") { charge @idempotent(key: $key) { id } }', "variables": {"key": "l"}},
+        "l",
+    ),
+    ({"query": BOTH.replace("charge", 'charge @idempotent(key: "k")'), "operationName": "Pay"}, "k"),
+    ({"query": FIELDS}, ["1", "2"]),  # one request, one record
+    ([{"query": DIRECTIVE, "variables": {"key": "k"}}] * 2, ["k", "k"]),
+    ([{"query": QUERY}, {"query": DIRECTIVE, "variables": {"key": "k"}}], "k"),
+    # ---- none
+    ({"query": CHARGE}, None),
+    ({"query": DIRECTIVE}, None),  # without its variable
+    ({"query": DIRECTIVE, "variables": {"key": ""}}, None),
+    ({"query": DIRECTIVE, "variables": {"key": 7}}, None),
+    ({"query": FIELDS.replace('@idempotent(key: "2")', "")}, None),  # one of two would run twice
+    ({"query": 'mutation { ...f } fragment f on Mutation { charge @idempotent(key: "k") { id } }'}, None),
+    ({"query": 'mutation { charge { id @idempotent(key: "k") } }'}, None),  # not on the root field
+    ({"query": "mutation { charge @include(if: true) { id } }"}, None),
+    ({"query": QUERY}, None),
+    ({"query": BOTH}, None),
+    ({"query": "mutation {"}, None),
+    ({"query": 7}, None),
+    ({}, None),
+    ("text", None),
+]
+
+
+@pytest.mark.parametrize(("sent", "key"), DIRECTIVES, ids=range(len(DIRECTIVES)))
+def test_the_key_of_a_document(sent: Any, key: Any) -> None:
+    """The directive counts on each root field of a mutation, or not at all."""
+    request = RequestFactory().post("/", json.dumps(sent), content_type="application/json")
+    assert directive_key(request) == key
+
+
+def test_the_key_of_a_form() -> None:
+    """As graphene reads one, with its variables in JSON."""
+    request = RequestFactory().post("/", {"query": DIRECTIVE, "variables": '{"key": "k"}'})
+    assert directive_key(request) == "k"
+    assert directive_key(RequestFactory().post("/", b"\xff", content_type="application/json")) is None
