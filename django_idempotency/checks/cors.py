@@ -22,19 +22,22 @@ def check_cors(**_: Any) -> list[CheckMessage]:
     if not apps.is_installed(APP) or check_settings():
         return []
     header = conf.get("HEADER").lower()
-    named = "*ALLOW_HEADERS" if header in ALLOW_HEADERS else f'"{header}"'
+    imported, named = "", f'"{header}"'
+    if header in ALLOW_HEADERS:
+        imported, named = "from django_idempotency.cors import ALLOW_HEADERS; ", "*ALLOW_HEADERS"
+    exposed = "(*EXPOSE_HEADERS, …)" if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else "EXPOSE_HEADERS"
     return [
         *_lacks(
             "CORS_ALLOW_HEADERS",
             [header],
             effect="the preflight of a request with a key fails, so the request is never sent",
-            fix=f"CORS_ALLOW_HEADERS = (*default_headers, {named})",
+            fix=f"from corsheaders.defaults import default_headers; {imported}CORS_ALLOW_HEADERS = (*default_headers, {named})",
         ),
         *_lacks(
             "CORS_EXPOSE_HEADERS",
             EXPOSE_HEADERS,
             effect="no script of another origin can read that",
-            fix="CORS_EXPOSE_HEADERS = EXPOSE_HEADERS",
+            fix=f"from django_idempotency.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = {exposed}",
         ),
     ]
 

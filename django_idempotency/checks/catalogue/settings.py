@@ -72,10 +72,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
     ),
     "W086": (
         "INSTALLED_APPS has corsheaders, and %(setting)s lacks %(missing)s: %(effect)s.",
-        (
-            "Type %(fix)s, with from corsheaders.defaults import default_headers and from django_idempotency.cors import "
-            f"ALLOW_HEADERS, EXPOSE_HEADERS. If no browser of another origin sends keys, type {SILENCE}."
-        ),
+        f"Type %(fix)s. If no browser of another origin sends keys, type {SILENCE}.",
     ),
     "E044": (
         "The environment has IDEMPOTENCY_DISABLED=%(value)s, which means neither yes nor no: guarded code raises.",
