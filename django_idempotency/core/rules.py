@@ -234,6 +234,10 @@ def read(
     return busy(record)
 
 
+#: By how much a store's clock and a host's stopwatch may disagree about a moment: SQLite counts milliseconds.
+GRAIN = timedelta(milliseconds=10)
+
+
 def foreseen(record: Record, ticket: Ticket, *, took: float) -> Verdict:
     """Say what a guard would have decided about a request that has run without one.
 
@@ -243,7 +247,7 @@ def foreseen(record: Record, ticket: Ticket, *, took: float) -> Verdict:
     verdict = read(record, ticket)
     if isinstance(verdict, Replay) and record.completed_at is not None:
         began = record.read_at - timedelta(seconds=took)
-        if record.completed_at > began:
+        if record.completed_at > began + GRAIN:
             return Busy(retry_after=1)
     return verdict
 

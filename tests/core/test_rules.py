@@ -237,7 +237,7 @@ def test_only_the_stores_clock_counts() -> None:
         (record(status=COMPLETED, digest=CHANGED), 1.0, Mismatch()),
         # Completed a minute before it was read.
         (record(status=COMPLETED), 59.0, Replay(outcome=OUTCOME, attempt=3)),
-        (record(status=COMPLETED), 60.0, Replay(outcome=OUTCOME, attempt=3)),  # began in that moment
+        (record(status=COMPLETED), 60.009, Replay(outcome=OUTCOME, attempt=3)),  # in that moment, as far as clocks tell
         (record(status=COMPLETED), 61.0, Busy(retry_after=1)),  # began before: both were under way
     ],
 )
