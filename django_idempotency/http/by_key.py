@@ -16,14 +16,15 @@ from django.utils.encoding import escape_uri_path
 from .. import conf
 from ..core import rules
 from ..core.hashing import record_id
-from ..core.policy import Policy, Resolved
+from ..core.key_formats import kept_for
+from ..core.policy import OBSERVE, Policy, Resolved
 from ..core.records import MISSING, Guarantee, Outcome, Record, Status, shortened
 from ..core.rules import Busy, Execute, Replay, WorkResult
 from ..engine.lease import LeaseOperation
-from ..errors import InProgress, KeyUnknown, OperationFinished, RecordUnreadable, ScopeRequired
+from ..errors import ConfigurationError, InProgress, KeyUnknown, OperationFinished, RecordUnreadable, ScopeRequired
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
-from .keys import named_key, request_id_of, scope_of
+from .keys import formatted, named_key, request_id_of, scope_of
 from .responses import CANCELLATION, is_cancellation
 
 logger = logging.getLogger("django_idempotency")
@@ -36,7 +37,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     refused). Of a response there is its status; headers and body only where the policy's `authorize_replay` allows them,
     since no check that stands before the view is repeated here.
 
-    Raises `KeyUnknown`, `KeyMalformed`, `ScopeRequired` or `StoreUnavailable`.
+    Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what `formatted()` raises.
     """
     terms = conf.resolve(policy)
     key, scope = _key_and_scope(request, user, terms, sent)
@@ -52,9 +53,12 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
 def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
     """Keep the caller's own operation under a key from being carried out, now and later. Nothing if it was cancelled.
 
-    Raises `OperationFinished`, `InProgress`, `RecordUnreadable`, `KeyMalformed`, `ScopeRequired` or `StoreUnavailable`.
+    Raises `OperationFinished`, `InProgress`, `RecordUnreadable`, `ScopeRequired`, `StoreUnavailable`, or what
+    `formatted()` raises; and `ConfigurationError` if the policy only observes: nothing would keep the operation.
     """
     terms = conf.resolve(policy)
+    if terms.mode == OBSERVE:
+        raise ConfigurationError('No operation can be cancelled under mode="observe", since nothing is guarded.')
     key, scope = _key_and_scope(request, user, terms, sent)
     store = store_of(terms)
     known = store.get(record_id(scope, key))
@@ -66,6 +70,7 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
         method=request.method or "",
         path=escape_uri_path(request.path),
         request_id=request_id_of(request),
+        ttl=kept_for(terms.key_format, terms.ttl),
     )._replace(guarantee=Guarantee.LEASE)
     operation = LeaseOperation(store, ticket, _unreported)
     match operation.open():
@@ -87,7 +92,9 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
 
 
 def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) -> tuple[str, str]:
-    key = named_key(sent, terms.profile)
+    named = named_key(sent, terms.profile)
+    client, space, key = named.rpartition(" ") if terms.profile.client_field is not None else ("", "", named)
+    key = f"{client}{space}{formatted(key, terms)}"
     scope = scope_of(request, user, terms, key)
     if scope is None:
         raise ScopeRequired

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,6 +18,7 @@ from django.urls import path
 
 from django_idempotency import Policy
 from django_idempotency.core.hashing import record_id
+from django_idempotency.core.key_formats import AHEAD
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.publishing.keys import IdempotencyKeyView
 from django_idempotency.rest_framework.keys import IdempotencyKeyView as RestKeyView
@@ -142,6 +145,35 @@ def test_a_malformed_key(ask: Ask) -> None:
     for method in ("GET", "DELETE"):
         assert told(ask(method, "caf%C3%A9")) == (400, "key-malformed")
     assert not IdempotencyRecord.objects.exists()
+
+
+def test_a_key_in_another_spelling(ask: Ask, charge: Sender, settings: Any) -> None:
+    """What is cancelled is the key, however it is spelled."""
+    settings.IDEMPOTENCY = {"KEY_FORMAT": "uuid"}
+    assert ask("DELETE", KEY.upper()).status_code == 204
+    assert told(charge()) == (409, "operation-cancelled")
+    assert ask("GET", KEY.replace("-", "")).json()["key"] == KEY
+    assert told(ask("DELETE", "order-17")) == (400, "key-malformed")
+
+
+def test_a_cancelled_key_with_a_date(ask: Ask, charge: Sender, settings: Any) -> None:
+    """The cancellation is kept for longer than the key would be accepted."""
+    settings.IDEMPOTENCY = {"KEY_FORMAT": "uuid7"}
+    key = str(UUID(int=int(time.time() * 1000) << 80 | 7 << 76 | 2 << 62))
+    assert ask("DELETE", key).status_code == 204
+    record = IdempotencyRecord.objects.get()
+    assert (record.expires_at - record.created_at).total_seconds() == 86400 + 2 * AHEAD
+    assert told(ask("DELETE", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f")) == (
+        412,
+        "key-expired",
+    )  # it cannot begin any more
+
+
+def test_nothing_is_cancelled_where_nothing_is_guarded(ask: Ask, settings: Any) -> None:
+    """A 204 would be a promise that nobody keeps."""
+    settings.IDEMPOTENCY = {"MODE": "observe"}
+    assert ask("DELETE").status_code == 500
+    assert told(ask("GET")) == (404, "key-unknown")
 
 
 def test_who_may_see_the_response(user: User, charge: Sender) -> None:
