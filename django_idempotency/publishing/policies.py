@@ -5,12 +5,13 @@ The IETF draft (section 2.1) asks a server to publish how long a key lives, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 from .. import conf, errors
-from ..core.key_formats import UUID7
+from ..core.key_formats import ANY, UUID7, VERSIONS
 from ..core.policy import MIN_SHARED_KEY, Policy, Resolved
 from ..core.records import Guarantee
 from ..core.rules import WorkResult, classify_status
@@ -50,11 +51,7 @@ def published(policy: Policy) -> dict[str, Any]:
         "carrier": {"in": profile.carrier, "name": profile.field},
         **_first_sent(profile),
         "derived": terms.key is not None,
-        "format": {
-            "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
-            "maxLength": profile.max_length,
-            **({"pattern": f"^{profile.pattern}$"} if profile.pattern else {}),
-        },
+        "format": _format(terms),
         "required": terms.required is True,
         "lifetime": iso_duration(terms.ttl),
         "scope": _scope(terms),
@@ -77,6 +74,22 @@ def problems_of(policy: Policy) -> list[type[Problem]]:
     """Return the problems that a request under a policy may get, in the order in which they are looked for."""
     terms = conf.resolve(policy)
     return [problem for problem, possible in _POSSIBLE if possible(terms)]
+
+
+def _format(terms: Resolved) -> dict[str, Any]:
+    """Return what a key looks like, in the words of JSON Schema."""
+    wanted, profile = terms.key_format, terms.profile
+    if wanted in VERSIONS:
+        version = VERSIONS[str(wanted)]
+        return {"format": "uuid", **({"x-uuid-version": version} if version else {})}
+    lengths = {
+        "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
+        "maxLength": profile.max_length,
+    }
+    pattern = profile.pattern
+    if wanted != ANY:
+        pattern = wanted.pattern if isinstance(wanted, re.Pattern) else wanted
+    return {**lengths, **({"pattern": f"^(?:{pattern})$"} if pattern else {})}
 
 
 def _scope(terms: Resolved) -> str:

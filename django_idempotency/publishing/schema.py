@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
@@ -18,7 +19,8 @@ from .policies import problems_of, published
 #: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns a reference to it.
 Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 
-_EXAMPLE = "8e03978e-40d5-43e8-bc93-6894a57f9324"
+#: The version of a UUID → one.
+_EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
 _TEXT = {"type": "string"}
 
 _Headers = dict[str, dict[str, Any]]
@@ -81,11 +83,15 @@ def _parameters(
         "description": "Makes the request safe to repeat: send a new key with each operation, and the same one with its "
         "retries.",
         "schema": {**_TEXT, **terms["format"]},
-        "example": _EXAMPLE,
     }
-    shared = terms["format"]["minLength"] > 1
-    name = f"{'Required' if required else ''}{'Long' if shared else ''}{_prefix(profile)}IdempotencyKey"
-    found = [*known, refer("parameters", name, key)]
+    version = terms["format"].get("x-uuid-version")
+    example = _EXAMPLES.get(version, _EXAMPLES[4])
+    if re.search(terms["format"].get("pattern", ""), example):  # otherwise only the project knows one
+        key["example"] = example
+    kind = f"UUID{version or ''}" if "format" in terms["format"] else "Long" if terms["format"]["minLength"] > 1 else ""
+    name = f"{'Required' if required else ''}{kind}{_prefix(profile)}IdempotencyKey"
+    # The next route may have another pattern, so a component of this name would not be shared.
+    found = [*known, key if "pattern" in terms["format"] else refer("parameters", name, key)]
     if profile.first_sent_field is not None:
         sent = {
             "in": "header",

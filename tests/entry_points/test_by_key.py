@@ -43,6 +43,7 @@ urlpatterns = [
     *routes,
     path("keys/<path:key>", IdempotencyKeyView.as_view()),
     path("api/keys/<path:key>", RestKeyView.as_view()),
+    path("uuids/<path:key>", IdempotencyKeyView.as_view(policy=Policy(key_format="uuid"))),
     path("told/<path:key>", IdempotencyKeyView.as_view(policy=Policy(authorize_replay=is_staff))),
 ]
 
@@ -184,6 +185,14 @@ def test_who_may_see_the_response(user: User, charge: Sender) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=True)
     shown = ask("GET").json()["response"]
     assert (shown["body"], shown["headers"]["Content-Type"]) == (body, "application/json")
+
+
+def test_the_keys_format(user: User) -> None:
+    """A UUID is one key in each spelling, here as in a request; what is not one is refused."""
+    ask = asking(user, "/uuids/")
+    assert ask("DELETE", KEY.upper()).status_code == 204
+    assert ask("GET", KEY.replace("-", "")).json() == {"key": KEY, "state": "cancelled", "attempt": 1}
+    assert told(ask("GET", "order-17")) == (400, "key-malformed")
 
 
 @pytest.mark.either_server

@@ -70,7 +70,22 @@ def decorated(request: Request) -> Response:
 
 decorated.cls.serializer_class = ChargeSerializer  # type: ignore[attr-defined]
 
+
+class Formatted(Documented):
+    """Keys of one format."""
+
+    idempotency = Policy(key_format="uuid7")
+
+
+class Patterned(Documented):
+    """Keys of a pattern."""
+
+    idempotency = Policy(key_format="order-[0-9]+", required=True)
+
+
 urlpatterns: list[Any] = [
+    path("formatted/", Formatted.as_view()),
+    path("patterned/", Patterned.as_view()),
     path("charges/", Charges.as_view({"post": "create", "get": "list"})),
     path("documented/<int:pk>/", Documented.as_view()),
     path("choosing/", Choosing.as_view()),
