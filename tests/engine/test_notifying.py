@@ -68,10 +68,14 @@ def test_what_receivers_open_is_closed(
     receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread closes the store's connection and Django's, then ends; the next event starts another."""
-    closed: list[str] = []
+    notifier, closed = Notifier(), list[str]()
+
+    def closing() -> None:
+        if threading.current_thread() is notifier._thread:  # and not that of an earlier test
+            closed.append("all")
+
     monkeypatch.setattr(operation.store, "close", lambda: closed.append(f"store {threading.current_thread().name}"))
-    monkeypatch.setattr("django_idempotency.engine.notifying.closing", lambda: closed.append("all"))
-    notifier = Notifier()
+    monkeypatch.setattr("django_idempotency.engine.notifying.closing", closing)
     receiver.go_on.set()
     for number in (1, 2):
         notify(notifier, operation, receiver, number)
