@@ -48,6 +48,8 @@ def test_a_page_for_people(get: Any) -> None:
     text = page.content.decode()
     assert "<code>/charges/</code>" in text
     assert "key-missing" in text
+    assert "optional; a UUID" in text
+    assert "1 to 255 characters, <code>^(?:order-[0-9]+)$</code>" in text
     assert page["ETag"] != get()["ETag"]
 
 
