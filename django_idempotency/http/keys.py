@@ -91,7 +91,7 @@ def named_key(text: str, profile: Profile) -> str:
 
 def _fitting(key: str | None, profile: Profile) -> str:
     if not key or len(key) > profile.max_length or (profile.pattern and not re.fullmatch(profile.pattern, key)):
-        raise KeyMalformed("" if profile.name == DEFAULT.name else _expectation(profile))
+        raise KeyMalformed("" if replace(profile, field=DEFAULT.field) == DEFAULT else _expectation(profile))
     return key
 
 

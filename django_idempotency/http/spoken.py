@@ -23,7 +23,9 @@ class Spoken(NamedTuple):
 
 def speak(request: HttpRequest, profile: Profile, sent: object = None) -> None:
     """Note a profile on a request, and the value of its header once that has been read without a complaint."""
-    setattr(request, _SPOKEN, Spoken(profile, "" if sent is None or profile.carrier != "header" else str(sent)))
+    setattr(
+        request, _SPOKEN, Spoken(profile, "" if sent is None or profile.carrier != "header" else str(sent).strip(" \t"))
+    )
 
 
 def spoken_to(request: HttpRequest) -> Spoken:

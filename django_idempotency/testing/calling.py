@@ -21,7 +21,7 @@ from .. import signals
 from ..core.records import MISSING, Guarantee
 from ..engine.operation import Operation
 from ..errors import InProgress
-from ..http.responses import REPLAYED
+from ..http.status import HEADER, HeaderStatus
 
 #: Seconds before a busy call is retried: the first pause, and the longest.
 PAUSE, LONGEST_PAUSE = 0.01, 0.25
@@ -50,6 +50,8 @@ class CallResult:
     status: int | None = None
     #: Is it marked as a replay?
     replayed: bool = field(default=False, compare=False)
+    #: Does it say that the first request still runs?
+    busy: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, given: Any) -> CallResult:
@@ -57,7 +59,9 @@ class CallResult:
         if not hasattr(given, "status_code"):
             return cls(type(given), given)
         body = b"".join(given) if getattr(given, "streaming", False) else bytes(given.content)
-        return cls(bytes, body, given.status_code, REPLAYED in given.headers)
+        said = given.headers.get(HEADER)
+        replayed, busy = (said == status.value for status in (HeaderStatus.REPLAYED, HeaderStatus.IN_PROGRESS))
+        return cls(bytes, body, given.status_code, replayed, busy)
 
     @classmethod
     def raised(cls, error: BaseException) -> CallResult:
@@ -122,11 +126,7 @@ class ConcurrentCall:
         if said and said[-1].name == "busy":
             return True
         # A server in another process sends no events here; or the call lost its race.
-        return (
-            self.answer is not None
-            and self.answer.status == 409
-            and f'"{InProgress.code}"'.encode() in self.answer.value
-        )
+        return self.answer is not None and self.answer.busy
 
 
 async def _wait_for(awaitable: Awaitable[Any]) -> Any:

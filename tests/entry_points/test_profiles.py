@@ -59,3 +59,11 @@ def test_the_default_header_is_no_key_then(name: str, user: User, connect: Conne
     if PROFILES[name].field != "Idempotency-Key":
         assert [sender().status_code, sender().status_code] == [201, 201]
         assert (effects(), IdempotencyRecord.objects.count()) == (2, 0)
+
+
+def test_a_method_without_keys(entry_point: Sender) -> None:
+    """A profile that refuses a key on an unguarded method does so everywhere, before anything runs."""
+    with override_settings(IDEMPOTENCY={"PROFILE": "repeatability", "METHODS": ["PUT"]}):
+        answer = send(entry_point, "repeatability", uuid4())
+    assert (answer.status_code, answer["Repeatability-Result"]) == (501, "rejected")
+    assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
