@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
 from ..errors import KeyMissing, KeyUnsupported, Problem
+from ..profiles import Profile
 from ..runtime import switch
 from .facts import RequestFacts, facts_of
 from .handle import switch_off
@@ -44,7 +45,7 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
         switch_off(request, policy)
         return None
     try:
-        return _key_of(request, facts, policy)
+        return _key_of(request, facts, policy, profile)
     except Problem as problem:
         if conf.field(policy, "mode") != OBSERVE:
             raise
@@ -52,14 +53,14 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
         return None
 
 
-def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy) -> Key | None:
+def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: Profile) -> Key | None:
     key = facts.read_key(policy)
     if not facts.is_guarded_method(policy):
         raise KeyUnsupported
     if key is not None:
-        profile = facts.profile_of(policy)
         key = facts.of_client(formatted(key, policy), profile)
-        speak(request, profile, facts.sent_in(profile))
+        if profile.echoes:
+            speak(request, profile, facts.sent_in(profile))
         return key
     if facts.may_have_key(policy):
         return Where.PAYLOAD

@@ -56,10 +56,13 @@ class RequestFacts:
 
     def carries_key(self, policy: Policy = ANY_POLICY) -> bool:
         """Does the request have the header of a policy's profile, or the parameter, well formed or not?"""
-        profile = self.profile_of(policy)
-        if profile.first_sent_field is not None and self._header(profile.first_sent_field) is not None:
+        return self._carries(self.profile_of(policy))
+
+    def _carries(self, profile: Profile) -> bool:
+        plain = profile is self.profile and profile.carrier == "header"  # each keyless request comes here
+        if (self.sent if plain else self.sent_in(profile)) is not None:
             return True
-        return self.sent_in(profile) is not None
+        return profile.first_sent_field is not None and self._header(profile.first_sent_field) is not None
 
     def sent_in(self, profile: Profile) -> object:
         """Return what the client has sent as the key of a profile; `None`: nothing, or it would be in the body."""
@@ -101,7 +104,7 @@ class RequestFacts:
     def may_have_key(self, policy: Policy) -> bool:
         """Does the request carry a key, or may a policy select one for it, or find it in the body?"""
         profile = self.profile_of(policy)
-        if self.carries_key(policy) or profile.carrier == "body":
+        if self._carries(profile) or profile.carrier == "body":
             return True
         chosen: object = policy.key
         return self.selects if chosen is MISSING else chosen is not None
