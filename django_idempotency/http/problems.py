@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
 
 from ..core.rules import Busy, Mismatch, Unreadable
 from ..errors import (
@@ -63,15 +64,24 @@ def document(problem: Problem, profile: Profile) -> Mapping[str, Any]:
 
 
 def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
-    """Return the headers of a problem's response, with the link that the IETF draft (2.7) asks for, if there is one."""
-    spoken, url = spoken_to(request), docs_url(problem)
+    """Return the headers of a problem's response, with the links that the IETF draft (2.7) asks for, if there are any."""
+    spoken = spoken_to(request)
     profile = spoken.profile
-    link = {"Link": f'<{url}>; rel="describedby"'} if url else {}
+    pages = [url for url in (docs_url(problem), _policy_url()) if url]
+    link = {"Link": ", ".join(f'<{url}>; rel="describedby"' for url in pages)} if pages else {}
     own = {name: value for name, value in problem.headers.items() if name != "Retry-After"}
     if (original := own.pop(status.ORIGINAL, None)) and profile.original:
         own[profile.original] = original
     about_key = status.headers_of(problem, spoken, status_of(problem, profile))
     return {**own, **_of_retry(problem, profile), **about_key, **link, "Cache-Control": "no-store"}
+
+
+def _policy_url() -> str | None:
+    """Return the address of the published policies, if the project has routed them (`django_idempotency.urls`)."""
+    try:
+        return reverse("idempotency-policy")
+    except NoReverseMatch:
+        return None
 
 
 def _of_retry(problem: Problem, profile: Profile) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ def guarded_methods() -> Iterator[GuardedMethod]:
     """Yield each guarded method of each route, in the order in which Django tries the routes."""
     seen = set()
     for route in routes():
-        path = simplify_regex(route.path)
+        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(route.path))
         if path in seen:
             continue  # an earlier route has it
         seen.add(path)
@@ -56,4 +57,4 @@ def guarding(known: list[GuardedMethod], view: Any, method: str, path: str) -> G
 def _shape(path: str) -> list[str]:
     """Return the constant parts of a path: a schema names its parameters in its own way."""
     parts = path.strip("/").split("/")
-    return ["*" if part.startswith(("<", "{")) else part for part in parts]
+    return ["*" if part.startswith("{") else part for part in parts]

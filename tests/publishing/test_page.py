@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
+from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.urls import include, path
 
-from django_idempotency.errors import Problem
+from django_idempotency.errors import KeyMissing, Problem
+from django_idempotency.http.problems import problem_response
 from django_idempotency.publishing.policies import iso_duration
 
 from .urls import urlpatterns as views
@@ -34,7 +36,8 @@ def test_json(get: Any) -> None:
     found = {(each["method"], each["path"]): each for each in response.json()["policies"]}
     assert found["POST", "/charges/"]["required"] is True
     assert found["POST", "/choosing/"]["varies"] is True
-    assert ("DELETE", "/documented/<pk>/") not in found
+    assert ("POST", "/documented/{pk}/") in found
+    assert ("DELETE", "/documented/{pk}/") not in found
     assert (response["Content-Type"], response["Vary"]) == ("application/json", "Accept")
     assert get(**{"If-None-Match": response["ETag"]}).status_code == 304
     with override_settings(IDEMPOTENCY={"TTL": 60}):
@@ -51,6 +54,15 @@ def test_a_page_for_people(get: Any) -> None:
     assert "optional; a UUID" in text
     assert "1 to 255 characters, <code>^(?:order-[0-9]+)$</code>" in text
     assert page["ETag"] != get()["ETag"]
+
+
+@override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://example.com/problems"})
+def test_problems_link_to_it() -> None:
+    """The problem's own page comes first."""
+    problem = problem_response(KeyMissing(), HttpRequest())
+    page, policy = problem["Link"].split(", ")
+    assert page == '<https://example.com/problems#key-missing>; rel="describedby"'
+    assert policy == f'<{ADDRESS}>; rel="describedby"'
 
 
 def test_the_command() -> None:
