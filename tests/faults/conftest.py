@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
 from tests.support.factories import TokenFactory
@@ -14,6 +15,7 @@ from tests.support.factories import TokenFactory
 from .clients import Customer
 from .database import idle
 from .plans import ENDLESS, FOLDER, Faults, until
+from .proxy import Proxy
 from .servers import Server, gunicorn, uvicorn
 
 #: Any 32 letters and digits that are the same in both places are accepted (CsrfViewMiddleware).
@@ -61,6 +63,15 @@ def asgi_lease(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """Return uvicorn with the middleware and the guarantee `lease`."""
     with uvicorn(tmp_path_factory.mktemp("asgi"), GUARANTEE="lease") as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(django_db_setup: None) -> Iterator[Proxy]:
+    """Return what stands between a server and its database."""
+    settings = connection.settings_dict
+    proxy = Proxy(settings["HOST"], int(settings["PORT"]))
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

@@ -25,14 +25,6 @@ needs_server = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite 
 
 
 @pytest.fixture(scope="module")
-def proxy(django_db_setup: None) -> Iterator[Proxy]:
-    settings = connection.settings_dict
-    proxy = Proxy(settings["HOST"], int(settings["PORT"]))
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture(scope="module")
 def far(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Return gunicorn with a database behind the proxy."""
     place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]

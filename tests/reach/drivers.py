@@ -36,6 +36,7 @@ class Driver:
     environment: Mapping[str, str] = field(default_factory=dict)
     serving: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = OPTIONS
+    cases: Sequence[str] = ()
     requests: Sequence[str] = REQUESTS
     #: Returns the interpreter, after it has obtained what is missing.
     python: Callable[[], Path] = lambda: Path(sys.executable)
@@ -73,6 +74,7 @@ DRIVERS = {
         serving={"WORKER_CLASS": "gevent", "CONN_MAX_AGE": "0"},
         # In one process: xdist's have threads before the patch.
         options=("-n", "0", *OPTIONS[2:], "-k", " and ".join(f"not {each}" for each in LOOPS)),
+        cases=["tests/reach/cases/greenlets.py"],
         python=gevent,
         module="tests.reach.patched",
     ),
@@ -83,7 +85,7 @@ def through(driver: Driver) -> Result:
     python = str(driver.python())
     with server(obtaining.DEBIANS) as one:
         environment = {**place(one.port), **driver.environment}
-        tests = [*TESTS, *INTERLEAVED]
+        tests = [*TESTS, *INTERLEAVED, *driver.cases]
         counts = run(tests, environment, *driver.options, command=(python, "-m", driver.module))
         serving = {**environment, **driver.serving}
         counts += run(driver.requests, serving, *FAULTS, command=(python, "-m", "pytest"))

@@ -1,4 +1,4 @@
-"""`combine=False` around COMMIT, the one place where it changes what is sent. `make reach` runs all faults with it."""
+"""`combine=False`, killed and cut off around COMMIT. `make reach` runs all the other faults with it, too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.db import connection
 
 from tests.support.combining import COMBINED
 
@@ -24,14 +23,6 @@ pytestmark = [
 ]
 
 PATH = "/api/charges/"
-
-
-@pytest.fixture(scope="module")
-def proxy(django_db_setup: None) -> Iterator[Proxy]:
-    settings = connection.settings_dict
-    proxy = Proxy(settings["HOST"], int(settings["PORT"]))
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture(scope="module")
