@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage
 
 from .. import conf
+from ..core.records import MISSING
 from ..cors import ALLOW_HEADERS, EXPOSE_HEADERS
 from .catalogue import finding
 from .settings import check_settings
@@ -21,25 +22,34 @@ def check_cors(**_: Any) -> list[CheckMessage]:
     """Check what browsers of other origins may send and read, if django-cors-headers is installed."""
     if not apps.is_installed(APP) or check_settings():
         return []
-    header = conf.get("HEADER").lower()
-    imported, named = "", f'"{header}"'
-    if header in ALLOW_HEADERS:
-        imported, named = "from django_idempotency.cors import ALLOW_HEADERS; ", "*ALLOW_HEADERS"
-    exposed = "(*EXPOSE_HEADERS, …)" if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else "EXPOSE_HEADERS"
+    profile = conf.profile_of(MISSING, conf.project_settings())
+    sent = (profile.field if profile.carrier == "header" else None, profile.first_sent_field, profile.client_field)
+    needed = [name.lower() for name in sent if name is not None]
+    imported = "from django_idempotency.cors import ALLOW_HEADERS; " if set(needed) & set(ALLOW_HEADERS) else ""
+    shown = [name for name in (profile.marker, profile.original, profile.result) if name is not None]
+    kept = ["…"] if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else []
     return [
         *_lacks(
             "CORS_ALLOW_HEADERS",
-            [header],
+            needed,
             effect="the preflight of a request with a key fails, so the request is never sent",
-            fix=f"from corsheaders.defaults import default_headers; {imported}CORS_ALLOW_HEADERS = (*default_headers, {named})",
+            fix=f"from corsheaders.defaults import default_headers; {imported}CORS_ALLOW_HEADERS = "
+            f"({', '.join(['*default_headers', *_spelled(needed, ALLOW_HEADERS, 'ALLOW_HEADERS')])})",
         ),
         *_lacks(
             "CORS_EXPOSE_HEADERS",
-            EXPOSE_HEADERS,
+            list(dict.fromkeys([*EXPOSE_HEADERS, *shown])),
             effect="no script of another origin can read that",
-            fix=f"from django_idempotency.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = {exposed}",
+            fix="from django_idempotency.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = "
+            f"[{', '.join([*_spelled([*EXPOSE_HEADERS, *shown], EXPOSE_HEADERS, 'EXPOSE_HEADERS'), *kept])}]",
         ),
     ]
+
+
+def _spelled(needed: Iterable[str], ours: tuple[str, ...], name: str) -> list[str]:
+    """Write names as Python: our tuple for those in it, and the others one by one."""
+    others = [f'"{each}"' for each in needed if each not in ours]
+    return [f"*{name}", *others] if set(needed) & set(ours) else others
 
 
 def _lacks(setting: str, needed: Iterable[str], *, effect: str, fix: str) -> Iterator[CheckMessage]:

@@ -39,7 +39,7 @@ def test_nothing_is_set(configure: Configure, cors: Settings) -> None:
     assert "lacks idempotency-key" in found[0].msg
     assert "CORS_ALLOW_HEADERS = (*default_headers, *ALLOW_HEADERS)" in str(found[0].hint)
     assert "Idempotency-Status" in found[1].msg
-    assert "CORS_EXPOSE_HEADERS = EXPOSE_HEADERS" in hints(found[1:])["W086"]
+    assert "CORS_EXPOSE_HEADERS = [*EXPOSE_HEADERS]" in hints(found[1:])["W086"]
 
 
 def test_what_it_says_is_enough(configure: Configure, cors: Settings) -> None:
@@ -60,6 +60,18 @@ def test_a_header_of_ones_own(configure: Configure, cors: Settings) -> None:
     assert '(*default_headers, "x-order-key")' in str(found.hint)
 
 
+def test_the_headers_of_a_profile(configure: Configure, cors: Settings) -> None:
+    """What the profile of the settings reads must be allowed, all of it."""
+    configure(PROFILE="repeatability")
+    cors.CORS_ALLOW_HEADERS, cors.CORS_EXPOSE_HEADERS = ALLOW_HEADERS, EXPOSE_HEADERS
+    allow, expose = check_cors()
+    assert "lacks repeatability-request-id, repeatability-first-sent, repeatability-client-id:" in allow.msg
+    assert "lacks Repeatability-Result:" in expose.msg
+    assert '[*EXPOSE_HEADERS, "Repeatability-Result", …]' in str(expose.hint)
+    configure(PROFILE="square")  # a member of the body
+    assert check_cors() == []
+
+
 def test_wrong_settings_come_first(cors: Settings) -> None:
     """A HEADER that is none is reported elsewhere."""
     cors.IDEMPOTENCY = {"HEADER": 7}
@@ -72,7 +84,7 @@ def test_a_part_of_it(configure: Configure, cors: Settings) -> None:
     cors.CORS_EXPOSE_HEADERS = [name for name in EXPOSE_HEADERS if name != "Location"]
     (found,) = check_cors()
     assert "CORS_EXPOSE_HEADERS lacks Location:" in found.msg
-    assert "CORS_EXPOSE_HEADERS = (*EXPOSE_HEADERS, …)" in str(found.hint)  # those that are set stay
+    assert "CORS_EXPOSE_HEADERS = [*EXPOSE_HEADERS, …]" in str(found.hint)  # those that are set stay
 
 
 @pytest.mark.slow
