@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from django.conf import settings
 from django.contrib.admindocs.views import simplify_regex
 
 from .. import conf
@@ -32,8 +34,20 @@ class GuardedMethod:
         return {"path": self.path, "method": self.method, "varies": self.varies, **published(self.policy)}
 
 
-def guarded_methods() -> Iterator[GuardedMethod]:
-    """Yield each guarded method of each route, in the order in which Django tries the routes."""
+def guarded_methods() -> tuple[GuardedMethod, ...]:
+    """Return each guarded method of each route, in the order in which Django tries the routes.
+
+    It is found out once per process: that looks through the source of decorators and middlewares.
+    """
+    return _found(settings.ROOT_URLCONF, tuple(settings.MIDDLEWARE), repr(conf.project_settings()))
+
+
+@lru_cache(maxsize=2)
+def _found(*_: object) -> tuple[GuardedMethod, ...]:
+    return tuple(_guarded())
+
+
+def _guarded() -> Iterator[GuardedMethod]:
     seen = set()
     for route in routes():
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(route.path))
@@ -48,9 +62,9 @@ def guarded_methods() -> Iterator[GuardedMethod]:
                 )
 
 
-def guarding(known: list[GuardedMethod], view: Any, method: str, path: str) -> GuardedMethod | None:
+def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:
     """Return what guards a method of a class-based view at a path of a schema (`/charges/{id}/`), or `None`."""
-    its = [each for each in known if class_of(each.callback) is type(view) and each.method == method]
+    its = [each for each in guarded_methods() if class_of(each.callback) is type(view) and each.method == method]
     return next((each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None)
 
 

@@ -7,13 +7,12 @@ A project with a schema class of its own puts `IdempotencySchemaMixin` before dr
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 from drf_spectacular.plumbing import ComponentIdentity, ComponentRegistry, ResolvedComponent
 
-from ..publishing.routes import GuardedMethod, guarded_methods, guarding
+from ..publishing.routes import guarding
 from ..publishing.schema import describe
 from .problems import has_own_handler
 
@@ -25,7 +24,7 @@ class IdempotencySchemaMixin(SpectacularSchema):
         self, path: str, path_regex: str, path_prefix: str, method: str, registry: ComponentRegistry
     ) -> dict[str, Any] | None:
         operation = super().get_operation(path, path_regex, path_prefix, method, registry)
-        guarded = guarding(_routes(registry), self.view, self.method, path)
+        guarded = guarding(self.view, self.method, path)
         if operation is None or guarded is None:
             return operation
 
@@ -40,9 +39,3 @@ class IdempotencySchemaMixin(SpectacularSchema):
 
 class AutoSchema(IdempotencySchemaMixin):
     """drf-spectacular's schema class with ours."""
-
-
-@lru_cache(maxsize=1)
-def _routes(registry: ComponentRegistry) -> list[GuardedMethod]:  # noqa: ARG001 - the key of the cache
-    """Return every guarded method, looked up once for each schema: each has a registry of its own."""
-    return list(guarded_methods())
