@@ -33,11 +33,10 @@ def apart(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFa
         yield server
 
 
-@pytest.mark.parametrize("point", ["settled", "committing"])
-def test_killed_before_commit(apart: Server, customer: Customer, faults: Faults, point: str) -> None:
+def test_killed_before_commit(apart: Server, customer: Customer, faults: Faults) -> None:
     """The settle of a dead worker is rolled back, and the retry runs."""
     apart.await_ready()
-    fault = faults(new_key(), point, "kill")
+    fault = faults(new_key(), "committing", "kill")
     first = customer.begin(apart, PATH, fault.key)
     fault.await_reached()
     answer, _ = customer.insist(apart, PATH, fault.key)
