@@ -145,6 +145,6 @@ def _headers(status: HeaderStatus, spoken: Spoken, code: int, original: str = ""
         found[profile.original] = original or None
     if profile.result:
         found[profile.result] = "accepted" if status in ACCEPTED else "rejected"
-    if profile.echoes:
+    if profile.echoes and profile.carrier == "header":
         found[profile.field] = spoken.sent if spoken.sent and code in profile.echoes else None
     return found

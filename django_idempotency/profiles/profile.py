@@ -94,7 +94,12 @@ class Profile:
     @property
     def headers(self) -> frozenset[str]:
         """The lower-case names of the response headers that only this profile sets."""
-        named = (self.marker, self.original, self.result, self.field if self.echoes else None)
+        named = (
+            self.marker,
+            self.original,
+            self.result,
+            self.field if self.echoes and self.carrier == "header" else None,
+        )
         return frozenset(name.lower() for name in named if name)
 
 
