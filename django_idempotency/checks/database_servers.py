@@ -67,7 +67,7 @@ def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any])
 
 
 def _claims_beside(using: str) -> bool:
-    """May a request claim over a second connection of its thread (see `stores.orm.beside`)? Only DRF and ninja views do."""
+    """May a request claim over a second connection of its thread (see `BaseStore.beside()`)? Only DRF and ninja views do."""
     return any(
         (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, non_atomic_aliases(callback))
         for callback, _ in views()

@@ -15,7 +15,7 @@ from django.db import connections
 from django.http import HttpRequest
 
 from ..errors import ConfigurationError
-from ..stores.orm.blocks import Block
+from ..stores.blocks import Block
 from .introspection import NON_ATOMIC, exclude_aliases, excluded_aliases
 
 View = TypeVar("View", bound=Callable[..., Any])

@@ -116,7 +116,7 @@ class Exchange(RunningExchange):
             refuse_open_transactions(but=self._record_alias, ours=within.blocks)
         block = within.on(self._record_alias)
         try:
-            with nullcontext() if block is None else block.room(leases=self._leases):
+            with nullcontext() if block is None else block.room(self.operation.store, leases=self._leases):
                 verdict = self.operation.open(wait=self._patience)
         except StoreUnavailable as error:
             self._go_without_store(error)

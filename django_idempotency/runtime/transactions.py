@@ -8,7 +8,7 @@ from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
 
 from ..errors import LeaseInTransaction
-from ..stores.orm.blocks import Block
+from ..stores.blocks import Block
 
 
 def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = ()) -> None:

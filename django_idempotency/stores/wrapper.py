@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -12,6 +13,9 @@ from django.core.checks import CheckMessage
 from ..core.records import Record, Settlement, Ticket
 from ..core.rules import Intervention
 from .base import Audit, BaseStore, Guard, Purged
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class WrappedStore(BaseStore):
@@ -60,6 +64,9 @@ class WrappedStore(BaseStore):
 
     def after_commit(self, call: Callable[[], None]) -> None:
         self.store.after_commit(call)
+
+    def beside(self) -> BaseDatabaseWrapper | None:
+        return self.store.beside()
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         self.store.wait(ticket, seconds=seconds)

@@ -30,10 +30,11 @@ from ...errors import (
     TransactionLost,
 )
 from ..base import Audit, BaseStore, Guard, Purged
+from ..blocks import Block, offered
 from ..database_checks import check_database
 from . import database_errors
 from .active_guards import ACTIVE_GUARDS, ActiveGuard
-from .blocks import Block, offered
+from .beside import beside
 from .checks import check_dialect
 from .dialects.base import IDLE, IN_ERROR
 
@@ -296,6 +297,9 @@ class ORMStore(BaseStore):
 
     def after_commit(self, call: Callable[[], None]) -> None:
         transaction.on_commit(call, using=self.using, robust=True)
+
+    def beside(self) -> BaseDatabaseWrapper | None:
+        return beside(self._connection)
 
     # ----------------------------------------------------------------------------------------------- for an operator
 

@@ -6,7 +6,7 @@ after that. Rows locked by then must stay locked, so the guard cannot begin a tr
     BEGIN ─ permissions ──── lock row ─ handler ─ store response ─ COMMIT
                         └─ claim ─ commit, over a second connection
 
-The claim is committed at once, as usual, if a second connection can do that (see `beside`). Otherwise it joins the
+The claim is committed at once, as usual, if a second connection can do that (see `BaseStore.beside()`). Otherwise it joins the
 transaction.
 """
 
@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import Error, connections, transaction
 
-from ...errors import StoreUnavailable
-from .beside import beside
+from ..errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .base import BaseStore
 
 
 class Block:
@@ -72,15 +73,15 @@ class Block:
         """Is `atomic` the object that Django's connection has for this block?"""
         return atomic is self._atomic
 
-    def room(self, *, leases: bool) -> AbstractContextManager[None]:
-        """Return the context in which a claim is made.
+    def room(self, store: BaseStore, *, leases: bool) -> AbstractContextManager[None]:
+        """Return the context in which a claim is made in a store, whose rows are on this database.
 
         A lease's claim must be committed before this transaction ends. So without a second connection, what this
         transaction has written so far is committed. Inside an outer transaction the claim joins: a rollback there
         undoes both. Raises `StoreUnavailable`.
         """
         try:
-            self.beside = None if self.joined else beside(connections[self.using])
+            self.beside = None if self.joined else store.beside()
         except Error as error:
             raise StoreUnavailable from error
         return self._paused() if leases and self.beside is None and not self.joined else self._offered()
