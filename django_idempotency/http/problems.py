@@ -80,7 +80,7 @@ def _policy_url() -> str | None:
     """Return the address of the published policies, if the project has routed them (`django_idempotency.urls`)."""
     try:
         return reverse("idempotency-policy")
-    except NoReverseMatch:
+    except (NoReverseMatch, ValueError):  # not routed; or any of the project's patterns cannot be reversed
         return None
 
 

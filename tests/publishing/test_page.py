@@ -65,6 +65,12 @@ def test_problems_link_to_it() -> None:
     assert policy == f'<{ADDRESS}>; rel="describedby"'
 
 
+@pytest.mark.urls("tests.publishing.irreversible_urls")
+def test_a_pattern_that_cannot_be_reversed() -> None:
+    """Django then reverses nothing. A problem is sent without the link."""
+    assert "Link" not in problem_response(KeyMissing(), HttpRequest())
+
+
 def test_the_command() -> None:
     """It prints a table for the project's documentation, or the same JSON."""
     table, document = StringIO(), StringIO()
