@@ -151,6 +151,11 @@ def profile_contradiction(terms: Resolved) -> str | None:
             f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl ({terms.ttl:g}) at least that, or "
             "replace() the window of the profile."
         )
+    if terms.anonymous == "shared" and profile.client_field is not None:
+        return (
+            f"profile {profile.name!r} tells clients apart by {profile.client_field}, which anyone can send, so "
+            'anonymous="shared" would give a short key to strangers: identify the client with scope=…'
+        )
     if terms.anonymous == "shared" and profile.max_length < MIN_SHARED_KEY:
         return (
             f'profile {profile.name!r} has keys of at most {profile.max_length} characters, and anonymous="shared" needs '

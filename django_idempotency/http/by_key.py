@@ -7,8 +7,8 @@ its key, is refused with `OperationCancelled`.
 from __future__ import annotations
 
 import logging
-from base64 import b64encode
 from typing import Any
+from uuid import uuid4
 
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
@@ -18,14 +18,25 @@ from ..core import rules
 from ..core.hashing import record_id
 from ..core.key_formats import kept_for
 from ..core.policy import OBSERVE, Policy, Resolved
-from ..core.records import MISSING, Guarantee, Outcome, Record, Status, shortened
+from ..core.records import Guarantee, Record, Status, shortened
 from ..core.rules import Busy, Execute, Replay, WorkResult
 from ..engine.lease import LeaseOperation
-from ..errors import ConfigurationError, InProgress, KeyUnknown, OperationFinished, RecordUnreadable, ScopeRequired
+from ..errors import (
+    InProgress,
+    KeyUnknown,
+    LostRace,
+    NothingGuarded,
+    OperationFinished,
+    RecordUnreadable,
+    ScopeRequired,
+)
+from ..runtime import switch
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
-from .keys import formatted, named_key, request_id_of, scope_of
+from ..stores.base import BaseStore
+from .keys import formatted, named_key, of_client, request_id_of, scope_of
 from .responses import CANCELLATION, is_cancellation
+from .spoken import speak
 
 logger = logging.getLogger("django_idempotency")
 
@@ -34,34 +45,36 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     """Return what is known of the caller's own operation under a key, as JSON can express it.
 
     `state` is "running", "lapsed" (its owner has not been heard of), "completed", "cancelled" or "free" (it failed or was
-    refused). Of a response there is its status; headers and body only where the policy's `authorize_replay` allows them,
-    since no check that stands before the view is repeated here.
+    refused). Of a response there is its status only: no check that stands before its view is repeated here.
 
     Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what `formatted()` raises.
     """
-    terms = conf.resolve(policy)
+    terms = _terms(request, policy)
     key, scope = _key_and_scope(request, user, terms, sent)
-    record = store_of(terms).get(record_id(scope, key))
+    store = store_of(terms)
+    record = store.get(record_id(scope, key))
     if record is None or rules.expired(record):
         raise KeyUnknown
-    found: dict[str, Any] = {"key": key, "state": _state(record), "attempt": record.attempt}
+    found: dict[str, Any] = {"key": key, "state": _state(store, record), "attempt": record.attempt}
     if record.outcome is not None and not is_cancellation(record.outcome):
-        found["response"] = _shown(record.outcome, whole=_may_see(request, terms, record.outcome))
+        found["response"] = {"status": record.outcome.status}
     return found
 
 
 def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
     """Keep the caller's own operation under a key from being carried out, now and later. Nothing if it was cancelled.
 
-    Raises `OperationFinished`, `InProgress`, `RecordUnreadable`, `ScopeRequired`, `StoreUnavailable`, or what
-    `formatted()` raises; and `ConfigurationError` if the policy only observes: nothing would keep the operation.
+    Raises `OperationFinished`, `InProgress`, `NothingGuarded`, `RecordUnreadable`, `ScopeRequired`, `StoreUnavailable`, or
+    what `formatted()` raises.
     """
-    terms = conf.resolve(policy)
-    if terms.mode == OBSERVE:
-        raise ConfigurationError('No operation can be cancelled under mode="observe", since nothing is guarded.')
+    terms = _terms(request, policy)
+    if terms.mode == OBSERVE or not switch.enabled():
+        raise NothingGuarded
     key, scope = _key_and_scope(request, user, terms, sent)
     store = store_of(terms)
     known = store.get(record_id(scope, key))
+    if known is not None and not rules.expired(known) and _state(store, known) == "running":
+        raise InProgress(headers={"Retry-After": str(rules.busy(known).retry_after)})
     ticket = issue(
         terms,
         scope=scope,
@@ -91,38 +104,43 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
             raise RecordUnreadable
 
 
+def _terms(request: HttpRequest, policy: Policy) -> Resolved:
+    terms = conf.resolve(policy)
+    speak(request, terms.profile)
+    return terms
+
+
 def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) -> tuple[str, str]:
-    named = named_key(sent, terms.profile)
-    client, space, key = named.rpartition(" ") if terms.profile.client_field is not None else ("", "", named)
-    key = f"{client}{space}{formatted(key, terms)}"
+    profile = terms.profile
+    client, _, named = sent.rpartition(" ") if profile.client_field is not None else ("", "", sent)
+    key = formatted(named_key(named, profile), terms)
+    if profile.client_field is not None:
+        key = of_client(key, client or None, profile)
     scope = scope_of(request, user, terms, key)
     if scope is None:
         raise ScopeRequired
     return key, scope
 
 
-def _state(record: Record) -> str:
+def _state(store: BaseStore, record: Record) -> str:
     if is_cancellation(record.outcome):
         return "cancelled"
-    if record.status is not Status.RUNNING:
-        return "completed" if record.status is Status.COMPLETED else "free"
-    return "running" if rules.leased(record) else "lapsed"
+    if record.status is Status.COMPLETED:
+        return "completed"
+    if rules.leased(record) or (record.guarantee is Guarantee.ATOMIC and _is_locked(store, record)):
+        return "running"
+    return "lapsed" if record.status is Status.RUNNING else "free"
 
 
-def _may_see(request: HttpRequest, terms: Resolved, outcome: Outcome) -> bool:
-    return terms.authorize_replay is not None and terms.authorize_replay(request, outcome) is True
-
-
-def _shown(outcome: Outcome, *, whole: bool) -> dict[str, Any]:
-    if not whole:
-        return {"status": outcome.status}
-    shown: dict[str, Any] = {"status": outcome.status, "headers": dict(outcome.headers)}
-    if outcome.body is not MISSING:
-        try:
-            shown["body"] = outcome.body.decode()
-        except UnicodeDecodeError:
-            shown["body_base64"] = b64encode(outcome.body).decode()
-    return shown
+def _is_locked(store: BaseStore, record: Record) -> bool:
+    """Does an owner hold the row of an `atomic` record? Its lease only covers the way to that lock."""
+    ticket = record.ticket(owner=uuid4())._replace(guarantee=Guarantee.ATOMIC)
+    try:
+        with store.guard(ticket, takeover=True) as guard:
+            guard.set_rollback()
+            return guard.record is None
+    except LostRace:  # on SQLite the lock is not given
+        return True
 
 
 def _unreported(event: str, operation: object, error: BaseException | None = None) -> None:

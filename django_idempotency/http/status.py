@@ -67,6 +67,7 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "key-missing": None,
     "key-unknown": None,
     "operation-finished": None,
+    "nothing-guarded": None,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from django.conf import settings
@@ -29,8 +29,9 @@ class GuardedMethod:
     varies: bool
     callback: Any
 
+    @cached_property
     def document(self) -> dict[str, Any]:
-        """Return what is published of it, as JSON can express it."""
+        """What is published of it, as JSON can express it. Raises `ValueError` if the policy contradicts the settings."""
         return {"path": self.path, "method": self.method, "varies": self.varies, **published(self.policy)}
 
 
@@ -50,6 +51,8 @@ def _found(*_: object) -> tuple[GuardedMethod, ...]:
 def _guarded() -> Iterator[GuardedMethod]:
     seen = set()
     for route in routes():
+        if _is_of_admin(route.callback):
+            continue
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(route.path))
         if path in seen:
             continue  # an earlier route has it
@@ -60,6 +63,20 @@ def _guarded() -> Iterator[GuardedMethod]:
                 yield GuardedMethod(
                     path=path, method=method, policy=policy, varies=chosen is None, callback=route.callback
                 )
+
+
+def _is_of_admin(callback: Any) -> bool:
+    """Is it a view of Django's admin? People use it, and where it is, is not for everyone.
+
+    Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
+    """
+    while callback is not None:
+        cells = getattr(callback, "__closure__", None) or ()
+        for owner in (getattr(callback, "__self__", None), *(cell.cell_contents for cell in cells)):
+            if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
+                return True
+        callback = callback.func if isinstance(callback, partial) else getattr(callback, "__wrapped__", None)
+    return False
 
 
 def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:

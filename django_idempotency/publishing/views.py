@@ -23,7 +23,7 @@ MAX_AGE = 300
 def policies() -> list[dict[str, Any]]:
     """Return what is published of each guarded method of each route. Raises `ImproperlyConfigured`."""
     try:
-        return [guarded.document() for guarded in guarded_methods()]
+        return [guarded.document for guarded in guarded_methods()]
     except ValueError as error:
         raise ImproperlyConfigured(f"{conf.NAME}: {error}") from error
 

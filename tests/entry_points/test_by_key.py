@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -12,19 +13,22 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from django.http import HttpRequest
 from django.test import Client
 from django.urls import path
 
 from django_idempotency import Policy
 from django_idempotency.core.hashing import record_id
 from django_idempotency.core.key_formats import AHEAD
+from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.profiles.shipped import REPEATABILITY
 from django_idempotency.publishing.keys import IdempotencyKeyView
 from django_idempotency.rest_framework.keys import IdempotencyKeyView as RestKeyView
+from django_idempotency.runtime import switch
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.urls import urlpatterns as routes
+from tests.stores.helpers import atomic_ticket, elsewhere
 from tests.support.factories import TokenFactory, UserFactory
 
 from .conftest import KEY, Connect, Sender, effects
@@ -35,16 +39,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__
 Ask = Callable[..., Any]
 
 
-def is_staff(request: HttpRequest, outcome: object) -> bool:
-    return bool(request.user.is_staff)
-
-
 urlpatterns = [
     *routes,
     path("keys/<path:key>", IdempotencyKeyView.as_view()),
     path("api/keys/<path:key>", RestKeyView.as_view()),
-    path("uuids/<path:key>", IdempotencyKeyView.as_view(policy=Policy(key_format="uuid"))),
-    path("told/<path:key>", IdempotencyKeyView.as_view(policy=Policy(authorize_replay=is_staff))),
+    path("stripe/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile="stripe"))),
+    path(
+        "clients/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile=replace(REPEATABILITY, max_length=36)))
+    ),
 ]
 
 
@@ -172,27 +174,39 @@ def test_a_cancelled_key_with_a_date(ask: Ask, charge: Sender, settings: Any) ->
 
 def test_nothing_is_cancelled_where_nothing_is_guarded(ask: Ask, settings: Any) -> None:
     """A 204 would be a promise that nobody keeps."""
+    with switch.overridden(enabled=False):
+        assert told(ask("DELETE")) == (501, "nothing-guarded")
     settings.IDEMPOTENCY = {"MODE": "observe"}
-    assert ask("DELETE").status_code == 500
+    assert told(ask("DELETE")) == (501, "nothing-guarded")
     assert told(ask("GET")) == (404, "key-unknown")
 
 
-def test_who_may_see_the_response(user: User, charge: Sender) -> None:
-    """Headers and body only if `authorize_replay` says so: no other check is repeated here."""
-    body = charge().content.decode()
-    ask = asking(user, "/told/")
-    assert ask("GET").json()["response"] == {"status": 201}
-    User.objects.filter(pk=user.pk).update(is_staff=True)
-    shown = ask("GET").json()["response"]
-    assert (shown["body"], shown["headers"]["Content-Type"]) == (body, "application/json")
+def test_a_profile_speaks_here_too(user: User) -> None:
+    """The errors have the policy's statuses and shape."""
+    response = asking(user, "/stripe/")("GET", "a,b")
+    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_the_keys_format(user: User) -> None:
-    """A UUID is one key in each spelling, here as in a request; what is not one is refused."""
-    ask = asking(user, "/uuids/")
-    assert ask("DELETE", KEY.upper()).status_code == 204
-    assert ask("GET", KEY.replace("-", "")).json() == {"key": KEY, "state": "cancelled", "attempt": 1}
-    assert told(ask("GET", "order-17")) == (400, "key-malformed")
+def test_a_client_that_names_itself(user: User) -> None:
+    """Its name and its key are judged apart, as in a request."""
+    ask = asking(user, "/clients/")
+    assert ask("DELETE", f"com.example.app {KEY}").status_code == 204
+    assert ask("GET", f"com.example.app {KEY}").json()["state"] == "cancelled"
+    assert ask("GET", KEY).status_code == 404
+    assert ask("GET", f"caf%C3%A9 {KEY}").status_code == 400
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.FREE], ids=["taken over", "after a failure"])
+def test_while_an_atomic_guard_holds_the_row(user: User, ask: Ask, status: Status) -> None:
+    """Its lease is long over, and a retry has not written anything: the row's lock says that it runs."""
+    ticket = atomic_ticket(key=KEY, scope=f"user:auth.user:{user.pk}", lease=0)
+    ORMStore().claim(ticket)
+    IdempotencyRecord.objects.update(status=status.value)
+    assert ask("GET").json()["state"] == ("lapsed" if status is Status.RUNNING else "free")
+    with ORMStore().guard(ticket):
+        assert elsewhere(partial(ask, "GET")).json()["state"] == "running"
+        assert told(elsewhere(partial(ask, "DELETE"))) == (409, "in-progress")
+    assert ask("DELETE").status_code == 204
 
 
 @pytest.mark.either_server

@@ -29,6 +29,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.ReplayUnchecked: (403, "replay-unchecked"),
     errors.OperationCancelled: (409, "operation-cancelled"),
     errors.OperationFinished: (409, "operation-finished"),
+    errors.NothingGuarded: (501, "nothing-guarded"),
     errors.KeyUnknown: (404, "key-unknown"),
     errors.StoreUnavailable: (503, "store-unavailable"),
     errors.StoreRefused: (503, "store-unavailable"),

@@ -20,8 +20,9 @@ from .test_problems import PROBLEMS, subclasses
 SAID: dict[type[Problem], str | None] = {
     **dict.fromkeys((errors.KeyMissing, errors.KeyUnknown, errors.OperationFinished)),  # of requests without a key
     errors.KeyExpired: "expired",
-    errors.KeyUnknown: None,  # nor is this, nor the next
+    errors.KeyUnknown: None,  # nor are these
     errors.OperationFinished: None,
+    errors.NothingGuarded: None,
     errors.InProgress: "in-progress",
     errors.OwnershipLost: "in-progress",
     errors.RequestMismatch: "mismatch",

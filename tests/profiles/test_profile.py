@@ -103,6 +103,7 @@ def test_an_unknown_name() -> None:
     [
         ({"profile": SQUARE, "key": "body.id"}, "takes the key from the body, so leave key out"),
         ({"profile": REPEATABILITY, "ttl": 3600}, "make ttl (3600) at least that"),
+        ({"profile": REPEATABILITY, "anonymous": "shared"}, "identify the client with scope=…"),
         ({"profile": "aip155", "anonymous": "shared"}, None),
         ({"profile": replace(DEFAULT, max_length=19), "anonymous": "shared"}, "identify the client"),
         *(({"profile": profile}, None) for profile in PROFILES),

@@ -15,7 +15,7 @@ from django.urls import include, path
 
 from django_idempotency.errors import KeyMissing, Problem
 from django_idempotency.http.problems import problem_response
-from django_idempotency.publishing.policies import iso_duration
+from django_idempotency.publishing.policies import _POSSIBLE, iso_duration
 
 from .urls import urlpatterns as views
 
@@ -103,12 +103,25 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_problems_are_those_of_the_code() -> None:
-    """Each code that is published exists, with that status."""
+    """Each code that a guarded request may get is published, with its status."""
+    #: Of a request about a key; of the middleware alone; and those that share the code of another.
+    others = {"key-unknown", "operation-finished", "nothing-guarded", "replay-unchecked"}
     known = {problem.code: problem.status for problem in every(Problem) if hasattr(problem, "code")}
+    assert {problem.code for problem, _ in _POSSIBLE} == set(known) - others
     document = StringIO()
     call_command("idempotency_policy", format="json", stdout=document)
     for each in json.loads(document.getvalue()):
         assert each["problems"].items() <= known.items()
+
+
+@pytest.mark.urls("testproject.urls")
+def test_the_admin_is_not_published() -> None:
+    """Where it is, is not for everyone; `idempotency_routes` shows it to the project."""
+    document = StringIO()
+    call_command("idempotency_policy", format="json", stdout=document)
+    paths = {each["path"] for each in json.loads(document.getvalue())}
+    assert "/api/charges/" in paths
+    assert not [path for path in paths if path.startswith("/admin/")]
 
 
 def every(cls: type[Problem]) -> list[type[Problem]]:

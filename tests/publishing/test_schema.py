@@ -85,7 +85,7 @@ def test_the_policy_is_published(made: dict[str, Any]) -> None:
 def test_our_responses_are_added(made: dict[str, Any]) -> None:
     """Each refusal has its status, its code and an example; a success says how to tell a replay."""
     responses = operation(made, "/charges/")["responses"]
-    assert set(responses) == {"201", "400", "403", "409", "413", "422", "503"}
+    assert set(responses) == {"201", "400", "403", "409", "413", "422", "500", "503"}
     examples = responses["400"]["content"]["application/problem+json"]["examples"]
     assert examples["key-missing"]["value"]["status"] == 400
     assert set(examples) == {"key-missing", "key-malformed", "scope-required"}
