@@ -161,7 +161,7 @@ class IdempotencyMiddleware:
             if self._passes(request, callback):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
-            if rest_class(callback) is not None and not iscoroutinefunction(callback):
+            if rest_class(callback) is not None and not iscoroutinefunction(callback) and self._may_refuse(request):
                 from .rest_framework.view_adapter import run_with_mixin
 
                 adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
@@ -232,6 +232,10 @@ class IdempotencyMiddleware:
         if is_exempt(callback, facts.method):
             return self._left(request, EXEMPT)
         return guards_itself(callback, facts.method) or self._is_left(request, callback)
+
+    def _may_refuse(self, request: HttpRequest) -> bool:
+        """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
+        return facts_of(request).may_have_key(_POLICY) or conf.get("REQUIRED") is True
 
     def _is_left(self, request: HttpRequest, callback: Any) -> bool:
         """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""

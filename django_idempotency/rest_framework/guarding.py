@@ -17,6 +17,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from .. import conf
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.rules import SettledState
 from ..errors import ConfigurationError, OperationUnknown, Problem
@@ -24,7 +25,6 @@ from ..http.admission import key_to_guard
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange
-from ..http.facts import facts_of
 from ..http.markers import EXEMPT
 from ..http.observing import conclude
 from ..http.problems import problem_response
@@ -141,7 +141,7 @@ def asynchronous(cls: type[Any]) -> str:
 
 def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
     """Refuse a view that is still to be awaited when the guard closes, unless the request needs no guard."""
-    if terms.may_have_key(request) or facts_of(request).asks_for_guard(terms.fixed or Policy()):
+    if terms.may_have_key(request) or conf.field(terms.fixed or Policy(), "required") is True:
         if begun is not None:
             begun.close()
         raise ConfigurationError(asynchronous(type(view)))

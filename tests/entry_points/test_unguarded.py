@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +12,12 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import authenticate
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path
 from django.views import View
+from django.views.decorators.cache import cache_control
 from rest_framework.decorators import api_view
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
@@ -22,6 +25,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.status import HEADER
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -72,6 +76,23 @@ class Mixed(IdempotentViewMixin, Bare):
         return Response({}, status=200)
 
 
+class Awaiting(IdempotentViewMixin, Bare):
+    """Awaits its handlers itself, which a guard cannot know."""
+
+    view_is_async = False
+
+    async def post(self, request: Request) -> Response:  # type: ignore[override]
+        return Response({}, status=201)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        async def awaited() -> Any:
+            return await response
+
+        if inspect.iscoroutine(response):
+            response = async_to_sync(awaited)()
+        return super().finalize_response(request, response, *args, **kwargs)
+
+
 @idempotency_exempt
 def exempt(request: HttpRequest) -> HttpResponse:
     return plain(request)
@@ -117,6 +138,8 @@ urlpatterns = [
     path("own/", idempotent(methods=("POST",))(plain)),
     path("own-awaited/", idempotent(guarantee="lease", methods=("POST",), anonymous="shared")(awaited)),
     path("behind-login/", login_required(idempotent()(plain))),
+    path("awaiting/", Awaiting.as_view()),
+    path("decorated/", cache_control(private=True)(Bare.as_view())),
     path("exempt/", exempt),
     path("included/", include(([path("plain/", plain), path("bare/", Bare.as_view())], "included"))),
     path("exempt-awaited/", exempt_awaited),
@@ -224,6 +247,16 @@ def test_a_missing_key_may_be_reported_and_not_refused(
     assert (with_key.status_code, with_key[HEADER]) == (201, "created")
     assert send(key="a,b").status_code == 400
     assert received.reasons == ["key-missing"]
+
+
+@override_settings(IDEMPOTENCY={"REQUIRED": "warn"})
+@pytest.mark.parametrize("url", ["/decorated/", "/awaiting/"])
+def test_a_missing_key_where_no_guard_can_be(received: Received, url: str) -> None:
+    """A view that a guard would refuse runs without a key, as it did before the settings warned."""
+    answer = Client().post(url)
+    assert (answer.status_code, answer[HEADER], received.reasons) == (201, "unguarded", ["key-missing"])
+    with pytest.raises((ConfigurationError, ImproperlyConfigured)):
+        Client().post(url, headers={"Idempotency-Key": KEY})
 
 
 @override_settings(IDEMPOTENCY={"REQUIRED": "warn"})
