@@ -177,7 +177,7 @@ class IdempotencyMiddleware:
         except (ConfigurationError, ImproperlyConfigured) as error:
             if conf.get("MODE") != OBSERVE:
                 raise
-            watch(request, resolve_policy(_POLICY), refusal=error)
+            watch(request, None, refusal=error)
             return None
 
     async def aprocess_view(
@@ -206,7 +206,7 @@ class IdempotencyMiddleware:
         except (ConfigurationError, ImproperlyConfigured) as error:
             if conf.get("MODE") != OBSERVE:
                 raise
-            watch(request, resolve_policy(_POLICY), refusal=error)
+            watch(request, None, refusal=error)
             return None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:

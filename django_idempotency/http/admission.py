@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
-from ..errors import KeyMissing, KeyUnsupported, Problem
+from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
 from ..profiles import Profile
 from ..runtime import switch
 from .facts import RequestFacts, facts_of
@@ -27,8 +28,8 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
-    Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead` and `KeyUnsupported`, or notes them if the policy only
-    observes.
+    Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead` and `KeyUnsupported`, and `ConfigurationError` for a
+    policy that contradicts the settings; or notes them if the policy only observes.
     """
     if request.method in SAFE_METHODS or is_guarded(request):
         return None
@@ -45,12 +46,15 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
         switch_off(request, policy)
         return None
     try:
-        return _key_of(request, facts, policy, profile)
-    except Problem as problem:
+        key = _key_of(request, facts, policy, profile)
+        if key is not None:
+            resolve_policy(policy)  # raises what contradicts the settings
+    except (Problem, ConfigurationError, ImproperlyConfigured) as error:
         if conf.field(policy, "mode") != OBSERVE:
             raise
-        watch(request, resolve_policy(policy), refusal=problem)
+        watch(request, None, refusal=error)
         return None
+    return key
 
 
 def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: Profile) -> Key | None:

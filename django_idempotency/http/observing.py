@@ -66,7 +66,7 @@ _silent: weakref.WeakKeyDictionary[BaseStore, float] = weakref.WeakKeyDictionary
 
 def watch(
     request: HttpRequest,
-    policy: Resolved,
+    policy: Resolved | None,
     *,
     key: Key | None = None,
     user: Any = None,
@@ -74,12 +74,13 @@ def watch(
     strict: bool = True,
     refusal: Exception | None = None,
 ) -> None:
-    """Begin to observe a request whose view runs next. `refusal`: what a guard would raise. Else see `identify()`.
+    """Begin to observe a request whose view runs next. Never raises.
 
-    Never raises.
+    `refusal`: what a guard would raise. The policy, which may contradict the settings, is not needed then. For the rest
+    see `identify()`.
     """
     observation = Observation(
-        policy=policy,
+        terms=policy,
         key=key,
         user=user,
         strict=strict,
@@ -157,7 +158,7 @@ def _session_as_it_was(request: HttpRequest) -> Iterator[None]:
 class Observation:
     """One observed request. It holds the request weakly, since the request refers to it."""
 
-    policy: Resolved
+    terms: Resolved | None
     key: Key | None
     user: Any
     strict: bool
@@ -166,6 +167,13 @@ class Observation:
     source: weakref.ref[Any]
     began: float
     _ticket: Ticket | None = None
+
+    @property
+    def policy(self) -> Resolved:
+        """The policy. Raises the refusal of a request that has none."""
+        if self.terms is None:
+            raise self.refusal or TypeError("An observation has a policy or a refusal.")
+        return self.terms
 
     def ticket(self) -> Ticket | None:
         """Return the ticket that a guard would claim with; `None` for a request that it would let run unguarded.

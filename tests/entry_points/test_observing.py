@@ -21,10 +21,11 @@ from rest_framework.decorators import api_view
 
 from django_idempotency import idempotency_exempt, idempotent
 from django_idempotency.core.records import Status
-from django_idempotency.errors import StoreUnavailable
+from django_idempotency.errors import ConfigurationError, StoreUnavailable
 from django_idempotency.http import observing
 from django_idempotency.http.status import DEGRADED, HEADER, REPLAYED
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.profiles import Profile
 from django_idempotency.stores.memory import MemoryStore
 from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls
@@ -73,6 +74,17 @@ def test_a_missing_key_runs_too(entry_point: Sender, observed: Observed, setting
     response = entry_point(key=None)
     assert (response.status_code, response["Idempotency-Status"]) == (201, "observed")
     assert observed.would == ["key-missing"]
+
+
+def test_a_policy_that_contradicts_the_settings_runs_too(
+    entry_point: Sender, observed: Observed, settings: Settings
+) -> None:
+    """A guard would raise; while it only observes, a wrong setting is reported."""
+    settings.IDEMPOTENCY = {**OBSERVE, "PROFILE": Profile(name="ours", window=10**8)}
+    response = entry_point()
+    assert (response.status_code, response["Idempotency-Status"]) == (201, "observed")
+    assert observed.would == ["error"]
+    assert isinstance(observed.errors[0], ConfigurationError)
 
 
 def test_a_refused_request_may_be_corrected(entry_point: Sender, observed: Observed) -> None:
