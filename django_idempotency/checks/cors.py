@@ -7,7 +7,7 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage
+from django.core.checks import ERROR, CheckMessage
 
 from .. import conf
 from ..core.records import MISSING
@@ -20,7 +20,7 @@ APP = "corsheaders"
 
 def check_cors(**_: Any) -> list[CheckMessage]:
     """Check what browsers of other origins may send and read, if django-cors-headers is installed."""
-    if not apps.is_installed(APP) or check_settings():
+    if not apps.is_installed(APP) or any(message.level >= ERROR for message in check_settings()):
         return []
     profile = conf.profile_of(MISSING, conf.project_settings())
     sent = (profile.field if profile.carrier == "header" else None, profile.first_sent_field, profile.client_field)
@@ -53,8 +53,12 @@ def _spelled(needed: Iterable[str], ours: tuple[str, ...], name: str) -> list[st
 
 
 def _lacks(setting: str, needed: Iterable[str], *, effect: str, fix: str) -> Iterator[CheckMessage]:
-    """Find names that a setting lacks. They compare in any case; a wildcard includes all."""
+    """Find names that a setting lacks. They compare in any case.
+
+    A wildcard includes all, but not where credentials are allowed: browsers take it literally there (the Fetch standard).
+    """
     names = {str(name).lower() for name in getattr(settings, setting, ())}
-    missing = [name for name in needed if not {"*", name.lower()} & names]
+    wildcard = "*" in names and not getattr(settings, "CORS_ALLOW_CREDENTIALS", False)
+    missing = [name for name in needed if not wildcard and name.lower() not in names]
     if missing:
         yield finding("W086", setting=setting, missing=", ".join(missing), effect=effect, fix=fix)

@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from django_idempotency import conf
 from django_idempotency.checks.cors import check_cors
+from django_idempotency.checks.settings import check_settings
 from django_idempotency.cors import ALLOW_HEADERS, EXPOSE_HEADERS
 
 from .conftest import Configure, hints
@@ -49,6 +50,20 @@ def test_what_it_says_is_enough(configure: Configure, cors: Settings) -> None:
     assert check_cors() == []
     cors.CORS_ALLOW_HEADERS = cors.CORS_EXPOSE_HEADERS = ["*"]
     assert check_cors() == []
+
+
+def test_a_wildcard_with_credentials(configure: Configure, cors: Settings) -> None:
+    """Browsers take it for the name of a header then."""
+    cors.CORS_ALLOW_CREDENTIALS = True
+    cors.CORS_ALLOW_HEADERS = cors.CORS_EXPOSE_HEADERS = ["*"]
+    assert [message.id for message in check_cors()] == ["django_idempotency.W086"] * 2
+
+
+def test_a_warning_about_the_settings(configure: Configure, cors: Settings) -> None:
+    """Only settings that cannot be read silence the check."""
+    configure(HEADER="X-Order-Key", PROFILE="stripe")
+    assert [message.id for message in check_settings()] == ["django_idempotency.W087"]
+    assert [message.id for message in check_cors()] == ["django_idempotency.W086"] * 2
 
 
 def test_a_header_of_ones_own(configure: Configure, cors: Settings) -> None:
