@@ -95,8 +95,8 @@ RINGS: dict[str, dict[str, Row]] = {
             "conf core engine errors http models runtime signals stores", "asgiref django hypothesis pytest"
         ),
         "checks": row(
-            "conf core cors errors functions graphql http inspection middleware models outbox realms rest_framework runtime"
-            " scopes selectors stores stores.orm",
+            "conf core cors errors functions graphql http inspection middleware models outbox profiles realms rest_framework"
+            " runtime scopes selectors stores stores.orm",
             "asgiref django",
         ),
         "publishing": row("checks conf core errors http profiles", "django"),

@@ -16,14 +16,12 @@ from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, profile_contradicti
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import compiled
+from ..profiles.profile import is_free
 from ..runtime import switch
 from ..selectors import Selector
 from .catalogue import closest, finding, shown, type_named
 from .stores import check_stores
 
-_TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
-#: Headers with another meaning, and those that WSGI does not pass on as HTTP_…
-_TAKEN = frozenset({"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"})
 #: An http(s) URL, or a path from the root. A fragment is added, and it is part of a header: no `"`, `#`, `<` or `>`.
 _PAGE = re.compile(r"(https?://(?=.)|/(?!/))[!$-;=?-~]*")
 
@@ -132,11 +130,12 @@ def _durations() -> Iterator[CheckMessage]:
 
 def _http() -> Iterator[CheckMessage]:
     header = conf.get("HEADER")
-    if not isinstance(header, str) or not _TOKEN.fullmatch(header) or header.lower() in _TAKEN:
+    if not is_free(header):
         yield finding("E006", value=shown(header))
     request_id = conf.get("REQUEST_ID_HEADER")
-    if request_id is not None and not (isinstance(request_id, str) and _TOKEN.fullmatch(request_id)):
-        yield _senseless("REQUEST_ID_HEADER", "None, or the name of a header: letters, digits and hyphens")
+    if request_id is not None and not is_free(request_id):
+        expected = "None, or the name of a header that HTTP itself does not use: letters, digits and hyphens"
+        yield _senseless("REQUEST_ID_HEADER", expected)
     docs = conf.get("PROBLEM_DOCS")
     if docs is not None and not (isinstance(docs, str) and _PAGE.fullmatch(docs)):
         expected = 'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"'

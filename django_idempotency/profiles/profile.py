@@ -22,6 +22,13 @@ LONGEST = 255
 ErrorBody = Callable[[Any, int], Mapping[str, Any]]
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
+#: Headers with another meaning: secrets, and those that WSGI does not pass on as HTTP_….
+_TAKEN = frozenset(
+    {
+        *("accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"),
+        "proxy-authorization",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +90,8 @@ class Profile:
             value = getattr(self, name)
             if not accepts(value):
                 raise ValueError(f"Profile({name}={value!r}): {name} is {expected}.")
+        if self.carrier == "header" and not is_free(self.field):
+            raise ValueError(f"Profile(field={self.field!r}): field is {_FREE}.")
         if self.first_sent_field is not None and (self.carrier != "header" or not self.window):
             raise ValueError(
                 f"Profile(first_sent_field={self.first_sent_field!r}): it needs carrier='header', and a window above 0."
@@ -103,8 +112,17 @@ class Profile:
         return frozenset(name.lower() for name in named if name)
 
 
+def is_free(name: Any) -> bool:
+    """Is it the name of a request header that may be ours?"""
+    return isinstance(name, str) and _TOKEN.fullmatch(name) is not None and name.lower() not in _TAKEN
+
+
 def _name_or_none(value: Any) -> bool:
     return value is None or (isinstance(value, str) and _TOKEN.fullmatch(value) is not None)
+
+
+def _free_or_none(value: Any) -> bool:
+    return value is None or is_free(value)
 
 
 def _status(value: Any) -> bool:
@@ -128,6 +146,8 @@ def _some_of(*words: str) -> tuple[Callable[[Any], bool], str]:
 
 
 _HEADER = (_name_or_none, "the name of a header (letters, digits and hyphens), or None")
+_FREE = "the name of a header that HTTP itself does not use (letters, digits and hyphens)"
+_SENT = (_free_or_none, f"{_FREE}, or None")
 _ERROR = (_status, "a status from 400 to 599")
 _SECONDS = (
     lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 3650 * 86400,
@@ -148,8 +168,8 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         f"a number from 1 to {LONGEST}",
     ),
     "pattern": (_pattern, "a regular expression, or None"),
-    "client_field": _HEADER,
-    "first_sent_field": _HEADER,
+    "client_field": _SENT,
+    "first_sent_field": _SENT,
     "window": _SECONDS,
     "ahead": _SECONDS,
     **dict.fromkeys(

@@ -119,6 +119,7 @@ MALFORMED = [
     ("PROFILE", "shop.profiles.OURS", "E004", '"PROFILE": '),
     ("PROFILE", {"field": "X-Key"}, "E003", "or a Profile"),
     ("REQUEST_ID_HEADER", "X Request", "E003", "None, or the name of a header"),
+    ("REQUEST_ID_HEADER", "Cookie", "E003", "that HTTP itself does not use"),  # a session's id would be stored
     ("REQUEST_ID_HEADER", 5, "E003", '"REQUEST_ID_HEADER": "X-Request-ID"'),
     ("PROBLEM_DOCS", "", "E003", "PROBLEM_DOCS is None, or the URL of a page"),
     ("PROBLEM_DOCS", 5, "E003", '"PROBLEM_DOCS": None'),

@@ -39,7 +39,11 @@ def test_it_is_frozen_and_replaced() -> None:
         ("max_length", 0),
         ("max_length", True),
         ("pattern", "["),
+        ("field", "Content-Type"),  # WSGI has no HTTP_… for it, so no request would have a key
+        ("field", "Authorization"),  # a secret would be stored
         ("client_field", "a b"),
+        ("client_field", "cookie"),
+        ("first_sent_field", "Host"),
         ("first_sent_field", "X-First-Sent"),  # without a window
         ("window", -1),
         ("missing_status", 200),
@@ -56,6 +60,11 @@ def test_what_it_cannot_be(field: str, value: Any) -> None:
     """The message names the field, and says what to type."""
     with pytest.raises(ValueError, match=f"{field}"):
         Profile(**{"name": "shop", field: value})
+
+
+def test_a_member_of_the_body_may_have_any_name() -> None:
+    """What HTTP uses counts for headers."""
+    assert Profile(name="shop", carrier="body", field="host").field == "host"
 
 
 def test_every_field_is_checked() -> None:
