@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +39,9 @@ _SPELLINGS = re.compile(
 )
 #: All zeros and all ones (RFC 9562 sections 5.9 and 5.10): what a client sends that has made no key.
 _NO_KEYS = (UUID(int=0), UUID(int=2**128 - 1))
+
+#: A UUID, but for its version and its variant.
+_SAMPLE = "919108f7-52d1-{version}320-{variant}bac-f847db4148a8"
 
 #: A name, not an expression.
 _WORD = re.compile(r"[\w-]*", re.ASCII)
@@ -80,6 +84,26 @@ def spelled(key: str, key_format: str | re.Pattern[str], *, now: datetime, ttl: 
     if version is not None and uuid.version != version:
         return KeyFault.MALFORMED
     return (_fault_of_age(uuid, now, ttl) if version == 7 else None) or str(uuid)
+
+
+@lru_cache(maxsize=64)  # asked with each request
+def is_possible(key_format: str | re.Pattern[str], pattern: str | None, max_length: int) -> bool:
+    """Can a key have this format and what a profile asks for? Known of UUIDs; else it is taken for granted."""
+    if key_format not in VERSIONS:
+        return True
+    version = VERSIONS[str(key_format)]
+    samples = [
+        _SAMPLE.format(version=each, variant=variant)
+        for each in ([version] if version else range(1, 9))
+        for variant in "89ab"
+    ]
+    spellings = [
+        spelling
+        for sample in samples
+        for plain in (sample, sample.upper())
+        for spelling in (plain, plain.replace("-", ""), f"{{{plain}}}", f"urn:uuid:{plain}")
+    ]
+    return any(len(each) <= max_length and re.fullmatch(pattern or ".*", each) for each in spellings)
 
 
 def _fault_of_age(uuid: UUID, now: datetime, ttl: float) -> KeyFault | None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..profiles import PROFILES, Profile
-from .key_formats import is_format
+from .key_formats import described, is_format, is_possible
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -146,6 +146,11 @@ def profile_contradiction(terms: Resolved) -> str | None:
     profile = terms.profile
     if profile.carrier != "header" and terms.key is not None:
         return f"profile {profile.name!r} takes the key from the {profile.carrier}, so leave key out."
+    if not is_possible(terms.key_format, profile.pattern, profile.max_length):
+        return (
+            f"profile {profile.name!r} refuses each key that is {described(terms.key_format)}, so leave key_format out, "
+            "or replace() the pattern of the profile."
+        )
     if profile.window and terms.ttl < (needed := profile.window + profile.ahead):
         return (
             f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl ({terms.ttl:g}) at least that, or "

@@ -258,6 +258,8 @@ def test_a_profile_and_the_other_settings(configure: Configure) -> None:
     """E087 names the contradiction, W087 a header that nothing reads."""
     configure(PROFILE="repeatability", TTL=3600)
     assert "change the setting" in hints(check_settings())["E087"]
+    configure(PROFILE="aip155", KEY_FORMAT="uuid7")
+    assert "E087" in hints(check_settings())
     configure(PROFILE="paypal", HEADER="X-Key")
     assert 'PROFILES["paypal"]' in hints(check_settings())["W087"]
 
