@@ -23,6 +23,8 @@ from graphql import (
 )
 
 from ..http.bodies import is_json
+from ..http.markers import view_class
+from .hook import is_strawberry, library_view
 
 #: The directive, for the `directives` of a schema of graphene.
 IDEMPOTENT = GraphQLDirective(
@@ -37,7 +39,8 @@ def directive_key(request: HttpRequest) -> Any:
     """Return the key of a GraphQL request, for `@idempotent(key=directive_key, …)` on its view.
 
     That is the `key` of the directive on the mutation's root field; a list of them, if there are several fields or a
-    batch; `None` unless each has one, and for a body that cannot be read.
+    batch; `None` unless each has one, and for a body that cannot be read. A directive inside a fragment at the root is
+    not read: then it is `None`, too.
     """
     try:
         keys = [key for entry in _entries(request) for key in _keys(entry)]
@@ -49,16 +52,34 @@ def directive_key(request: HttpRequest) -> Any:
 
 
 def _entries(request: HttpRequest) -> list[Any]:
-    """Return what each operation of a request consists of: `query`, `variables` and `operationName`."""
-    if not is_json((request.content_type or "").lower()):
+    """Return what each operation of a request consists of: `query`, `variables` and `operationName`.
+
+    In graphene those of the address go first, for each operation of a batch too; strawberry does not read them.
+    """
+    match = getattr(request, "resolver_match", None)
+    library = library_view(view_class(getattr(match, "func", None)))
+    first = {} if library is not None and is_strawberry(library) else _given(request.GET)
+    return [{**entry, **first} for entry in _sent(request)]
+
+
+def _sent(request: HttpRequest) -> list[Any]:
+    content_type = (request.content_type or "").lower()
+    if content_type == "application/graphql":
+        return [{"query": request.body.decode()}]
+    if not is_json(content_type):
         return [request.POST.dict()]
     data = json.loads(request.body)
     return data if isinstance(data, list) else [data]
 
 
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name in ("query", "variables", "operationName") if (value := parameters.get(name))}
+
+
 def _keys(entry: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the key of each root field of a mutation; `None` for one without."""
-    operation = get_operation_ast(parse(entry["query"]), entry.get("operationName") or None)
+    name = entry.get("operationName")
+    operation = get_operation_ast(parse(entry["query"]), None if name in ("", "null") else name)
     if operation is None:
         yield None
     elif operation.operation is OperationType.MUTATION:
@@ -75,7 +96,7 @@ def _variables(operation: OperationDefinitionNode, sent: Any) -> dict[str, Any]:
         for each in operation.variable_definitions
         if each.default_value is not None
     }
-    return {**defaults, **given}
+    return {**defaults, **(given or {})}
 
 
 def _key_of(field: FieldNode, variables: dict[str, Any]) -> Any:

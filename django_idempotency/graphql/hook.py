@@ -10,6 +10,11 @@ _MODULES = ("graphene_django.views", "strawberry.django.views")
 _NAMES = ("GraphQLView", "AsyncGraphQLView")
 
 
+def is_strawberry(library: type[Any]) -> bool:
+    """Is a class that `library_view()` returns one of strawberry's?"""
+    return library.__module__ == _MODULES[1]
+
+
 def library_view(cls: Any) -> type[Any] | None:
     """Return the graphene or strawberry class that a view class is or inherits from; `None` for any other."""
     bases = cls.__mro__ if inspect.isclass(cls) else ()

@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlencode
 
 import graphene
 import pytest
@@ -680,6 +682,40 @@ def test_the_key_of_a_document(sent: Any, key: Any) -> None:
     """The directive counts on each root field of a mutation, or not at all."""
     request = RequestFactory().post("/", json.dumps(sent), content_type="application/json")
     assert directive_key(request) == key
+
+
+#: A mutation with the key "url", as the query of an address.
+IN_URL = "/?" + urlencode({"query": DIRECTIVE, "variables": '{"key": "url"}'})
+
+
+@pytest.mark.parametrize(
+    ("url", "content_type", "body", "key"),
+    [
+        (IN_URL, "application/json", json.dumps({}), "url"),
+        (IN_URL, "application/json", json.dumps({"query": QUERY}), "url"),
+        (IN_URL, "application/json", json.dumps({"query": DIRECTIVE, "variables": {"key": "body"}}), "url"),
+        (IN_URL, "application/x-www-form-urlencoded", "", "url"),
+        ("/?" + urlencode({"variables": '{"key": "url"}'}), "application/graphql", DIRECTIVE, "url"),
+        ("/", "application/json", json.dumps({"query": FIELDS, "operationName": "null"}), ["1", "2"]),
+    ],
+)
+def test_the_key_of_what_graphene_runs(url: str, content_type: str, body: str, key: Any) -> None:
+    """It takes the document of the address before that of the body."""
+    request = RequestFactory().post(url, body, content_type=content_type)
+    data = GrapheneView(schema=graphene.Schema()).parse_body(request)
+    document, variables, name, _ = GrapheneView.get_graphql_params(request, data)
+    assert directive_key(request) == key
+    plain = RequestFactory().post(
+        "/", {"query": document, "variables": json.dumps(variables), "operationName": name or ""}
+    )
+    assert directive_key(plain) == key
+
+
+def test_the_key_of_what_strawberry_runs() -> None:
+    """It does not read the address of a POST."""
+    request = RequestFactory().post(IN_URL, {"query": QUERY}, content_type="application/json")
+    request.resolver_match = SimpleNamespace(func=StrawberryView.as_view(schema=None))  # type: ignore[assignment]
+    assert directive_key(request) is None
 
 
 def test_the_key_of_a_form() -> None:
