@@ -28,8 +28,6 @@ from . import status
 from .bodies import is_json
 from .spoken import Spoken
 
-REPLAYED = status.REPLAYED
-
 _ORIGIN = re.compile(r"\Ahttps?://[^/]*")
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
