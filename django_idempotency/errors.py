@@ -138,6 +138,12 @@ class ResponseNotStored(Problem):
     inside: bool = False
 
 
+class OperationHeld(Problem):
+    """An earlier attempt broke off, and a person is finding out how far it came. Do not send it again with a new key."""
+
+    status, code, title = 409, "operation-held", "The outcome is being looked into"
+
+
 class ReplayRefused(Problem):
     """You are no longer allowed to see the response to this request."""
 

@@ -31,6 +31,8 @@ DIFFERENT = {
     "http/exchange.py Exchange.open": "only what asks the project goes to a thread",
     "http/settling.py RunningExchange.settle": "only what asks the project goes to a thread",
     "http/settling.py RunningExchange.fail": _ENTERS,
+    "http/exchange.py Exchange._decide": _ENTERS,
+    "http/takeovers.py ask": "each may be given the other's kind of function",
     "http/running.py run_guarded": _ENTERS,
     "middleware.py IdempotencyMiddleware._call": _ENTERS,
     "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import Policy, profile_contradiction
+from ..core.policy import Policy, profile_contradiction, takeover_contradiction
 from ..core.records import Guarantee
 from .catalogue import closest, finding
 from .stores import built
@@ -31,6 +31,8 @@ def policy_errors(
         return
     if has_profile and (problem := profile_contradiction(terms)) is not None:
         yield finding("E035", view=name, error=problem)
+    if (problem := takeover_contradiction(policy, terms)) is not None:
+        yield finding("E091", view=name)
     if terms.guarantee is not Guarantee.ATOMIC:
         return
     if terms.claim_lease >= terms.ttl:

@@ -13,6 +13,7 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, profile_contradiction, seconds
+from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import compiled
@@ -35,6 +36,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_environment(),
         *_names(found or {}),
         *_fields(),
+        *_takeovers(),
         *_durations(),
         *_http(),
         *_profile(),
@@ -86,6 +88,11 @@ def _fields() -> Iterator[CheckMessage]:
         problem = '"ANONYMOUS" is "shared", so equal payloads of two clients would get one response'
         fix = '"ANONYMOUS": "refuse", and "SCOPE": the dotted path of a function that identifies the client'
         yield finding("E043", name="KEY", value=shown(conf.get("KEY")), problem=problem, fix=fix)
+
+
+def _takeovers() -> Iterator[CheckMessage]:
+    if conf.get("ON_TAKEOVER") is not None and conf.get("GUARANTEE") == Guarantee.ATOMIC:
+        yield finding("E092")
 
 
 def _expression(name: str, value: str | Selector) -> Iterator[CheckMessage]:

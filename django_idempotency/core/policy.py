@@ -94,6 +94,9 @@ class Policy:
     on_store_failure: str = FROM_SETTINGS
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
     authorize_replay: Callable[[Any, Any], bool] | None = FROM_SETTINGS
+    #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
+    #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
+    on_takeover: Callable[[Any], Any] | None = FROM_SETTINGS
     #: The methods that a key guards.
     methods: Collection[str] = FROM_SETTINGS
     #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
@@ -101,7 +104,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():
-            if inspect.iscoroutinefunction(value):
+            if inspect.iscoroutinefunction(value) and name != "on_takeover":
                 raise ValueError(
                     f"Policy({name}={value!r}): {name} is a sync function; its coroutine would count as true."
                 )
@@ -165,6 +168,16 @@ def profile_contradiction(terms: Resolved) -> str | None:
         return (
             f'profile {profile.name!r} has keys of at most {profile.max_length} characters, and anonymous="shared" needs '
             f"{MIN_SHARED_KEY}: identify the client with scope=…"
+        )
+    return None
+
+
+def takeover_contradiction(policy: Policy, terms: Resolved) -> str | None:
+    """Return why a policy never asks its own `on_takeover`, and what to type; `None` if it does. `terms`: its fields."""
+    if terms.guarantee is Guarantee.ATOMIC and policy.given().get("on_takeover") is not None:
+        return (
+            'on_takeover is never asked with guarantee="atomic", where nothing of a crashed owner is left. Leave it out, or '
+            'type guarantee="lease".'
         )
     return None
 
@@ -245,6 +258,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "on_failure": (_one_of("free", "hold"), '"free" or "hold"'),
     "on_store_failure": (_one_of("closed", "open"), '"closed" or "open"'),
     "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
+    "on_takeover": (lambda value: value is None or callable(value), "a function of a takeover, or None"),
     "methods": (
         lambda value: _names(value) and not SAFE_METHODS & {name.upper() for name in value},
         'a list of unsafe methods, such as ("POST", "PATCH")',

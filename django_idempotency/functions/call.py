@@ -32,10 +32,11 @@ from ..errors import (
 )
 from ..instrumentation.observer import Observer
 from ..runtime.registry import body_limit, store_of
+from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions
 from ..serialization.results import Unreadable, Unstorable, dump_error, load_error
-from .current import CURRENT, CurrentOperation, HoldForReview, RunAgain, Takeover, UseResult, living
+from .current import CURRENT, CurrentOperation, Takeover, living
 from .deadlines import remaining
 from .executions import EXECUTION, suspends
 from .keys import digest_of
@@ -43,8 +44,6 @@ from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
-#: How long a record waits for a person (seconds): the longest duration.
-HELD_FOR = 3650 * 86400.0
 #: Types that a function may unexpectedly return, for example through a wrapper that hides them from the decorator.
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 

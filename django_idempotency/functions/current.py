@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from typing import Any
 
-from ..core.records import Record
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
 from ..runtime.handle import OperationHandle, SwitchedOff
+from ..runtime.takeovers import Deciding
 from .deadlines import remaining
 
 
@@ -95,32 +94,12 @@ def _ended(token: Token[CurrentOperation | None], error: object) -> None:
         error.inside = True  # it belongs to another call: this one is not done
 
 
-@dataclass(frozen=True, slots=True)
-class RunAgain:
-    """Run the call again."""
-
-
-@dataclass(frozen=True, slots=True)
-class UseResult:
-    """The earlier owner did the work, and this is its result."""
-
-    result: Any
-
-
-@dataclass(frozen=True, slots=True)
-class HoldForReview:
-    """The call does not run until a person has released it."""
-
-
-Decision = RunAgain | UseResult | HoldForReview
-
-
-class Takeover(CurrentOperation):
+class Takeover(Deciding, CurrentOperation):
     """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
 
-    The hook returns `run()`, `found(result)` or `hold()`. An exception that it raises goes to the caller and decides
-    nothing: the next call after the lease asks again. An exception listed in `keep_exceptions` is stored as if the call
-    had raised it.
+    The hook returns `run()`, `found(result)` or `hold()`, after which this call and retries raise `HeldForPerson`. An
+    exception that it raises goes to the caller and decides nothing: the next call after the lease asks again. An
+    exception listed in `keep_exceptions` is stored as if the call had raised it.
     """
 
     def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
@@ -128,17 +107,4 @@ class Takeover(CurrentOperation):
         #: The source of the key: the arguments by name, or the one that `data_keyword_argument` names.
         self.payload = payload
         assert operation.record is not None
-        #: The record as the earlier owner left it, or as we have just taken it.
-        self.record: Record = operation.record
-
-    def run(self) -> Decision:
-        """Run the call again. Use it if its external effects carry a derived key, or did not happen."""
-        return RunAgain()
-
-    def found(self, result: Any) -> Decision:
-        """Store and return this result, known from the provider; the call does not run."""
-        return UseResult(result)
-
-    def hold(self) -> Decision:
-        """Keep the call from running until a person has released the record: this call and retries raise `HeldForPerson`."""
-        return HoldForReview()
+        self.record = operation.record

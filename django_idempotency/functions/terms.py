@@ -18,10 +18,11 @@ from ..core.records import MISSING, Guarantee, Record
 from ..core.scope_names import qualified
 from ..errors import ConfigurationError
 from ..realms import realm_of
+from ..runtime.takeovers import Decision
 from ..selectors import Selector
 from ..serialization.results import FunctionResults
 from .arguments import Arguments
-from .current import Decision, Takeover
+from .current import Takeover
 
 OnReplay = Callable[[Any, Record], Any]
 #: The terms of every guarded function that still exists, for the checks.

@@ -27,6 +27,7 @@ from ..errors import (
     LostRace,
     NothingGuarded,
     OperationFinished,
+    OperationHeld,
     RecordUnreadable,
     ScopeRequired,
 )
@@ -35,7 +36,7 @@ from ..runtime.registry import store_of
 from ..runtime.tickets import issue
 from ..stores.base import BaseStore
 from .keys import formatted, named_key, of_client, request_id_of, scope_of
-from .responses import CANCELLATION, is_cancellation
+from .responses import CANCELLATION, is_cancellation, is_held
 from .spoken import speak
 
 logger = logging.getLogger("django_idempotency")
@@ -44,8 +45,8 @@ logger = logging.getLogger("django_idempotency")
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
     """Return what is known of the caller's own operation under a key, as JSON can express it.
 
-    `state` is "running", "lapsed" (its owner has not been heard of), "completed", "cancelled" or "free" (it failed or was
-    refused). Of a response there is its status only: no check that stands before its view is repeated here.
+    `state` is "running", "lapsed" (its owner has not been heard of), "completed", "held" (a person finds out how far it came),
+    "cancelled" or "free" (it failed or was refused). Of a response there is its status only: no check that stands before its view is repeated here.
 
     Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what `formatted()` raises.
     """
@@ -56,7 +57,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     if record is None or rules.expired(record):
         raise KeyUnknown
     found: dict[str, Any] = {"key": key, "state": _state(store, record), "attempt": record.attempt}
-    if record.outcome is not None and not is_cancellation(record.outcome):
+    if record.outcome is not None and not (is_cancellation(record.outcome) or is_held(record.outcome)):
         found["response"] = {"status": record.outcome.status}
     return found
 
@@ -64,7 +65,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
 def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
     """Keep the caller's own operation under a key from being carried out, now and later. Nothing if it was cancelled.
 
-    Raises `OperationFinished`, `InProgress`, `NothingGuarded`, `RecordUnreadable`, `ScopeRequired`, `StoreUnavailable`, or
+    Raises `OperationFinished`, `OperationHeld`, `InProgress`, `NothingGuarded`, `RecordUnreadable`, `ScopeRequired`, `StoreUnavailable`, or
     what `formatted()` raises.
     """
     terms = _terms(request, policy)
@@ -94,6 +95,8 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
             logger.info("Cancelled: the operation under %s will not be carried out.", shortened(key))
         case Replay(outcome=outcome) if is_cancellation(outcome):
             pass
+        case Replay(outcome=outcome) if is_held(outcome):
+            raise OperationHeld
         case Replay():
             raise OperationFinished
         case Busy(retry_after=seconds):
@@ -125,6 +128,8 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
 def _state(store: BaseStore, record: Record) -> str:
     if is_cancellation(record.outcome):
         return "cancelled"
+    if is_held(record.outcome):
+        return "held"
     if record.status is Status.COMPLETED:
         return "completed"
     if rules.leased(record) or (record.guarantee is Guarantee.ATOMIC and _is_locked(store, record)):

@@ -15,13 +15,14 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, Resolved
-from ..core.records import Guarantee, Outcome
-from ..core.rules import Execute, Replay, Verdict
+from ..core.records import MISSING, Guarantee, Outcome
+from ..core.rules import Execute, Replay, SettledState, Verdict, WorkResult
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import ReplayRefused, StoreUnavailable
+from ..errors import OperationHeld, ReplayRefused, StoreUnavailable
 from ..instrumentation.observer import Observer
 from ..runtime.registry import store_of
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
@@ -30,9 +31,10 @@ from .atomic_requests import OpenedTransactions
 from .identity import Identity, Key, identify
 from .observing import watch
 from .problems import refusal_of
-from .responses import rebuild
+from .responses import FINAL, rebuild
 from .settling import RunningExchange
-from .status import HeaderStatus, note
+from .status import HeaderStatus, note, set_headers
+from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
 
 
 def exchange_of(request: HttpRequest) -> Exchange | None:
@@ -51,8 +53,10 @@ class Exchange(RunningExchange):
         identity: Identity,
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
+        finish: Finish | None = None,
     ) -> None:
         self._ask_again = ask_again
+        self._finish = finish
         self._observer = Observer(request)
         store, ticket = store_of(policy), identity.ticket(policy)
         operation: Operation
@@ -75,11 +79,13 @@ class Exchange(RunningExchange):
         strict: bool = True,
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
+        finish: Finish | None = None,
     ) -> Exchange | None:
         """Return the exchange of a keyed request, or `None` if it runs unguarded: see `identify()`, also for `source`.
 
         `None`, too, under a policy that only observes. `non_atomic` are the databases that the view excludes from
-        ATOMIC_REQUESTS. `ask_again` repeats the view's access checks before a replay.
+        ATOMIC_REQUESTS. `ask_again` repeats the view's access checks before a replay. `finish` completes a response that
+        `on_takeover` has found, as the view would.
         """
         if policy.mode == OBSERVE:
             watch(request, policy, key=key, user=user, source=source, strict=strict)
@@ -87,7 +93,7 @@ class Exchange(RunningExchange):
         identity = identify(request, policy, key=key, user=user, source=source, strict=strict)
         if identity is None:
             return None
-        return cls(request, policy, identity=identity, non_atomic=non_atomic, ask_again=ask_again)
+        return cls(request, policy, identity=identity, non_atomic=non_atomic, ask_again=ask_again, finish=finish)
 
     @property
     def atomic_alias(self) -> str | None:
@@ -108,8 +114,9 @@ class Exchange(RunningExchange):
         `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on
         the record's database is taken over, and ends in those.
 
-        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `ReplayRefused` or `StoreUnavailable`; and
-        `LeaseInTransaction` inside a transaction whose rollback the record would survive.
+        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`, `ReplayRefused` or
+        `StoreUnavailable`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
+        `on_takeover` raises.
         """
         within = within or OpenedTransactions()
         if self._leases:
@@ -121,6 +128,9 @@ class Exchange(RunningExchange):
         except StoreUnavailable as error:
             self._go_without_store(error)
             return None
+        if (takeover := self._takeover(verdict)) is not None and (end := self._decide(takeover)) is not None:
+            self.operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
+            return self._conclude_takeover(end)
         return self._respond(verdict)
 
     async def aopen(self) -> HttpResponseBase | None:
@@ -132,6 +142,9 @@ class Exchange(RunningExchange):
         except StoreUnavailable as error:
             await sync_to_async(self._go_without_store)(error)
             return None
+        if (takeover := self._takeover(verdict)) is not None and (end := await self._adecide(takeover)) is not None:
+            await run_to_completion(self.operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
+            return await sync_to_async(self._conclude_takeover)(end)
         if isinstance(verdict, Replay):  # the project's function may query a database
             return await sync_to_async(self._respond)(verdict)
         return self._respond(verdict)
@@ -154,6 +167,54 @@ class Exchange(RunningExchange):
             case refused:
                 raise refusal_of(refused)
 
+    # ----------------------------------------------------------------------------------------------------- takeovers
+
+    def _takeover(self, verdict: Verdict) -> Takeover | None:
+        """Return what `on_takeover` must decide, if there is anything."""
+        taken = self.policy.on_takeover is not None and isinstance(verdict, Execute) and verdict.takeover
+        # In `atomic` nothing of the crashed owner is left. A hook of the settings is not for it.
+        return Takeover(self.operation, self.request) if taken and self._leases else None
+
+    def _decide(self, takeover: Takeover) -> TakeoverEnd | None:
+        """Ask `on_takeover`. `None`: the view runs. If it raises, the record stays as it is, and is taken over again."""
+        assert self.policy.on_takeover is not None, "see _takeover()"
+        try:
+            return self._end_of(ask(self.policy.on_takeover, takeover), takeover)
+        except BaseException:
+            self.operation.abandon()
+            self._note()
+            raise
+
+    async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
+        """See _decide()."""
+        assert self.policy.on_takeover is not None, "see _takeover()"
+        try:
+            return await sync_to_async(self._end_of)(await aask(self.policy.on_takeover, takeover), takeover)
+        except GeneratorExit:  # nothing can be awaited any more
+            self.operation.abandon()
+            raise
+        except BaseException:
+            await run_to_completion(self.operation.aabandon())
+            self._note()
+            raise
+
+    def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
+        return end_of(decision, takeover, self.policy, finish=self._finish, limit=self._max_body)
+
+    def _conclude_takeover(self, end: TakeoverEnd) -> HttpResponseBase:
+        """Return the found response, as a later replay would return it. Raises `OperationHeld` or `ReplayRefused`."""
+        if end.response is None:
+            raise OperationHeld(headers=FINAL)
+        self._authorize(end.outcome)
+        found, response = HeaderStatus.REPLAYED, end.response
+        if self.operation.left_as is not SettledState.COMPLETED:
+            found = HeaderStatus.LOST
+        elif end.outcome.body is not MISSING:
+            response = rebuild(end.outcome, spoken=self._spoken, original=self._original)
+        note(self.request, found, original=self._original)
+        set_headers(found, response, self._spoken, original=self._original)
+        return response
+
     def _authorize(self, outcome: Outcome) -> None:
         authorize = self.policy.authorize_replay
         if self._ask_again is not None:
@@ -169,6 +230,6 @@ class Exchange(RunningExchange):
         self._mark()
 
     def _mark(self) -> None:
-        self._ask_again = None  # it holds the request
+        self._ask_again = self._finish = None  # they hold the request
         setattr(self.request, GUARDED_BY, self)
         self.request.idempotency = self.handle  # type: ignore[attr-defined]

@@ -20,9 +20,9 @@ from django.utils.translation import get_language
 
 from ..core import rules
 from ..core.policy import Policy, Resolved
-from ..core.records import MISSING, Missing, Outcome
+from ..core.records import MISSING, Missing, Outcome, OutcomeKind, kind_of
 from ..core.rules import WorkResult
-from ..errors import OperationCancelled, RecordUnreadable, ResponseNotStored
+from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
 from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json
@@ -181,14 +181,22 @@ def is_cancellation(outcome: Outcome | None) -> bool:
     return outcome is not None and outcome.headers == CANCELLATION.headers
 
 
+def is_held(outcome: Outcome | None) -> bool:
+    """Does it say that a person must find out how far the work came?"""
+    return kind_of(outcome) is OutcomeKind.HELD
+
+
 def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
     """Return the stored response, marked as a replay of the request `original`, with the status that its profile gives.
 
-    Raises `ResponseNotStored` when its body was not stored, and `OperationCancelled` when the work was cancelled.
+    Raises `ResponseNotStored` when its body was not stored, `OperationCancelled` when the work was cancelled, and
+    `OperationHeld` when its effect is unknown.
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
     if is_cancellation(outcome):
         raise OperationCancelled(headers=FINAL)
+    if is_held(outcome):
+        raise OperationHeld(headers=FINAL)
     if outcome.body is MISSING:
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}
         if original:

@@ -24,6 +24,7 @@ from .observing import aconclude, conclude
 from .problems import problem_response
 from .responses import render
 from .status import stamp
+from .takeovers import Finish
 from .terms import resolve_policy
 from .unguarded import areport_unguarded, report_unguarded
 
@@ -38,6 +39,7 @@ def run_guarded(
     source: Any,
     non_atomic: set[str],
     respond_to_problem: ProblemResponder = problem_response,
+    finish: Finish | None = None,
 ) -> HttpResponseBase:
     """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call."""
     try:
@@ -45,7 +47,7 @@ def run_guarded(
         if (key := key_to_guard(request, policy)) is not None:
             user = getattr(source, "user", None)
             exchange = Exchange.of(
-                request, resolve_policy(policy), key=key, user=user, source=source, non_atomic=non_atomic
+                request, resolve_policy(policy), key=key, user=user, source=source, non_atomic=non_atomic, finish=finish
             )
         replay = None if exchange is None else exchange.open()
     except Problem as problem:

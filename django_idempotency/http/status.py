@@ -40,6 +40,7 @@ class HeaderStatus(Enum):
     MISMATCH = "mismatch"  # the key belongs to a different request
     EXPIRED = "expired"  # nothing ran: the key is older than its record would be, so it may have run before
     REFUSED = "refused"  # nothing ran: the response says why
+    HELD = "held"  # it may or may not have been carried out before: a person is finding out
     UNKNOWN = "unknown"  # it may or may not have been committed: ask again
     DEGRADED = "degraded"  # it ran without a guard, since the store is not responding
     UNGUARDED = "unguarded"  # it ran without a guard: a retry runs it again
@@ -62,6 +63,7 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "request-mismatch": HeaderStatus.MISMATCH,
     "key-expired": HeaderStatus.EXPIRED,
     "response-not-stored": HeaderStatus.NOT_STORED,
+    "operation-held": HeaderStatus.HELD,
     "outcome-unknown": HeaderStatus.UNKNOWN,
     # Of requests without a key.
     "key-missing": None,
@@ -75,7 +77,8 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
 ACCEPTED = frozenset(
     {
         *(HeaderStatus.CREATED, HeaderStatus.RELEASED, HeaderStatus.FAILED, HeaderStatus.LOST),
-        *(HeaderStatus.REPLAYED, HeaderStatus.NOT_STORED, HeaderStatus.IN_PROGRESS, HeaderStatus.UNKNOWN),
+        *(HeaderStatus.REPLAYED, HeaderStatus.NOT_STORED, HeaderStatus.IN_PROGRESS, HeaderStatus.HELD),
+        HeaderStatus.UNKNOWN,
     }
 )
 

@@ -8,7 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
-from ..core.records import MISSING, Guarantee, Outcome, OutcomeKind, Record, kind_of
+from ..core.records import CALL_METHOD, MISSING, Guarantee, OutcomeKind, Record, kind_of
 
 
 class DisplayStatus(Enum):
@@ -59,7 +59,7 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
         case DisplayStatus.EXPIRED:
             return _("runs the work as if this record had never existed. The store deletes the record.")
         case DisplayStatus.COMPLETED:
-            return _replay(record.outcome)
+            return _replay(record)
         case DisplayStatus.LEASED:
             return _("gets 409 in-progress, until the lease ends.")
         case DisplayStatus.RUNNING if record.guarantee is Guarantee.ATOMIC:
@@ -75,10 +75,15 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
     return words % attempt
 
 
-def _replay(outcome: Outcome | None) -> Promise:
+def _replay(record: Record) -> Promise:
+    outcome = record.outcome
     if outcome is None:
         return _(
             "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."
+        )
+    if kind_of(outcome) is OutcomeKind.HELD and record.method != CALL_METHOD:
+        return _(
+            "gets 409 operation-held. Check with the provider, then release the record: the next request runs the work."
         )
     if kind_of(outcome) is OutcomeKind.HELD:
         return _("raises HeldForPerson. Check with the provider, then release the record: the next call runs the work.")

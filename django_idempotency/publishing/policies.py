@@ -32,6 +32,7 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
     (errors.ReplayRefused, lambda _: True),
     (errors.OperationCancelled, lambda _: True),
+    (errors.OperationHeld, lambda terms: terms.on_takeover is not None and terms.guarantee is Guarantee.LEASE),
     (errors.InProgress, lambda _: True),
     (errors.ResponseNotStored, lambda _: True),
     (errors.RequestTooLarge, lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"),

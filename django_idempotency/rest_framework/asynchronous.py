@@ -31,7 +31,7 @@ from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import areport_unguarded, leave_unguarded
 from . import problems
-from .entry import ViewTerms, judge
+from .entry import ViewTerms, finished, judge
 from .problems import DispatchFinished, IdempotencyException
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
@@ -134,7 +134,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
     """Run an async function below `@api_view` under guard; its view handles exceptions and finishes the response."""
     view = request.parser_context["view"]
 
-    async def finished() -> HttpResponseBase:
+    async def complete() -> HttpResponseBase:
         try:
             response = await function()
         except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
@@ -156,7 +156,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         await aconclude(request._request, response)
         return response  # type: ignore[no-any-return]
     try:
-        response = await finished()
+        response = await complete()
     except GeneratorExit as closed:
         exchange.fail(closed)
         raise
@@ -183,6 +183,7 @@ async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange |
         "source": request,
         "strict": strict,
         "non_atomic": non_atomic_aliases_of(http),
+        "finish": functools.partial(finished, request.parser_context["view"]),
     }
     return await sync_to_async(Exchange.of)(http, terms, **facts)
 

@@ -92,6 +92,11 @@ class ViewEntry:
         return cast("HttpResponseBase", response)
 
 
+def finished(view: Any, response: Any) -> HttpResponseBase:
+    """Return a response as the view's own `dispatch()` would finish it: one of REST framework gets its renderer."""
+    return cast("HttpResponseBase", view.finalize_response(view.request, response, *view.args, **view.kwargs))
+
+
 def judge(request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool) -> None:
     """Note the status of a keyed request whose handler was never called."""
     if not reached and terms.carries_key(request) and not is_guarded(request):

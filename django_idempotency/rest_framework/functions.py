@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -17,6 +18,7 @@ from ..http.atomic_requests import ALL_ALIASES
 from ..http.facts import facts_of
 from ..http.running import run_guarded
 from . import problems
+from .entry import finished
 from .problems import IdempotencyException
 
 
@@ -30,7 +32,7 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
             "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
         )
 
-    def finished() -> HttpResponseBase:
+    def complete() -> HttpResponseBase:
         try:
             response = function()
         except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
@@ -44,8 +46,9 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
     return run_guarded(
         request._request,
         policy,
-        finished,
+        complete,
         source=request,
         non_atomic=ALL_ALIASES,
+        finish=partial(finished, view),
         respond_to_problem=respond_to_problem,
     )

@@ -35,7 +35,7 @@ from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, report_unguarded
 from . import problems
 from .asynchronous import adispatch
-from .entry import ViewEntry, ViewTerms, headed, judge
+from .entry import ViewEntry, ViewTerms, finished, headed, judge
 from .inside import Inside, depths, is_inside
 from .problems import DispatchFinished, IdempotencyException
 
@@ -201,6 +201,7 @@ class _GuardedHandler:
             report_unguarded(http)
             return
         facts: dict[str, Any] = {"user": request.user, "source": request, "strict": self._terms.strict}
+        facts["finish"] = functools.partial(finished, entry.view)
         exchange = Exchange.of(http, resolve_policy(policy), key=key, non_atomic=entry.non_atomic, **facts)
         if exchange is None:
             report_unguarded(http)

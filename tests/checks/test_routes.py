@@ -440,6 +440,7 @@ def test_atomic_is_the_innermost_stores_to_give(
         ({"ttl": 0.5, "lease": 0.1}, "E035", "Type both fields"),  # CLAIM_LEASE is 1
         ({"store": "outsid"}, "E036", 'store="outside"'),
         ({"store": "outside"}, "E037", 'guarantee="lease"'),
+        ({"on_takeover": print}, "E091", 'guarantee="lease"'),
     ],
 )
 @pytest.mark.parametrize("middleware", [True, False])

@@ -254,6 +254,14 @@ def test_a_selected_key_with_a_shared_scope(configure: Configure, key: Any) -> N
     assert '"SCOPE": the dotted path' in hints(check_settings())["E043"]
 
 
+def test_a_hook_that_is_never_asked(configure: Configure) -> None:
+    """E092: the guarantee of the settings has no use for it. Policies with a lease may have their own."""
+    configure(ON_TAKEOVER="builtins.print")
+    assert '"GUARANTEE": "lease"' in hints(check_settings())["E092"]
+    configure(ON_TAKEOVER="builtins.print", GUARANTEE="lease")
+    assert not check_settings()
+
+
 def test_a_profile_and_the_other_settings(configure: Configure) -> None:
     """E087 names the contradiction, W087 a header that nothing reads."""
     configure(PROFILE="repeatability", TTL=3600)

@@ -72,6 +72,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "on_failure": (["free", "hold"], ["release", None], '"free" or "hold"'),
     "on_store_failure": (["closed", "open"], ["fail", None, False], '"closed" or "open"'),
     "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
+    "on_takeover": ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
     "methods": (
         [["POST"], ("post", "PATCH"), {"DELETE"}],
         ["POST", [1], None, ["POST", "get"], ["TRACE"]],
@@ -162,7 +163,9 @@ def test_callables_are_not_called() -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("called")
 
-    Policy(scope=never, key=never, fingerprint=never, keep=never, headers=never, authorize_replay=never)
+    Policy(
+        scope=never, key=never, fingerprint=never, keep=never, headers=never, authorize_replay=never, on_takeover=never
+    )
 
 
 def test_seconds() -> None:

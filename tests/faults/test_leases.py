@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+import httpx
 import pytest
 
 from .clients import Customer, assert_busy, assert_first, assert_replay, assert_unanswered, new_key
@@ -51,6 +52,32 @@ def test_a_living_owner_is_not_taken_over(
     assert_first(first.result())
     assert_replay(stranger.post(server, path, fault.key), first.result())
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("asking", marks=pytest.mark.sqlite),  # while on_takeover asks
+        "settling",  # it has found the response, which is not stored
+    ],
+)
+def test_killed_in_a_takeover(fleet: Server, stranger: Customer, faults: Faults, point: str) -> None:
+    """The next takeover asks again, and finds the same: the view runs once."""
+    path = "/lease/looked-up/"
+    first_fault = faults(new_key(), "viewing", "kill")
+    first = stranger.begin(fleet, path, first_fault.key)
+    first_fault.await_reached()
+    assert_unanswered(first)
+    fleet.await_ready()
+    second_fault = faults(first_fault.key, point, "kill")
+    second = stranger.begin_insisting(fleet, path, second_fault.key)
+    second_fault.await_reached()
+    with pytest.raises(httpx.TransportError):
+        second.result()
+    answer, _ = stranger.insist(fleet, path, second_fault.key)
+    assert_replay(answer)
+    assert_replay(stranger.post(fleet, path, second_fault.key), answer)
+    assert (effects(second_fault.key), record(second_fault.key).attempt) == (1, 3)
 
 
 def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faults) -> None:

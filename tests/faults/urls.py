@@ -14,6 +14,7 @@ urlpatterns = [
     path("open/orphaned/", views.orphaned),
     path("lease/decorator/", views.leased),
     path("lease/sent/", views.sent),
+    path("lease/looked-up/", views.looked_up),
     path("lease/long/", views.long_leased),
     path("async/long/", views.along_leased),
     path("async/middleware/", views.abare),

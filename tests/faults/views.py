@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
-from testproject.payments.models import Charge
+from testproject.payments.models import Charge, Effect
 from testproject.payments.work import Attempt
 
 from .database import sleep
@@ -67,6 +67,19 @@ def leased(request: HttpRequest) -> JsonResponse:
 @csrf_exempt
 @idempotent(guarantee="lease", lease=LONG_LEASE)
 def long_leased(request: HttpRequest) -> JsonResponse:
+    return JsonResponse(charge(request), status=201)
+
+
+def look_first(takeover: Any) -> Any:
+    """Find the effect of the owner that crashed."""
+    reach("asking", takeover.key)
+    effect = Effect.objects.filter(idempotency_key=takeover.key).first()
+    return takeover.run() if effect is None else takeover.found(JsonResponse({"effect": effect.pk}, status=201))
+
+
+@csrf_exempt
+@idempotent(guarantee="lease", lease=SHORT_LEASE, on_takeover=look_first)
+def looked_up(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)
 
 

@@ -24,6 +24,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.RequestMismatch: (422, "request-mismatch"),
     errors.InProgress: (409, "in-progress"),
     errors.ResponseNotStored: (409, "response-not-stored"),
+    errors.OperationHeld: (409, "operation-held"),
     errors.ReplayRefused: (403, "replay-refused"),
     errors.RecordUnreadable: (500, "record-unreadable"),
     errors.ReplayUnchecked: (403, "replay-unchecked"),
@@ -69,7 +70,7 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
 @pytest.mark.parametrize("kind", [kind for kind, (status, _) in PROBLEMS.items() if status in (409, 503)])
 def test_a_problem_that_may_be_retried_has_retry_after(kind: type[Problem]) -> None:
     """Retry-After is there unless a retry cannot help."""
-    final = (errors.ResponseNotStored, errors.OperationCancelled, errors.OperationFinished)
+    final = (errors.ResponseNotStored, errors.OperationHeld, errors.OperationCancelled, errors.OperationFinished)
     expected = None if kind in final else "1"
     assert problem_response(kind(), HttpRequest()).get("Retry-After") == expected
 

@@ -27,6 +27,7 @@ SAID: dict[type[Problem], str | None] = {
     errors.OwnershipLost: "in-progress",
     errors.RequestMismatch: "mismatch",
     errors.ResponseNotStored: "not-stored",
+    errors.OperationHeld: "held",
     errors.OutcomeUnknown: "unknown",
 }
 

@@ -79,6 +79,10 @@ ROUTES: dict[str, tuple[str, str]] = {
         "The policy of %(view)s and IDEMPOTENCY contradict each other: %(error)s",
         "Type both fields in the policy of %(view)s, or change the setting.",
     ),
+    "E091": (
+        'The on_takeover of %(view)s is never asked: with guarantee="atomic" nothing of a crashed owner is left.',
+        'Type guarantee="lease" in the policy of %(view)s, or leave on_takeover out.',
+    ),
     "E036": (
         'The policy of %(view)s asks for the store "%(alias)s", which IDEMPOTENCY["STORES"] does not have.',
         'Type store="%(close)s", or add the alias to "STORES".',

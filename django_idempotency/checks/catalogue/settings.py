@@ -40,6 +40,10 @@ SETTINGS: dict[str, tuple[str, str]] = {
             'dataclasses.replace(django_idempotency.profiles.PROFILES["%(name)s"], field=…).'
         ),
     ),
+    "E092": (
+        'IDEMPOTENCY["ON_TAKEOVER"] is never asked: with the guarantee "atomic" nothing of a crashed owner is left.',
+        'Type "GUARANTEE": "lease", or leave "ON_TAKEOVER" out and type on_takeover=… in the policies with guarantee="lease".',
+    ),
     "E007": (
         'IDEMPOTENCY["%(name)s"] holds %(found)s.',
         (
