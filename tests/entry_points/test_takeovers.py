@@ -94,7 +94,7 @@ class Rest(APIView):
         return Response(charge(request._request), status=201)
 
 
-class AsyncRest(AsyncAPIView):  # type: ignore[misc]
+class AsyncRest(AsyncAPIView):
     authentication_classes = (SessionAuthentication,)
     idempotency = Policy(guarantee="lease", on_takeover=hook)
 
@@ -127,7 +127,8 @@ GUARD = idempotent(guarantee="lease", on_takeover=hook)
 def mixed(cls: Any) -> Any:
     from django_idempotency.rest_framework import IdempotentViewMixin
 
-    return type(cls.__name__, (IdempotentViewMixin, cls), {}).as_view()
+    made: Any = type(cls.__name__, (IdempotentViewMixin, cls), {})
+    return made.as_view()
 
 
 urlpatterns = [
@@ -142,7 +143,7 @@ urlpatterns = [
     path("below/", api_view(["POST"])(authentication_classes([SessionAuthentication])(GUARD(rest_function)))),
     path("middleware/", plain),
     path("middleware/async/", aplain),
-    path("middleware/rest/", type("Bare", (Rest,), {}).as_view()),
+    path("middleware/rest/", Rest.as_view()),
     path("middleware/permitted/", permission_required("payments.add_charge", raise_exception=True)(plain)),
     path("large/", idempotent(guarantee="lease", on_takeover=hook, max_body=3)(plain)),
     path("mine/", idempotent(guarantee="lease", on_takeover=hook, authorize_replay=lambda *_: False)(plain)),
@@ -330,7 +331,7 @@ def test_found_as_a_template(send: Send) -> None:
     """It is rendered before it is stored."""
     crash(send)
     template = engines["django"].from_string("Charged {{ sum }}")
-    hook.decide = lambda takeover: takeover.found(TemplateResponse(takeover.request, template, {"sum": 3}))  # type: ignore[arg-type]
+    hook.decide = lambda takeover: takeover.found(TemplateResponse(takeover.request, template, {"sum": 3}))
     assert [send().content, send().content] == [b"Charged 3"] * 2
 
 
