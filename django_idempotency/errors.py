@@ -84,6 +84,18 @@ class KeyTooShort(KeyMalformed):
     code, title = "key-too-short", "Idempotency key is too short"
 
 
+class KeyForeign(KeyMalformed):
+    """This idempotency key was issued to another client, or for another address. Ask for one of your own."""
+
+    code, title = "key-foreign", "Idempotency key was issued for something else"
+
+
+class KeyNotIssued(Problem):
+    """No idempotency key was issued: send nothing, or name the method and the path of the request that it is for."""
+
+    status, code, title = 400, "key-not-issued", "No idempotency key was issued"
+
+
 class KeyExpired(Problem):
     """This idempotency key is older than this API remembers: it cannot tell whether the request was carried out.
 

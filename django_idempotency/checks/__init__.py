@@ -8,6 +8,7 @@ from .cors import check_cors
 from .databases import check_databases, check_deployment
 from .exceptions import check_exceptions
 from .functions import check_functions
+from .issuing import check_issuing
 from .memory import check_memory
 from .middleware import check_middleware
 from .operations import check_operations
@@ -34,7 +35,7 @@ def register() -> None:
         check_tenants,
     ):
         checks.register(check, TAG)
-    for check in (check_routes, check_replays, check_operations, check_exceptions):
+    for check in (check_routes, check_replays, check_operations, check_exceptions, check_issuing):
         checks.register(check, TAG, checks.Tags.urls)
     for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

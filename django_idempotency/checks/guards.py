@@ -17,20 +17,19 @@ from ..graphql.hook import library_view
 from ..http.exemptions import exemptions
 from ..http.markers import (
     EXEMPT,
-    POLICY,
-    below_api_view,
     guards_itself,
     handler_of,
     is_about_sessions,
     is_exempt,
-    mark_of,
+    marked_policy,
+    own_policy,
     view_class,
 )
 from ..http.ninja_views import is_ninja, operation_of, operations_of
 from . import operations
 from .middleware import guards_every_view
 from .routes import middleware_problems, own_problems, refusals
-from .urlconf import Route, name_of, open_handlers, overrides_policy, routes
+from .urlconf import Route, name_of, open_handlers, routes
 
 
 class GuardKind(Enum):
@@ -151,14 +150,9 @@ def _own(about: Row, callback: Any, method: str) -> Row:
 
 def _own_policy(callback: Any, method: str) -> tuple[GuardKind, Policy | None]:
     """Return what guards a view that guards itself, and its policy; `None`: it chooses one for each request."""
-    handler, cls = handler_of(callback, method), view_class(callback)
-    carriers = (callback, handler, below_api_view(handler), operation_of(callback, method))
-    policy = next((found for each in carriers if (found := mark_of(each, POLICY)) is not None), None)
-    mixed = hasattr(cls, "get_idempotency_policy")
-    guard = GuardKind.MIXIN if mixed and policy is None else GuardKind.DECORATOR
-    if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
-        return guard, None
-    return guard, policy or cls.idempotency
+    mixed = hasattr(view_class(callback), "get_idempotency_policy")
+    guard = GuardKind.MIXIN if mixed and marked_policy(callback, method) is None else GuardKind.DECORATOR
+    return guard, own_policy(callback, method)
 
 
 def _by_middleware(about: Row, route: Route, method: str) -> Row:

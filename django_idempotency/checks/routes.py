@@ -15,13 +15,23 @@ from ..core.records import Guarantee
 from ..graphql.hook import library_view
 from ..http.atomic_requests import can_be_left, cannot_leave, non_atomic_aliases
 from ..http.exemptions import exemptions
-from ..http.markers import POLICY, REFUSAL, below_api_view, carriers, guards_itself, is_exempt, is_unawaited, mark_of
+from ..http.markers import (
+    POLICY,
+    REFUSAL,
+    below_api_view,
+    carriers,
+    guards_itself,
+    is_exempt,
+    is_unawaited,
+    mark_of,
+    overrides_policy,
+)
 from ..http.ninja_views import is_ninja
 from .catalogue import finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import check_settings
-from .urlconf import are_exempt, class_of, is_rest, name_of, open_handlers, overrides_policy, policies, routes, views
+from .urlconf import are_exempt, class_of, is_rest, name_of, open_handlers, policies, routes, views
 
 
 def check_routes(**_: Any) -> list[CheckMessage]:

@@ -15,7 +15,7 @@ from django.urls.resolvers import RegexPattern
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
-from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, view_class
+from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
 from .catalogue import shown
 
 
@@ -157,9 +157,3 @@ def policies(callback: Any) -> list[Policy]:
         found.append(getattr(cls, "idempotency", None))
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}
     return list(unique.values())
-
-
-def overrides_policy(cls: type[Any] | None) -> bool:
-    """Does a class choose its policy for each request?"""
-    method = getattr(cls, "get_idempotency_policy", None)
-    return method is not None and getattr(method, "__module__", "").partition(".")[0] != "django_idempotency"

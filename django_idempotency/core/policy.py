@@ -67,8 +67,9 @@ class Policy:
     anonymous: str = FROM_SETTINGS
     #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
     key: str | Callable[[Any], Any] | None = FROM_SETTINGS
-    #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`), or a regular expression
-    #: that matches all of it. A selected key must be one text of this format.
+    #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`), "issued" (made and
+    #: signed by the server, refused in the same way), or a regular expression that matches all of it. A selected key must be
+    #: one text of this format.
     key_format: str | re.Pattern[str] = FROM_SETTINGS
     #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath expression, or
     #: `fingerprint(request)` → bytes.
@@ -237,7 +238,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value is None or callable(value) or _expression(value),
         f"{_OVER}, a function of the request, or None",
     ),
-    "key_format": (is_format, '"any", "uuid", "uuid4", "uuid7", or a regular expression'),
+    "key_format": (is_format, '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression'),
     "fingerprint": (
         lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
         f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',

@@ -8,12 +8,13 @@ from typing import Any, Literal, NamedTuple
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
-from ..core.key_formats import kept_for
+from ..core.key_formats import ISSUED, kept_for
 from ..core.policy import Resolved
 from ..core.records import Ticket
 from ..errors import ScopeRequired
 from ..runtime.tickets import issue
 from .fingerprint import fingerprint
+from .issued import require_bound
 from .keys import request_id_of, scope_of
 from .selection import Document, key_in_body, selected_key
 from .unguarded import NOBODY, leave_unguarded
@@ -55,6 +56,8 @@ def identify(
 ) -> Identity | None:
     """Return the identity of a keyed request; for a key without a principal `None`, or if `strict` `ScopeRequired`.
 
+    A key that was issued for another principal or another address is a `KeyForeign`.
+
     If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the header is
     refused only then, and also gets `None` when there is nothing to select its key from. `source` is the request that
     the view sees (DRF's, or Django's), which parses the body as the view would.
@@ -72,5 +75,7 @@ def identify(
         if strict or carried:
             leave_unguarded(request, NOBODY)
         return None
-    selected = carried or selected_key(document, policy)
+    if carried and policy.key_format == ISSUED:
+        require_bound(carried.rpartition(" ")[2], scope, request)  # before the space stands its client's name
+    selected = carried or selected_key(document, policy, scope)
     return None if selected is None else Identity(selected, scope, document)

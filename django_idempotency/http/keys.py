@@ -13,7 +13,7 @@ from django.utils.functional import SimpleLazyObject
 from django.utils.http import parse_http_date
 
 from .. import conf
-from ..core.key_formats import ANY, KeyFault, described, spelled
+from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
 from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, seconds
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, KeyTooShort
@@ -22,6 +22,7 @@ from ..profiles.profile import LONGEST
 from ..profiles.shipped import DEFAULT
 from ..realms import realm_of
 from ..scopes import Public
+from .issued import is_issued
 
 if TYPE_CHECKING:
     from django.db.models import Model
@@ -100,16 +101,22 @@ def formatted(key: str, policy: Policy) -> str:
     key_format = conf.field(policy, "key_format")
     if key_format == ANY:
         return key
+    if key_format == ISSUED and not is_issued(key):
+        raise KeyMalformed(_must_be(key_format))
     ttl = seconds(conf.field(policy, "ttl"))
     match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):
         case KeyFault.MALFORMED:
-            raise KeyMalformed(f"The idempotency key must be {described(key_format)}.")
+            raise KeyMalformed(_must_be(key_format))
         case KeyFault.EXPIRED:
             raise KeyExpired
         case KeyFault.AHEAD:
             raise KeyAhead
         case spelling:
             return spelling
+
+
+def _must_be(key_format: str | re.Pattern[str]) -> str:
+    return f"The idempotency key must be {described(key_format)}."
 
 
 def _expectation(profile: Profile) -> str:

@@ -112,6 +112,28 @@ def guards_itself(callback: Any, method: str) -> bool:
     return any(mark_of(view, POLICY) is not None for view in views)
 
 
+def marked_policy(callback: Any, method: str) -> Policy | None:
+    """Return the policy that `@idempotent()` has put on a view, on its handler of this method, or below that."""
+    handler = handler_of(callback, method)
+    views = (callback, handler, below_api_view(handler), operation_of(callback, method))
+    return next((found for each in views if (found := mark_of(each, POLICY)) is not None), None)
+
+
+def own_policy(callback: Any, method: str) -> Policy | None:
+    """Return the policy of a view that guards itself; `None`: it chooses one for each request."""
+    cls = view_class(callback)
+    mixed = hasattr(cls, "get_idempotency_policy")
+    if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
+        return None
+    return marked_policy(callback, method) or (cls.idempotency if mixed else None)
+
+
+def overrides_policy(cls: type[Any] | None) -> bool:
+    """Does a class choose its policy for each request?"""
+    method = getattr(cls, "get_idempotency_policy", None)
+    return method is not None and getattr(method, "__module__", "").partition(".")[0] != "django_idempotency"
+
+
 def below_api_view(handler: Any) -> Any:
     """Return the function that `@api_view` has wrapped into a handler, or `None`."""
     code = getattr(handler, "__code__", None)

@@ -17,12 +17,13 @@ from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
-from ..core.key_formats import ANY
+from ..core.key_formats import ANY, ISSUED
 from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..selectors import Selector
 from ..selectors.functions import Unpackable, from_json
 from . import bodies
+from .issued import require_bound
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
 
@@ -101,10 +102,10 @@ def key_in_body(document: Document, policy: Resolved) -> str | None:
     return None
 
 
-def selected_key(document: Document, policy: Policy) -> str | None:
+def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
     """Return the key that a policy selects from a request, or `None` when all or part of it is missing.
 
-    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, and `ConfigurationError` for values that cannot be hashed.
+    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, `KeyForeign`, and `ConfigurationError` for values that cannot be hashed.
     """
     assert policy.key is not None
     selector, http = _selector(policy.key), document.http
@@ -118,6 +119,8 @@ def selected_key(document: Document, policy: Policy) -> str | None:
     if not reason:
         if policy.key_format != ANY:
             found = _formatted(found, policy)
+            if policy.key_format == ISSUED:
+                require_bound(found, scope, http)
         try:
             # With method and path, so that no two routes share a key.
             return PREFIX + digest([str(http.method), http.path, found])

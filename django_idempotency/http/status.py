@@ -67,6 +67,7 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "outcome-unknown": HeaderStatus.UNKNOWN,
     # Of requests without a key.
     "key-missing": None,
+    "key-not-issued": None,
     "key-unknown": None,
     "operation-finished": None,
     "nothing-guarded": None,

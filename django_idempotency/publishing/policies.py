@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from .. import conf, errors
-from ..core.key_formats import ANY, UUID7, VERSIONS
+from ..core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
 from ..core.policy import MIN_SHARED_KEY, Policy, Resolved
 from ..core.records import Guarantee
 from ..core.rules import WorkResult, classify_status
@@ -27,8 +27,9 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.KeyMalformed, lambda _: True),
     (errors.KeyUnsupported, lambda terms: terms.profile.unsupported_status is not None),
     (errors.KeyTooShort, lambda terms: terms.anonymous == "shared"),
-    (errors.KeyExpired, lambda terms: terms.key_format == UUID7 or terms.profile.window > 0),
-    (errors.KeyAhead, lambda terms: terms.key_format == UUID7 or terms.profile.window > 0),
+    (errors.KeyForeign, lambda terms: terms.key_format == ISSUED),
+    (errors.KeyExpired, lambda terms: terms.key_format in DATED or terms.profile.window > 0),
+    (errors.KeyAhead, lambda terms: terms.key_format in DATED or terms.profile.window > 0),
     (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
     (errors.ReplayRefused, lambda _: True),
     (errors.OperationCancelled, lambda _: True),
@@ -86,6 +87,9 @@ def _format(terms: Resolved) -> dict[str, Any]:
     if wanted in VERSIONS:
         version = VERSIONS[str(wanted)]
         return {"format": "uuid", **({"x-uuid-version": version} if version else {})}
+    if wanted == ISSUED:
+        length = len(ISSUED_SAMPLE)
+        return {"minLength": length, "maxLength": length, "pattern": f"^{ISSUED_PATTERN}$", "x-issued": True}
     lengths = {
         "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
         "maxLength": profile.max_length,

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.renderers import BrowsableAPIRenderer
 
 from .. import conf
-from ..core.key_formats import UUID7
+from ..core.key_formats import ISSUED, UUID7
 from ..core.policy import Policy
 
 
@@ -22,8 +22,9 @@ class IdempotentBrowsableAPIRenderer(BrowsableAPIRenderer):
         policy = getattr(context["view"], "idempotency", None)
         policy = policy if isinstance(policy, Policy) else Policy()
         profile = conf.profile_of(policy.profile, conf.project_settings())
-        version = 7 if conf.field(policy, "key_format") == UUID7 else 4
-        # The script sends a bare key in a header, and nothing with it.
+        key_format = conf.field(policy, "key_format")
+        version = 7 if key_format == UUID7 else 4
+        # The script makes a key itself, and sends it bare in a header, and nothing with it.
         speaks = profile.carrier == "header" and profile.spelling != "quoted" and profile.first_sent_field is None
-        header = profile.field if speaks else None
+        header = profile.field if speaks and key_format != ISSUED else None
         return {**context, "idempotency_header": header, "idempotency_key_version": version}

@@ -125,6 +125,7 @@ def test_other_records_are_kept_as_long_as_the_policy_says() -> None:
         (re.compile("abc"), True),
         ("uuid5", False),  # a name, and not an expression that matches only itself
         ("UUID", False),
+        ("issued", True),
         ("issued-by-us", False),
         ("", False),
         ("(", False),
@@ -143,10 +144,11 @@ def test_formats(value: Any, accepted: bool) -> None:
     [
         ("uuid", "a UUID"),
         ("uuid7", "a UUID of version 7"),
+        ("issued", "one that this API has issued"),
         (r"\d+", r"text that matches \d+"),
         (re.compile(r"\d+"), r"text that matches \d+"),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_what_a_client_is_told(key_format: Any, words: str) -> None:
     """The problem document says what to send."""

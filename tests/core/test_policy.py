@@ -49,9 +49,9 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         "a JMESPath expression over body, headers, method, path, query and user, a function of the request, or None",
     ),
     "key_format": (
-        ["any", "uuid", "uuid4", "uuid7", r"[a-z]+-\d+", re.compile("x")],
+        ["any", "uuid", "uuid4", "uuid7", "issued", r"[a-z]+-\d+", re.compile("x")],
         [None, "uuid5", "(", 7],
-        '"any", "uuid", "uuid4", "uuid7", or a regular expression',
+        '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression',
     ),
     "fingerprint": (
         ["request", "raw", "headers", str, "body.amount", "body", "[body.amount, query.currency]"],

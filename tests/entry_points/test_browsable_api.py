@@ -85,6 +85,12 @@ def test_the_page_says_which_keys_the_view_accepts(
     assert any('id="django-idempotency-key-version"' in about and said == str(version) for about, said in found)
 
 
+def test_the_page_sends_no_key_that_it_cannot_make(browser: Client) -> None:
+    """Where the server issues the keys, the script stays away."""
+    with override_settings(IDEMPOTENCY={"KEY_FORMAT": "issued"}):
+        assert SCRIPT not in browser.get("/effects/").text
+
+
 def test_the_page_runs_under_the_same_content_security_policy(browser: Client) -> None:
     """We add no inline script, so a policy that fits REST framework's own page is enough."""
     for about, content in scripts(browser.get("/effects/").text):

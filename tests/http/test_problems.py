@@ -16,6 +16,8 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.KeyMissing: (400, "key-missing"),
     errors.KeyMalformed: (400, "key-malformed"),
     errors.KeyTooShort: (400, "key-too-short"),
+    errors.KeyForeign: (400, "key-foreign"),
+    errors.KeyNotIssued: (400, "key-not-issued"),
     errors.KeyExpired: (412, "key-expired"),
     errors.KeyAhead: (412, "key-ahead"),
     errors.KeyUnsupported: (501, "key-unsupported"),

@@ -36,7 +36,7 @@ def select(expression: str, sent: HttpRequest, user: Any = None) -> Any:
 
 
 def key(expression: Any, sent: HttpRequest, *, required: bool = False) -> str | None:
-    return selected_key(Document(sent, None), resolve(Policy(key=expression, required=required)))
+    return selected_key(Document(sent, None), resolve(Policy(key=expression, required=required)), "")
 
 
 def digest(expression: Any, sent: HttpRequest) -> bytes:
@@ -152,7 +152,7 @@ def test_the_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Document, "_parsed", noted)
     sent = request({"a": 1, "b": 2})
     document, terms = Document(sent, None), resolve(Policy(key="[body.a, body.b]", fingerprint="body.a"))
-    assert selected_key(document, terms)
+    assert selected_key(document, terms, "")
     assert fingerprint(sent, terms, document)
     assert len(parsed) == 1
 

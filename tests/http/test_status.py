@@ -20,6 +20,7 @@ from .test_problems import PROBLEMS, subclasses
 SAID: dict[type[Problem], str | None] = {
     **dict.fromkeys((errors.KeyMissing, errors.KeyUnknown, errors.OperationFinished)),  # of requests without a key
     errors.KeyExpired: "expired",
+    errors.KeyNotIssued: None,
     errors.KeyUnknown: None,  # nor are these
     errors.OperationFinished: None,
     errors.NothingGuarded: None,

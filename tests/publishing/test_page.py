@@ -105,7 +105,7 @@ def test_durations(seconds: float, text: str) -> None:
 def test_problems_are_those_of_the_code() -> None:
     """Each code that a guarded request may get is published, with its status."""
     #: Of a request about a key; of the middleware alone; and those that share the code of another.
-    others = {"key-unknown", "operation-finished", "nothing-guarded", "replay-unchecked"}
+    others = {"key-not-issued", "key-unknown", "operation-finished", "nothing-guarded", "replay-unchecked"}
     known = {problem.code: problem.status for problem in every(Problem) if hasattr(problem, "code")}
     assert {problem.code for problem, _ in _POSSIBLE} == set(known) - others
     document = StringIO()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,8 @@ pytest.importorskip("drf_spectacular")
 
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
+
+from django_idempotency.core.key_formats import ISSUED_SAMPLE
 
 pytestmark = pytest.mark.urls("tests.publishing.urls")
 
@@ -68,6 +71,10 @@ def test_formats(made: dict[str, Any]) -> None:
     assert found["schema"] == {"type": "string", "format": "uuid", "x-uuid-version": 7}
     assert UUID(found["example"]).version == 7
     assert set(operation(made, "/formatted/")["x-idempotency"]["problems"]) >= {"key-expired", "key-ahead"}
+    (issued,) = operation(made, "/issued/")["parameters"]
+    assert re.fullmatch(issued["schema"]["pattern"], ISSUED_SAMPLE)
+    assert (issued["schema"]["x-issued"], issued["schema"]["maxLength"]) == (True, len(ISSUED_SAMPLE))
+    assert "key-foreign" in operation(made, "/issued/")["x-idempotency"]["problems"]
     (own,) = operation(made, "/patterned/")["parameters"]
     assert (own["required"], own["schema"]["pattern"]) == (True, "^(?:order-[0-9]+)$")
 
@@ -125,6 +132,7 @@ def test_nothing_else_changes(made: dict[str, Any]) -> None:
         ("/choosing/", "post"),
         ("/decorated/", "post"),
         ("/formatted/", "post"),
+        ("/issued/", "post"),
         ("/patterned/", "post"),
     }
 

@@ -77,6 +77,12 @@ class Formatted(Documented):
     idempotency = Policy(key_format="uuid7")
 
 
+class Issued(Documented):
+    """Keys that the server issues."""
+
+    idempotency = Policy(key_format="issued", required=True)
+
+
 class Patterned(Documented):
     """Keys of a pattern."""
 
@@ -85,6 +91,7 @@ class Patterned(Documented):
 
 urlpatterns: list[Any] = [
     path("formatted/", Formatted.as_view()),
+    path("issued/", Issued.as_view()),
     path("patterned/", Patterned.as_view()),
     path("charges/", Charges.as_view({"post": "create", "get": "list"})),
     path("documented/<int:pk>/", Documented.as_view()),

@@ -95,6 +95,13 @@ ROUTES: dict[str, tuple[str, str]] = {
         "The attribute idempotency of %(view)s is %(found)s, not a Policy.",
         "Type idempotency = Policy(required=True, …) in the class.",
     ),
+    "W088": (
+        "%(asking)s takes keys that the server issues, and no route issues any: each request with a key is refused.",
+        (
+            'Add path("", include("django_idempotency.urls")) to urlpatterns, or a route to the IdempotencyTokenView of '
+            f"django_idempotency.rest_framework.tokens; or {SILENCE}."
+        ),
+    ),
     "W077": (
         (
             "IdempotencyMiddleware refuses to replay %(view)s%(others)s: %(layer)s comes before the view, and cannot be "

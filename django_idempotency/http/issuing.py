@@ -1,0 +1,126 @@
+"""Issues a key to the client of a request: at `POST /idempotency-tokens`, and in a form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from django.http import HttpRequest
+from django.http.request import RawPostDataException
+from django.urls import Resolver404, get_script_prefix, resolve
+
+from ..core.key_formats import ISSUED, ISSUED_SAMPLE
+from ..core.policy import SAFE_METHODS, Policy, Resolved
+from ..errors import KeyNotIssued, ScopeRequired
+from .issued import issue
+from .keys import scope_of
+from .markers import guards_itself, own_policy
+from .selection import Document
+from .spoken import speak
+from .terms import resolve_policy
+
+#: The longest body of a request for a key (bytes).
+MAX_REQUEST = 8 * 1024
+_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class IssuedKey(NamedTuple):
+    """A key, and the moment from which it is refused."""
+
+    key: str
+    expires_at: datetime
+
+    @property
+    def document(self) -> dict[str, str]:
+        """What a client gets, as JSON can express it."""
+        return {"key": self.key, "expires_at": self.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z")}
+
+
+class Destination(NamedTuple):
+    """The only requests that a key is for. The path has no query, and is not percent-encoded."""
+
+    method: str
+    path: str
+
+
+def issue_to(request: HttpRequest, user: Any, policy: Policy, destination: Destination | None = None) -> IssuedKey:
+    """Return a new key for the user, or for the scope of the policy, that is only for the destination if one is given.
+
+    The destination's own policy goes before `policy`. Raises `KeyNotIssued` for a destination that takes none, and
+    `ScopeRequired`; and `ConfigurationError` if the policy contradicts the settings.
+    """
+    if destination is not None:
+        policy = policy_at(destination, policy, getattr(request, "urlconf", None))
+    terms = resolve_policy(policy)
+    speak(request, terms.profile)
+    if destination is not None:
+        _require_issued(terms, destination)
+    scope = scope_of(request, user, terms, ISSUED_SAMPLE)
+    if scope is None:
+        raise ScopeRequired(
+            "It is unknown which client this idempotency key would belong to, so none was issued. Authenticate."
+        )
+    now = datetime.now(timezone.utc)
+    bound = {} if destination is None else destination._asdict()
+    return IssuedKey(issue(scope, now, **bound), now + timedelta(seconds=terms.ttl))
+
+
+def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -> Policy:
+    """Return the policy that a view at an address has of its own; `fallback` if it has none, or chooses one later.
+
+    Raises `KeyNotIssued` if there is no view.
+    """
+    prefix = get_script_prefix().rstrip("/")
+    try:
+        callback = resolve(destination.path.removeprefix(prefix), urlconf=urlconf).func
+    except Resolver404 as error:
+        raise KeyNotIssued("No idempotency key was issued: there is nothing at this path.") from error
+    own = own_policy(callback, destination.method) if guards_itself(callback, destination.method) else None
+    return own or fallback
+
+
+def _require_issued(terms: Resolved, destination: Destination) -> None:
+    guarded = destination.method in {name.upper() for name in terms.methods}
+    if terms.key_format != ISSUED or not guarded:
+        raise KeyNotIssued(
+            f"No idempotency key was issued: a {destination.method} request to this path takes no key that is issued."
+        )
+
+
+def destination_in(request: HttpRequest, user: Any, source: Any) -> Destination | None:
+    """Return the destination that the body of a request names, as JSON or a form; `None` for an empty body.
+
+    `source` is the request that the view sees, DRF's or Django's. Raises `KeyNotIssued` for anything else, and
+    `RequestTooLarge`.
+    """
+    document = Document(source, user, MAX_REQUEST)
+    try:
+        body = document["body"]
+        if document.unreadable and not request.body:
+            return None
+    except RawPostDataException as error:
+        raise KeyNotIssued(_EXPECTED) from error
+    if not isinstance(body, Mapping) or not set(body) <= {"method", "path"}:
+        raise KeyNotIssued(_EXPECTED)
+    method, path = body.get("method", "POST"), body.get("path")
+    if path is None and "method" not in body:
+        return None
+    return named(method, path)
+
+
+_EXPECTED = (
+    'No idempotency key was issued. Send nothing, or JSON or a form with "path", such as "/orders/", and perhaps "method": '
+    "POST, PUT, PATCH or DELETE."
+)
+
+
+def named(method: object, path: object) -> Destination:
+    """Return the destination with this method and path, which may have a query. Raises `KeyNotIssued`."""
+    if not isinstance(method, str) or not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
+        raise KeyNotIssued(_EXPECTED)
+    verb = method.upper()
+    if verb not in _METHODS or verb in SAFE_METHODS:
+        raise KeyNotIssued(_EXPECTED)
+    return Destination(verb, unquote(path.partition("?")[0].partition("#")[0]))
