@@ -43,19 +43,21 @@ class Problem(IdempotencyError):
     title: ClassVar[str]
     #: Sent with the response where nothing more precise is known.
     retry_after: ClassVar[str | None] = None
+    #: Is it proven that nothing of the operation was applied? Then a new key is safe.
+    unapplied = False
 
     def __init__(
         self,
         message: str = "",
         *,
         headers: Mapping[str, str] | None = None,
-        extensions: Mapping[str, int] | None = None,
+        extensions: Mapping[str, str | int] | None = None,
     ) -> None:
         super().__init__(message)
         #: Sent with the response, such as Retry-After.
         self.headers = {**({"Retry-After": self.retry_after} if self.retry_after else {}), **(headers or {})}
         #: Further members of the problem document (RFC 9457 section 3.2).
-        self.extensions = dict(extensions or {})
+        self.extensions: dict[str, str | int] = dict(extensions or {})
 
     @property
     def retry_in(self) -> int | None:
@@ -172,6 +174,19 @@ class OperationCancelled(Problem):
     """This operation was cancelled before it began, so nothing was carried out. If you want it after all, use a new key."""
 
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
+
+    @classmethod
+    def after(cls, attempt: int, *, headers: Mapping[str, str]) -> OperationCancelled:
+        """Return the problem of a cancellation that was this attempt of its key. An earlier one may have left traces."""
+        found = cls("" if attempt == 1 else _CANCELLED_LATE, headers=headers)
+        found.unapplied = attempt == 1
+        return found
+
+
+_CANCELLED_LATE = (
+    "This operation was cancelled after an attempt at it had failed, been refused or broken off. It is not carried out any "
+    "more. What that attempt has done is unknown."
+)
 
 
 class OperationFinished(Problem):

@@ -22,7 +22,7 @@ from django.utils import timezone as django_timezone
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
-from ..core.hashing import record_id
+from ..core.hashing import record_id, record_of_ref
 from ..core.records import CALL_METHOD
 from ..core.scope_names import spellings
 from ..models import IdempotencyRecord
@@ -108,7 +108,7 @@ class ResponseFilter(admin.SimpleListFilter):
 
 
 def exact(records: Records, term: str) -> Records | None:
-    """Return the record that `term` names, by a scope and a key, or by its id; `None` if it cannot name any.
+    """Return the record that `term` names, by a scope and a key, an `operation_ref` or its id; `None`: it names none.
 
     Scope and key may contain spaces, so each space may separate them. The scope may be stored as its hash.
     """
@@ -119,6 +119,8 @@ def exact(records: Records, term: str) -> Records | None:
         for border in borders
         for scope in spellings(" ".join(words[:border]))
     ]
+    if not ids and (referred := record_of_ref(conf.derive_secrets(), term)) is not None:
+        ids = [referred]
     try:
         ids = ids or [UUID(term)]
     except ValueError:

@@ -5,6 +5,7 @@ Everything is length-prefixed before it is hashed, so two different lists of par
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -76,6 +77,34 @@ def derived_key(secret: str | bytes, label: str, *, scope: str, key: str, operat
     """
     parts = (b"derive", scope.encode(), key.encode(), operation.bytes, request, label.encode())
     return hmac.new(octets(secret), framed(parts), hashlib.sha256).hexdigest()
+
+
+#: Begins the reference to an operation.
+_REF = "op_"
+
+
+def operation_ref(secret: str | bytes, record: UUID) -> str:
+    """Name a record to people outside: its id, signed, as 43 characters that can be read aloud.
+
+    Nobody can make one without the secret, even who knows a key of another and its scope. The id is a hash of both.
+    """
+    return _REF + base64.b32encode(record.bytes + _signature(secret, record)).decode().lower()
+
+
+def record_of_ref(secrets: Iterable[str | bytes], ref: str) -> UUID | None:
+    """Return the id of the record that a reference names; `None` if none of the secrets has signed it."""
+    try:
+        decoded = base64.b32decode(ref.strip().lower().removeprefix(_REF).upper())
+        record = UUID(bytes=decoded[:16])
+    except ValueError:  # binascii.Error is one
+        return None
+    signed = any(hmac.compare_digest(_signature(secret, record), decoded[16:]) for secret in secrets)
+    return record if signed else None
+
+
+def _signature(secret: str | bytes, record: UUID) -> bytes:
+    parts = (b"operation ref", record.bytes)
+    return hmac.new(octets(secret), framed(parts), hashlib.sha256).digest()[:9]
 
 
 @lru_cache(maxsize=8)

@@ -69,6 +69,9 @@ class Outcome(NamedTuple):
     body: bytes | Missing = MISSING
 
 
+#: What a cancellation stores in place of a response. No header has a colon in its name.
+CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
+
 #: The method of a function call's record. Its path is the function's name.
 CALL_METHOD = "CALL"
 

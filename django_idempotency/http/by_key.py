@@ -18,7 +18,7 @@ from ..core import rules
 from ..core.hashing import record_id
 from ..core.key_formats import kept_for
 from ..core.policy import OBSERVE, Policy, Resolved
-from ..core.records import Guarantee, Record, Status, shortened
+from ..core.records import CANCELLATION, Guarantee, Record, Status, shortened
 from ..core.rules import Busy, Execute, Replay, WorkResult
 from ..engine.lease import LeaseOperation
 from ..errors import (
@@ -36,7 +36,8 @@ from ..runtime.registry import store_of
 from ..runtime.tickets import issue
 from ..stores.base import BaseStore
 from .keys import formatted, named_key, of_client, request_id_of, scope_of
-from .responses import CANCELLATION, is_cancellation, is_held
+from .references import note_operation
+from .responses import is_cancellation, is_held
 from .spoken import speak
 
 logger = logging.getLogger("django_idempotency")
@@ -52,6 +53,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     """
     terms = _terms(request, policy)
     key, scope = _key_and_scope(request, user, terms, sent)
+    note_operation(request, record_id(scope, key))
     store = store_of(terms)
     record = store.get(record_id(scope, key))
     if record is None or rules.expired(record):
@@ -72,6 +74,7 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
     if terms.mode == OBSERVE or not switch.enabled():
         raise NothingGuarded
     key, scope = _key_and_scope(request, user, terms, sent)
+    note_operation(request, record_id(scope, key))
     store = store_of(terms)
     known = store.get(record_id(scope, key))
     if known is not None and not rules.expired(known) and _state(store, known) == "running":

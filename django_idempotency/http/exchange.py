@@ -31,6 +31,7 @@ from .atomic_requests import OpenedTransactions
 from .identity import Identity, Key, identify
 from .observing import watch
 from .problems import refusal_of
+from .references import note_operation
 from .responses import FINAL, rebuild
 from .settling import RunningExchange
 from .status import HeaderStatus, note, set_headers
@@ -65,6 +66,7 @@ class Exchange(RunningExchange):
             operation = LeaseOperation(store, ticket, self._observer, hold_failures=hold_failures)
         else:
             operation = AtomicOperation(store, ticket, self._observer)
+        note_operation(request, ticket.id, operation)
         super().__init__(request, policy, operation, non_atomic=non_atomic)
 
     @classmethod
@@ -158,12 +160,12 @@ class Exchange(RunningExchange):
             case Execute():
                 self._mark()
                 return None
-            case Replay(outcome=outcome):
+            case Replay(outcome=outcome, attempt=attempt):
                 self._authorize(outcome)
                 assert self.operation.record is not None, "it holds what is replayed"
                 original = self.operation.record.original_request
                 note(self.request, HeaderStatus.REPLAYED, original=original)
-                return rebuild(outcome, spoken=self._spoken, original=original)
+                return rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
             case refused:
                 raise refusal_of(refused)
 

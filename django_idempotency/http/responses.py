@@ -20,7 +20,7 @@ from django.utils.translation import get_language
 
 from ..core import rules
 from ..core.policy import Policy, Resolved
-from ..core.records import MISSING, Missing, Outcome, OutcomeKind, kind_of
+from ..core.records import CANCELLATION, MISSING, Missing, Outcome, OutcomeKind, kind_of
 from ..core.rules import WorkResult
 from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
 from ..profiles.shipped import DEFAULT
@@ -52,8 +52,6 @@ _ONE_EXCHANGE = re.compile(
 _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
 #: Official Stripe clients retry a 409 unless this forbids it.
 FINAL = {"Stripe-Should-Retry": "false"}
-#: What a cancellation stores in place of a response. No header has a colon in its name.
-CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 #: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
 REASON = ":reason"
 
@@ -186,15 +184,17 @@ def is_held(outcome: Outcome | None) -> bool:
     return kind_of(outcome) is OutcomeKind.HELD
 
 
-def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
+def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "", attempt: int = 1) -> HttpResponse:
     """Return the stored response, marked as a replay of the request `original`, with the status that its profile gives.
+
+    `attempt` is the one that has stored it.
 
     Raises `ResponseNotStored` when its body was not stored, `OperationCancelled` when the work was cancelled, and
     `OperationHeld` when its effect is unknown.
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
     if is_cancellation(outcome):
-        raise OperationCancelled(headers=FINAL)
+        raise OperationCancelled.after(attempt, headers=FINAL)
     if is_held(outcome):
         raise OperationHeld(headers=FINAL)
     if outcome.body is MISSING:

@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.rules import SettledState
 from ..errors import Problem
+from .references import describe
 from .spoken import Spoken, spoken_to
 
 T = TypeVar("T")
@@ -112,7 +113,8 @@ def noted(request: HttpRequest) -> HeaderStatus | None:
 
 
 def note_problem(request: HttpRequest, problem: Problem) -> None:
-    """Note on a request that its response is a problem."""
+    """Note on a request that its response is a problem, and on the problem what it says about the request's operation."""
+    describe(problem, request)
     note(request, _of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
 
 

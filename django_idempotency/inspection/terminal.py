@@ -25,8 +25,11 @@ _BODIES = {
 }
 
 
-def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> Iterator[str]:
-    """Yield the facts of a record, each on its line, and its response. `store` is its location."""
+def lines(record: Record, *, store: str, reference: str, purged: bool, body_allowed: bool) -> Iterator[str]:
+    """Yield the facts of a record, each on its line, and its response.
+
+    `store` is its location, and `reference` its `operation_ref`.
+    """
     status = display_status(record)
     yield _fact("status", f"{status.label}. {status.meaning}")
     yield _fact("a request now", next_answer(record, purged=purged))
@@ -51,6 +54,7 @@ def lines(record: Record, *, store: str, purged: bool, body_allowed: bool) -> It
     yield _fact("kept until", _instant(record.purge_at, record.read_at))
     yield _fact("secret id", record.secret_id or "-")
     yield _fact("id", record.id)
+    yield _fact("operation ref", reference)
     yield _fact("store", store)
     yield ""
     response = shown(record.outcome, body_allowed=body_allowed)

@@ -10,8 +10,10 @@ from typing import Any
 
 from .. import conf
 from ..core.policy import Policy
+from ..core.standings import OperationState
 from ..errors import Problem
 from ..http import problems, status
+from ..http.references import example_of
 from ..profiles import Profile
 from ..profiles.shipped import DEFAULT
 from .policies import problems_of, published
@@ -47,6 +49,19 @@ PROBLEM = {
         "status": {"type": "integer"},
         "detail": _TEXT,
         "code": {**_TEXT, "description": "Stable, for programs."},
+        "operation_ref": {
+            **_TEXT,
+            "description": "Names the operation to support. On every problem about a known key, with the two below.",
+        },
+        "operation_state": {
+            **_TEXT,
+            "enum": [state.value for state in OperationState],
+            "description": "What is known of the operation.",
+        },
+        "safe_new_key": {
+            "type": "boolean",
+            "description": "Is it proven that nothing of the operation was carried out? Otherwise a new key may repeat it.",
+        },
     },
     "required": ["type", "title", "status", "detail", "code"],
 }
@@ -137,7 +152,7 @@ def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, d
         response["headers"]["Retry-After"] = refer("headers", "RetryAfter", seconds)
     if documents:
         examples = {
-            problem.code: {"summary": problem.title, "value": problems.document(problem(), profile)}
+            problem.code: {"summary": problem.title, "value": problems.document(example_of(problem), profile)}
             for problem in possible
         }
         if profile.errors == "problem":

@@ -10,8 +10,10 @@ from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
+from django_idempotency.core.standings import STANDINGS, OperationState
 from django_idempotency.errors import IdempotencyError, Problem
 from django_idempotency.http.problems import document, headers
+from django_idempotency.http.references import example_of
 from django_idempotency.profiles.shipped import DEFAULT
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
@@ -38,13 +40,25 @@ def problems() -> dict[str, type[Problem]]:
 
 def test_the_anchors_are_the_codes() -> None:
     """The anchors are in the order of the code, for projects that set PROBLEM_DOCS to a page like this one."""
-    assert anchors(DOCS / PAGE)[1:] == list(problems())
+    assert anchors(DOCS / PAGE)[3:] == list(problems())
 
 
 def test_status_and_title() -> None:
     """Each section begins with what the client sees."""
     shown = re.findall(r"^## ([\w-]+)\n\n\*\*(\d+)\*\* · \*(.+)\*$", text(PAGE), re.MULTILINE)
     assert shown == [(code, str(problem.status), problem.title) for code, problem in problems().items()]
+
+
+def test_the_states() -> None:
+    """The page has every state, and what each code says."""
+    assert [code(state) for state, _ in checked(PAGE, "States")] == [state.value for state in OperationState]
+    shown = {code(name): (state, safe) for name, state, safe in checked(PAGE, "Standings")}
+    known = {name: found for name, found in STANDINGS.items() if found is not None}
+    assert list(shown) == list(known)
+    for name, found in known.items():
+        state, safe = shown[name]
+        assert f"`{found.state.value}`" in state
+        assert str(found.safe_new_key).lower() in safe
 
 
 def test_the_overview() -> None:
@@ -57,17 +71,18 @@ def test_the_example() -> None:
     (block,) = [block.code for block in blocks(DOCS / PAGE) if block.language == "http"]
     head, _, body = block.partition("\n\n")
     shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
-    problem = errors.RequestMismatch()
-    assert json.loads(body) == document(problem, DEFAULT)
+    problem = example_of(errors.RequestMismatch)
+    assert json.loads(body) == {**document(problem, DEFAULT), "operation_state": "completed"}
     assert shown == {**headers(problem, HttpRequest()), "Content-Type": "application/problem+json"}
 
 
 def test_what_the_tutorial_prints() -> None:
     """The tutorial prints the problem documents that a reader will see."""
     shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
-    assert shown == [
-        document(error(), DEFAULT) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
-    ]
+    missing, mismatch, running = (
+        document(example_of(error), DEFAULT) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
+    )
+    assert shown == [missing, {**mismatch, "operation_state": "completed"}, running]
 
 
 @override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})

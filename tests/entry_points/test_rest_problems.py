@@ -57,7 +57,10 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Se
     answer = mismatch(rest_entry_point)
     document = answer.json()
     assert (answer.status_code, answer["Content-Type"]) == (422, "application/problem+json")
-    assert set(document) == {"type", "title", "status", "detail", "code"}
+    assert set(document) == {
+        *("type", "title", "status", "detail", "code"),
+        *("operation_ref", "operation_state", "safe_new_key"),
+    }
     assert (document["code"], document["status"]) == ("request-mismatch", 422)
     assert document["type"] == f"{PAGE}#request-mismatch"
     assert answer["Link"] == LINK

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
+from django_idempotency.core.standings import STANDINGS
 from django_idempotency.errors import Problem
 from django_idempotency.http.problems import problem_response
 
@@ -50,6 +51,11 @@ def subclasses(cls: type[Problem]) -> set[type[Problem]]:
 def test_every_problem_is_in_the_table() -> None:
     """A code is a promise to clients: a new one is added here."""
     assert {problem for problem in subclasses(Problem) if problem.__module__ == errors.__name__} == set(PROBLEMS)
+
+
+def test_every_problem_says_what_is_known_of_its_operation() -> None:
+    """Or that it is about no record."""
+    assert set(STANDINGS) == {code for _, code in PROBLEMS.values()}
 
 
 @pytest.mark.parametrize(("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", ""))

@@ -6,13 +6,14 @@ import getpass
 import logging
 import os
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import conf
 from ...core import rules
-from ...core.hashing import record_id
+from ...core.hashing import operation_ref, record_id, record_of_ref
 from ...core.records import Record, shortened
 from ...core.rules import Intervention
 from ...core.scope_names import spellings
@@ -47,8 +48,11 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("scope", help='Whose key it is, exactly, such as "user:auth.user:7".')
-        parser.add_argument("key", help="The key, exactly, without the quotes of its header.")
+        parser.add_argument(
+            "scope",
+            help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
+        )
+        parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
         parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
         parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
         either = parser.add_mutually_exclusive_group()
@@ -68,11 +72,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.alias: str = options["store"] or conf.get("STORE")
-        scopes, self.key = spellings(options["scope"], realm=options["realm"]), options["key"]
-        try:
-            ids = {record_id(scope, self.key): scope for scope in scopes}
-        except UnicodeEncodeError as error:
-            raise CommandError(f"The key {self.key!r} is not UTF-8, and no record has such a key.") from error
+        ids = self.referred(options["scope"]) if options["key"] is None else self.named(options)
         try:
             store = stores.outermost(stores[self.alias])
             self.id = next((name for name in ids if len(ids) > 1 and store.get(name) is not None), next(iter(ids)))
@@ -95,6 +95,24 @@ class Command(BaseCommand):
         except (StoreUnavailable, OutcomeUnknown) as error:
             raise CommandError(f"The store {self.alias!r} did not respond: {reason(error)}") from error
 
+    def named(self, options: dict[str, Any]) -> dict[UUID, str]:
+        """Return the ids that a scope and a key may have, and the scope of each."""
+        scopes, self.key = spellings(options["scope"], realm=options["realm"]), options["key"]
+        try:
+            return {record_id(scope, self.key): scope for scope in scopes}
+        except UnicodeEncodeError as error:
+            raise CommandError(f"The key {self.key!r} is not UTF-8, and no record has such a key.") from error
+
+    def referred(self, ref: str) -> dict[UUID, str]:
+        """Return the id that an `operation_ref` names. Its scope and key are in the record."""
+        record = record_of_ref(conf.derive_secrets(), ref)
+        if record is None:
+            raise CommandError(
+                f"{ref!r} is no operation_ref that a secret of this project has signed. Type one, or a scope and a key."
+            )
+        self.key = ""
+        return {record: ""}
+
     # ---------------------------------------------------------------------------------------------------------- show
 
     def show(self, store: BaseStore, *, body_allowed: bool, execution: str | None) -> None:
@@ -105,6 +123,7 @@ class Command(BaseCommand):
         shown = lines(
             record,
             store=f"{self.alias} ({kinds})",
+            reference=operation_ref(conf.derive_secret(), record.id),
             purged=not store.expires_natively,
             body_allowed=body_allowed,
         )
@@ -137,6 +156,8 @@ class Command(BaseCommand):
         """Return the error message for a missing record, with the scopes that may have been meant."""
         if innermost(store).in_process:
             return f"The store {self.alias!r} is a {type(innermost(store)).__name__}: its records are in the memory of the server process."
+        if not self.key:
+            return f"The store {self.alias!r} has no record of this operation_ref: it has expired and been deleted, or is in another store."
         others = [alias for alias in conf.get("STORES") if alias != self.alias]
         elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
         user = settings.AUTH_USER_MODEL.lower()
