@@ -9,7 +9,7 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := test
-.PHONY: quick test foreign reach lint format demo bench docs pictures screenshots
+.PHONY: quick test foreign clients reach lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
 quick: .venv/dev
@@ -25,6 +25,10 @@ test: .venv/dev
 # Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
 foreign: .venv/dev
 	$(BIN)/python -m tests.foreign $(FOREIGN)
+
+# Official clients of APIs against guarded views, in an environment of their own; CLIENTS="-k stripe" runs some of them.
+clients: .venv/dev
+	$(BIN)/python -m tests.clients $(CLIENTS)
 
 # Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
 reach: .venv/dev

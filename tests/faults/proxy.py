@@ -1,4 +1,4 @@
-"""A connection to the database that can be cut."""
+"""A connection that can be cut: to the database, or of a client to its server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Proxy:
-    """Forwards TCP to a database until it is cut."""
+    """Forwards TCP to a server until it is cut."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -16,6 +16,7 @@ class Proxy:
         self.port: int = self._listening.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._swallowing = False
+        self._losing = False
         self._cut = False
         self._cutting = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -35,6 +36,10 @@ class Proxy:
     def swallow(self) -> None:
         """Forward requests, and break the connection instead of returning the response: the outcome is unknown."""
         self._swallowing = True
+
+    def lose_one(self) -> None:
+        """Break the connection of the next response instead of returning it, and no other."""
+        self._losing = True
 
     def close(self) -> None:
         self.cut()
@@ -57,6 +62,9 @@ class Proxy:
         with suppress(OSError):
             while data := source.recv(65536):
                 if answers and self._swallowing:
+                    break
+                if answers and self._losing:
+                    self._losing = False
                     break
                 target.sendall(data)
         hang_up(source, target)
