@@ -5,6 +5,7 @@ from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
 from .engine import notifying
+from .instrumentation.meters import meters
 
 
 class IdempotencyConfig(AppConfig):
@@ -18,4 +19,5 @@ class IdempotencyConfig(AppConfig):
         from .checks import register  # not above: imports stores, and the DRF integration if a project uses it
 
         register()
+        meters.install()
         notifying.closing = connections.close_all

@@ -36,6 +36,8 @@ DEFAULTS: dict[str, Any] = {
     "EXEMPT": [],
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
+    # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these; None: nothing is counted.
+    "METRICS": None,
     # The fields of Policy.
     "MODE": "enforce",
     "REQUIRED": False,

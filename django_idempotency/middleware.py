@@ -22,6 +22,7 @@ from .core.policy import OBSERVE, SAFE_METHODS, Policy
 from .core.records import Guarantee
 from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
 from .graphql.hook import library_view
+from .http import counting
 from .http.access import ask_again
 from .http.admission import key_to_guard
 from .http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
@@ -47,6 +48,8 @@ from .http.unguarded import (
     note_unreached,
     report_unguarded,
 )
+from .instrumentation.meters import meters
+from .instrumentation.outcomes import UNKEYED
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not that of an inner guard.
@@ -185,7 +188,7 @@ class IdempotencyMiddleware:
     ) -> HttpResponseBase | None:
         """See process_view()."""
         guarded_alias.set(None)
-        if request.method in SAFE_METHODS or not facts_of(request).asks_for_guard(_POLICY):
+        if request.method in SAFE_METHODS or self._is_keyless(request, callback):
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
@@ -224,14 +227,25 @@ class IdempotencyMiddleware:
         """Does the request pass, because there is nothing to guard, or a guard closer to the view?"""
         if request.method in SAFE_METHODS:
             return True
-        facts = facts_of(request)
-        if not facts.asks_for_guard(_POLICY):
+        if self._is_keyless(request, callback):
             return True
+        facts = facts_of(request)
         if not facts.is_guarded_method(_POLICY) and facts.profile.unsupported_status is None:
             return self._left(request, METHOD)
         if is_exempt(callback, facts.method):
             return self._left(request, EXEMPT)
         return guards_itself(callback, facts.method) or self._is_left(request, callback)
+
+    def _is_keyless(self, request: HttpRequest, callback: Any) -> bool:
+        """Is there no key, and is none required? Counted here, unless the view has a guard that counts it."""
+        if facts_of(request).asks_for_guard(_POLICY):
+            return False
+        method = request.method or ""
+        if meters.active and not is_exempt(callback, method) and not guards_itself(callback, method):
+            by = "middleware" if rest_class(callback) is None else "rest_framework"  # which the mixin would guard
+            counting.begin(request, _POLICY, by)
+            counting.count(request, UNKEYED)
+        return True
 
     def _may_refuse(self, request: HttpRequest) -> bool:
         """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
@@ -273,7 +287,7 @@ class IdempotencyMiddleware:
     def _admit(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
     ) -> Exchange | None:
-        if (key := key_to_guard(request, _POLICY)) is None:
+        if (key := key_to_guard(request, _POLICY, by="middleware")) is None:
             return None
         terms = resolve_policy(_POLICY)
         if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or rest_class(callback) is not None):

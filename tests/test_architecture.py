@@ -64,9 +64,9 @@ RINGS: dict[str, dict[str, Row]] = {
         "signals": row("", "django"),
         "scopes": row("errors", "asgiref django"),
         "realms": row("core errors", "django"),
-        "instrumentation": row("core engine signals", "django"),
+        "instrumentation": row("conf core engine signals", "django opentelemetry prometheus_client"),
         "inspection": row("core errors serialization", "django"),
-        "runtime": row("concurrency conf core engine errors stores stores.layered", "asgiref django"),
+        "runtime": row("concurrency conf core engine errors instrumentation stores stores.layered", "asgiref django"),
     },
     "what requests and calls have in common": {
         "http": row(
@@ -83,19 +83,19 @@ RINGS: dict[str, dict[str, Row]] = {
         "graphql": row("concurrency conf core errors http", "asgiref django graphql"),
         "ninja": row("concurrency core errors http", "asgiref django ninja ninja_extra"),
         "rest_framework": row("concurrency conf core errors http", "adrf asgiref django rest_framework"),
-        "middleware": row("concurrency conf core errors graphql http rest_framework", "asgiref django"),
+        "middleware": row("concurrency conf core errors graphql http instrumentation rest_framework", "asgiref django"),
         "cors": row("conf http"),
         "decorators": row("conf core errors graphql http ninja rest_framework", "asgiref django"),
         PACKAGE: row("batches core decorators functions realms"),
         # An app of its own: it shares the columns of the records' table, and not the way they are stored.
-        "outbox": row("errors inspection models stores", "django"),
+        "outbox": row("errors inspection instrumentation models stores", "django"),
     },
     "what looks at all of it": {
         "testing": row(
             "conf core engine errors http models runtime signals stores", "asgiref django hypothesis pytest"
         ),
         "checks": row(
-            "conf core cors errors functions graphql http inspection middleware models outbox profiles realms rest_framework"
+            "conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
             " runtime scopes selectors stores stores.orm",
             "asgiref django",
         ),
@@ -105,7 +105,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "management": row("checks conf core engine errors http inspection publishing runtime stores", "django"),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
         "admin": row("conf core errors inspection models runtime stores stores.orm", "django"),
-        "apps": row("checks engine", "django"),
+        "apps": row("checks engine instrumentation", "django"),
     },
 }
 ROWS = {name: allowed for ring in RINGS.values() for name, allowed in ring.items()}

@@ -17,6 +17,7 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import compiled
+from ..instrumentation.meters import meter, wanted
 from ..profiles.profile import is_free
 from ..runtime import switch
 from ..selectors import Selector
@@ -41,6 +42,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_http(),
         *_profile(),
         *_secrets(),
+        *_metrics(),
         *_exemptions(),
         *check_stores(),
     ]
@@ -170,6 +172,15 @@ def _secrets() -> Iterator[CheckMessage]:
         yield finding("E007", name="DERIVE_SECRET_FALLBACKS", found=f"{_kind(earlier)}, not a list")
     elif wrong := [value for value in earlier if not _is_secret(value)]:
         yield finding("E007", name="DERIVE_SECRET_FALLBACKS", found=_kind(wrong[0]))
+
+
+def _metrics() -> Iterator[CheckMessage]:
+    try:
+        for chosen in wanted():
+            meter(chosen)
+    except Exception as error:  # noqa: BLE001 - the constructor may be the project's
+        problem = " ".join(str(error).split()).rstrip(".")
+        yield finding("E090", value=shown(conf.get("METRICS")), problem=problem)
 
 
 def _exemptions() -> Iterator[CheckMessage]:

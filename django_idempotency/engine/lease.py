@@ -8,6 +8,7 @@ claim ── the work, in no transaction of ours ── settle     if the store 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from ..concurrency.cancellation import run_to_completion
@@ -71,16 +72,24 @@ class LeaseOperation(Operation):
         """See open(). Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run."""
         try:
             verdict = await run_to_completion(self._aclaim())
-            for pause, _ in pauses(wait) if isinstance(verdict, Busy) else ():
-                await asyncio.sleep(pause)
-                verdict = await run_to_completion(self._aclaim_again(verdict))
-                if not isinstance(verdict, Busy):
-                    break
+            if isinstance(verdict, Busy) and wait > 0:
+                verdict = await self._await_turn(verdict, wait)
             await self._anotify(self._opened(verdict))
         except BaseException:
             await run_to_completion(self.aabandon())
             raise
         return verdict
+
+    async def _await_turn(self, busy: Verdict, wait: float) -> Verdict:
+        """See _wait(). It holds no thread."""
+        started = time.monotonic()
+        for pause, _ in pauses(wait):
+            await asyncio.sleep(pause)
+            busy = await run_to_completion(self._aclaim_again(busy))
+            if not isinstance(busy, Busy):
+                break
+        self.waited = time.monotonic() - started
+        return busy
 
     def _claim_again(self, busy: Verdict) -> Verdict:
         self._shorten_lease()

@@ -48,6 +48,8 @@ class Operation:
     left_as: SettledState | None = None
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
+    #: Seconds that open() has waited for a busy record.
+    waited = 0.0
     _opened_at = 0.0
 
     def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink) -> None:
@@ -84,6 +86,7 @@ class Operation:
 
     def _wait(self, busy: Verdict, wait: float, waiters: int) -> Verdict:
         """Claim a busy key again until it is free or `wait` seconds have passed."""
+        started = time.monotonic()
         with wait_slots.acquire(least=waiters) as admitted:
             for pause, left in pauses(wait) if admitted else ():
                 began = time.monotonic()
@@ -93,6 +96,7 @@ class Operation:
                 busy = self._claim_again(busy)
                 if not isinstance(busy, Busy):
                     break
+        self.waited = time.monotonic() - started
         return busy
 
     def _claim(self) -> Verdict:

@@ -23,6 +23,7 @@ from ..errors import (
     HeldForPerson,
     IdempotencyError,
     InProgress,
+    Problem,
     RecordUnreadable,
     RequestMismatch,
     ResponseNotStored,
@@ -30,7 +31,11 @@ from ..errors import (
     is_answer,
     translate_django_error,
 )
+from ..instrumentation.counting import count, outcome_of_verdict
+from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
+from ..instrumentation.outcomes import DEGRADED, HELD, REFUSED, outcome_of
+from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit, store_of
 from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..runtime.tickets import issue
@@ -68,6 +73,8 @@ class FunctionCall:
     """A call that has a key. `ended`, `failed` and `decided` determine how it ends, and `settle` stores that."""
 
     observer = Observer()  # without a request
+    #: The labels of its figures; `None`: nothing is measured.
+    source: Source | None = None
     #: What the work sees, once it runs; or `on_takeover`.
     current: CurrentOperation
 
@@ -76,6 +83,9 @@ class FunctionCall:
         self.policy = policy = terms.resolved()
         self.payload = payload
         store, leases = store_of(policy), policy.guarantee is Guarantee.LEASE
+        if meters.active:
+            self.source = source_of(terms)
+            self.observer = Observer(source=self.source)
         if leases:
             refuse_open_transactions()
         left = remaining()
@@ -139,9 +149,26 @@ class FunctionCall:
     def replayed(self, verdict: Verdict) -> Any:
         """Return the stored result, or raise the error of a call that does not run."""
         try:
-            return self._answer(verdict)
+            result = self._answer(verdict)
         except IdempotencyError as error:
+            self._count_refusal(error)
             raise self.naming(error)  # noqa: B904 - itself
+        except Exception:  # the stored one, or on_replay's
+            self.count(verdict)
+            raise
+        self.count(verdict)
+        return result
+
+    def count(self, verdict: Verdict) -> None:
+        """Count a call that runs, or whose stored result is returned."""
+        if self.source is not None and (outcome := outcome_of_verdict(verdict, self.operation)) is not None:
+            count(self.source, outcome, self.operation)
+
+    def _count_refusal(self, error: IdempotencyError) -> None:
+        if self.source is not None:
+            held = isinstance(error, HeldForPerson)
+            refused = outcome_of(error.code) if isinstance(error, Problem) else REFUSED
+            count(self.source, HELD if held else refused, self.operation)
 
     def naming(self, error: IdempotencyError) -> IdempotencyError:
         """Set the record on an error, unless the error belongs to another call."""
@@ -169,14 +196,20 @@ class FunctionCall:
     def go_without_store(self, error: StoreUnavailable) -> None:
         """Report that the store is not responding; raise the error unless the call may run without the store."""
         self.observer("unavailable", self.operation, error)
+        self._count_missing_store(error)
         if self._needs_store():
             raise error
 
     async def ago_without_store(self, error: StoreUnavailable) -> None:
         """See go_without_store()."""
         await self.observer.asend("unavailable", self.operation, error)
+        self._count_missing_store(error)
         if self._needs_store():
             raise error
+
+    def _count_missing_store(self, error: StoreUnavailable) -> None:
+        if self.source is not None:
+            count(self.source, outcome_of(error.code) if self._needs_store() else DEGRADED, self.operation)
 
     def _needs_store(self) -> bool:
         # The store has just said that this execution is suspended here: it must not run a second time.
@@ -271,13 +304,18 @@ class FunctionCall:
         limit = body_limit(self.policy, self.operation.store)
         if len(body) > limit:
             raise Unstorable(f"it takes {len(body)} bytes, but max_body is {limit}")
-        return kind.outcome(body)
+        return traced(kind.outcome(body))
 
     def _unstored(self, kind: OutcomeKind, error: Exception) -> Outcome:
         with suppress(Exception):  # raised by a log filter: the work is done, and must not be repeated because of it
             # Log neither its cause nor a serializer's message: they may contain the data that was to be stored.
             logger.warning("The result of %s is not stored: %s.", self.terms.name, str(error).rstrip("."))
         return kind.outcome()
+
+
+def source_of(terms: FunctionTerms) -> Source:
+    """Return what the figures of a function's calls are labelled with."""
+    return Source(entry_point="function", route=terms.name, store=terms.resolved().store)
 
 
 @lru_cache(maxsize=256)

@@ -12,9 +12,11 @@ from ..concurrency.cancellation import run_to_completion
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
+from ..instrumentation.meters import meters
+from ..instrumentation.outcomes import MISSING, UNKEYED
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
-from .call import CallEnd, FunctionCall
+from .call import CallEnd, FunctionCall, source_of
 from .current import SwitchedOffOperation, Unguarded
 from .keys import best_effort_key, go_without_key, key_of
 from .terms import FunctionTerms
@@ -29,6 +31,9 @@ def begin(
         switch.warn_once()
         return SwitchedOffOperation(terms.scope, key or best_effort_key(terms, payload))
     if key is None and (key := key_of(terms, payload)) is None:
+        if meters.active:
+            required = terms.resolved().required is True
+            meters.request(source_of(terms), MISSING if required else UNKEYED)
         go_without_key(terms)
         return Unguarded()
     return FunctionCall(terms, payload, key)
@@ -68,6 +73,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     if call.hurries and call.is_late():
         call.operation.abandon()
         raise DeadlinePassed
+    call.count(verdict)
     end = None if call.terms.on_takeover is None else _decide(call)
     if end is None:
         end = _work(call, args, kwargs)
@@ -124,6 +130,7 @@ async def arun(
     if call.hurries and call.is_late():
         await run_to_completion(call.operation.aabandon())
         raise DeadlinePassed
+    call.count(verdict)
     end = None if call.terms.on_takeover is None else await _adecide(call)
     if end is None:
         end = await _awork(call, args, kwargs)

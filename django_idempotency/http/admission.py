@@ -8,8 +8,10 @@ from django.http import HttpRequest
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
 from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
+from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..profiles import Profile
 from ..runtime import switch
+from . import counting
 from .facts import RequestFacts, facts_of
 from .handle import switch_off
 from .identity import Key, Where
@@ -23,8 +25,10 @@ from .unguarded import KEYLESS, METHOD, leave_unguarded
 GUARDED_BY = "_idempotency_exchange"
 
 
-def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
+def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Key | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
+
+    `by` is the kind of the entry point that asks, for the metrics.
 
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
@@ -33,8 +37,10 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
     """
     if request.method in SAFE_METHODS or is_guarded(request):
         return None
+    counting.begin(request, policy, by)
     facts = facts_of(request)
     if not facts.asks_for_guard(policy):
+        counting.count(request, UNKEYED)
         return None
     profile = facts.profile_of(policy)
     speak(request, profile)
@@ -44,6 +50,7 @@ def key_to_guard(request: HttpRequest, policy: Policy) -> Key | None:
         return None
     if not switch.enabled():
         switch_off(request, policy)
+        counting.count(request, UNGUARDED)
         return None
     try:
         key = _key_of(request, facts, policy, profile)

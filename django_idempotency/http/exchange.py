@@ -23,9 +23,12 @@ from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import OperationHeld, ReplayRefused, StoreUnavailable
+from ..instrumentation.counting import outcome_of_verdict
 from ..instrumentation.observer import Observer
+from ..instrumentation.outcomes import DEGRADED
 from ..runtime.registry import store_of
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
+from . import counting
 from .admission import GUARDED_BY
 from .atomic_requests import OpenedTransactions
 from .identity import Identity, Key, identify
@@ -58,7 +61,7 @@ class Exchange(RunningExchange):
     ) -> None:
         self._ask_again = ask_again
         self._finish = finish
-        self._observer = Observer(request)
+        self._observer = Observer(request, source=counting.source_of(request))
         store, ticket = store_of(policy), identity.ticket(policy)
         operation: Operation
         if policy.guarantee is Guarantee.LEASE:
@@ -159,13 +162,16 @@ class Exchange(RunningExchange):
         match verdict:
             case Execute():
                 self._mark()
+                self._count(outcome_of_verdict(verdict, self.operation))
                 return None
             case Replay(outcome=outcome, attempt=attempt):
                 self._authorize(outcome)
                 assert self.operation.record is not None, "it holds what is replayed"
                 original = self.operation.record.original_request
                 note(self.request, HeaderStatus.REPLAYED, original=original)
-                return rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
+                response = rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
+                self._count(outcome_of_verdict(verdict, self.operation))
+                return response
             case refused:
                 raise refusal_of(refused)
 
@@ -230,6 +236,11 @@ class Exchange(RunningExchange):
             raise error
         self.degraded = True
         self._mark()
+        self._count(DEGRADED)
+
+    def _count(self, outcome: str | None) -> None:
+        if outcome is not None:
+            counting.count(self.request, outcome, self.operation)
 
     def _mark(self) -> None:
         self._ask_again = self._finish = None  # they hold the request

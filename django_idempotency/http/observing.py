@@ -35,11 +35,12 @@ from ..core.rules import Execute, Replay, SettledState, Verdict, WorkResult
 from ..core.scope_names import observed
 from ..errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
 from ..instrumentation.observer import notify_observed
+from ..instrumentation.outcomes import OBSERVED
 from ..runtime.handle import SwitchedOff
 from ..runtime.registry import body_limit, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..stores.base import BaseStore
-from . import bodies
+from . import bodies, counting
 from .handle import RequestIdempotency
 from .identity import Key, Where, identify
 from .introspection import is_form_parsed, is_in_memory, is_read
@@ -91,6 +92,7 @@ def watch(
     )
     setattr(request, _OBSERVATION, observation)
     note(request, HeaderStatus.OBSERVED)
+    counting.count(request, OBSERVED)
     request.idempotency = ObservedIdempotency(observation)  # type: ignore[attr-defined]
     if refusal is None and not is_read(request):
         with suppress(Exception):  # the view meets it, too

@@ -23,6 +23,7 @@ from ..core.policy import Policy, Resolved
 from ..core.records import CANCELLATION, MISSING, Missing, Outcome, OutcomeKind, kind_of
 from ..core.rules import WorkResult
 from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
+from ..instrumentation.traces import TRACE
 from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json
@@ -206,6 +207,7 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "", 
     try:
         status_code = dict(spoken.profile.replays_as).get(outcome.status, outcome.status)
         reason = headers.pop(REASON, None)
+        headers.pop(TRACE, None)
         response = StoredResponse(
             outcome.body, status=status_code, reason=reason if status_code == outcome.status else None
         )

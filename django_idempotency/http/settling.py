@@ -18,6 +18,7 @@ from ..core.records import Outcome
 from ..core.rules import WorkResult
 from ..engine.operation import Operation
 from ..errors import OperationUnknown, Problem, TransactionLost, translate_django_error
+from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
 from .admission import GUARDED_BY
 from .atomic_requests import asks_for_transaction
@@ -144,7 +145,7 @@ class RunningExchange:
         if not ending.answers:
             return WorkResult.FAILED, None
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
-        return ended, capture(response, self.policy, self._max_body) if ended is WorkResult.KEPT else None
+        return ended, traced(capture(response, self.policy, self._max_body)) if ended is WorkResult.KEPT else None
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
         """End an exchange whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.

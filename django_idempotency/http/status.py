@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.rules import SettledState
 from ..errors import Problem
+from .counting import count_problem
 from .references import describe
 from .spoken import Spoken, spoken_to
 
@@ -115,6 +116,7 @@ def noted(request: HttpRequest) -> HeaderStatus | None:
 def note_problem(request: HttpRequest, problem: Problem) -> None:
     """Note on a request that its response is a problem, and on the problem what it says about the request's operation."""
     describe(problem, request)
+    count_problem(request, problem)
     note(request, _of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
 
 

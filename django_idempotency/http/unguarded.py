@@ -19,6 +19,8 @@ from django.http.response import HttpResponseBase
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
+from ..instrumentation.outcomes import UNGUARDED, UNKEYED
+from .counting import count
 from .facts import facts_of
 from .spoken import spoken_to
 from .status import HeaderStatus, note, noted, stamp
@@ -115,6 +117,7 @@ def _taken(request: HttpRequest) -> Reason | None:
     reason: Reason | None = getattr(request, _REASON, None)
     if reason is not None:
         setattr(request, _REASON, None)
+        count(request, UNKEYED if reason.code == KEYLESS.code else UNGUARDED)
         note(request, HeaderStatus.UNGUARDED)
     return reason
 

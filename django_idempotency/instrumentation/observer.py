@@ -13,6 +13,8 @@ from django.utils.encoding import escape_uri_path
 from .. import signals
 from ..core.records import shortened
 from ..engine.operation import Operation
+from .counting import short_id
+from .meters import Source, meters
 
 logger = logging.getLogger("django_idempotency")
 
@@ -46,7 +48,9 @@ _OBSERVED_LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress":
 class Observer:
     """Reports the events of one request, or of a call without a request."""
 
-    def __init__(self, request: Any = None) -> None:
+    def __init__(self, request: Any = None, *, source: Source | None = None) -> None:
+        #: The labels of its figures; `None`: nothing is measured.
+        self._source = source
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
@@ -58,8 +62,9 @@ class Observer:
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal, level, sentence = _REPORTS[event]
+        self._measure(event)
         if logger.isEnabledFor(level):
-            log(level, sentence, event, operation, error)
+            self._log(level, sentence, event, operation, error)
         if signal.receivers:
             with operation.savepoint():
                 signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
@@ -67,8 +72,9 @@ class Observer:
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal, level, sentence = _REPORTS[event]
+        self._measure(event)
         if logger.isEnabledFor(level):
-            log(level, sentence, event, operation, error)
+            self._log(level, sentence, event, operation, error)
         if signal.receivers:
             try:
                 await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
@@ -77,21 +83,48 @@ class Observer:
             ):  # asend_robust catches receivers' errors: the ending interpreter starts no thread for sync ones
                 logger.warning("The interpreter is shutting down: sync receivers of %s were not called.", event)
 
+    def _measure(self, event: str) -> None:
+        if event == "lost" and self._source is not None:
+            meters.lease_lost(self._source)
 
-def log(level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
-    """Write one structured record. The key is shortened; everything in the record was validated."""
+    def _log(self, level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
+        log(level, sentence, event, operation, error, route=route_of(self.request))
+
+
+def route_of(request: Any) -> str | None:
+    """Return the URL pattern of a request, as far as it is known; `None`: there is none."""
+    match = getattr(request, "resolver_match", None)
+    return None if match is None else match.route
+
+
+def log(
+    level: int,
+    sentence: str,
+    event: str,
+    operation: Operation,
+    error: BaseException | None,
+    *,
+    route: str | None = None,
+) -> None:
+    """Write one structured record. The key is shortened; everything in the record was validated.
+
+    The message itself names the method, the route (without one: the path, or the function) and the key's hash.
+    """
     ticket = operation.ticket
+    where = ticket.path if route is None else route
     extra = {
         "event": event,
         "key": shortened(ticket.key),
         "scope": ticket.scope,
         "method": ticket.method,
         "path": ticket.path,
+        "route": route,
+        "key_hash": short_id(operation),
         "guarantee": ticket.guarantee.value,
         "attempt": operation.attempt,
         "error": type(error).__name__ if error else None,
     }
-    _write(level, sentence, extra)
+    _write(level, f"{sentence} %s %s, key %s", extra, ticket.method, where, short_id(operation))
 
 
 def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:

@@ -196,7 +196,7 @@ class OperationCall:
         """Open the guard, if the request carries a key, and call the function."""
         self._reached = True
         try:
-            if (key := key_to_guard(self.request, self.policy)) is not None:
+            if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
                 self._open(key)
         except Problem as problem:
             raise OperationFinished(self._respond(problem)) from problem
@@ -224,7 +224,7 @@ class OperationCall:
         """See enter()."""
         self._reached = True
         try:
-            if (key := key_to_guard(self.request, self.policy)) is not None:
+            if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
                 await self._aopen(key)
         except Problem as problem:
             raise OperationFinished(self._respond(problem)) from problem

@@ -97,7 +97,10 @@ def call_of(request: Any, policy: Policy) -> OperationCall | None:
     call: OperationCall | None = getattr(request, CALL, None)
     if call is not None and call.policy is policy:
         return call
-    if is_ninja(getattr(request.resolver_match, "func", None)) and key_to_guard(request, policy) is not None:
+    if (
+        is_ninja(getattr(request.resolver_match, "func", None))
+        and key_to_guard(request, policy, by="ninja") is not None
+    ):
         raise ConfigurationError(
             "A function with @idempotent() was called inside ninja, but not by the operation that it guards. Put "
             "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."

@@ -18,6 +18,7 @@ from django.db import connections, transaction
 
 from ..errors import ConfigurationError
 from ..inspection import redaction
+from ..instrumentation.meters import meters
 from ..stores.base import utcnow
 from .models import Message
 from .publishing import AWAY, Publish, refuse_promise
@@ -120,6 +121,7 @@ class Relay:
             try:
                 self._publish_apart(message)
             except Exception as error:  # noqa: BLE001 - the project's publisher
+                _count(message, "failed")
                 batch.failed.append(_note(message, error))
                 if isinstance(error, AWAY):
                     batch.away = error
@@ -127,6 +129,7 @@ class Relay:
                 if message.key:
                     waiting.add(message.key)
             else:
+                _count(message, "published")
                 batch.published.append(message)
         return batch
 
@@ -139,6 +142,11 @@ class Relay:
         except Exception:
             own.roll_back()
             raise
+
+
+def _count(message: Message, outcome: str) -> None:
+    if meters.active:
+        meters.published(outcome, max(0.0, (utcnow() - message.created_at).total_seconds()))
 
 
 class _Savepoint:

@@ -167,7 +167,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
 
 async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange | None:
     http = request._request
-    if (key := key_to_guard(http, policy)) is None:
+    if (key := key_to_guard(http, policy, by="rest_framework")) is None:
         return None
     terms = resolve_policy(policy)
     if terms.guarantee is Guarantee.ATOMIC and terms.mode != OBSERVE:

@@ -196,7 +196,7 @@ class _GuardedHandler:
     def _open(self, request: Any) -> None:
         http, entry = request._request, self._entry
         policy = self._terms.policy_of(entry.view)
-        key = key_to_guard(http, policy)
+        key = key_to_guard(http, policy, by="rest_framework")
         if key is None:
             report_unguarded(http)
             return

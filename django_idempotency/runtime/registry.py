@@ -14,10 +14,12 @@ from .. import conf
 from ..core.policy import Resolved
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
+from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
 from ..stores.layered import LayeredStore
 from ..stores.layered.caches import LocalCache
 from ..stores.wrapper import innermost, layers
+from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -115,7 +117,7 @@ def store_of(policy: Resolved) -> BaseStore:
         raise ConfigurationError(
             f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
         )
-    return store
+    return metered(policy.store, store) if meters.active else store
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

@@ -130,6 +130,11 @@ MALFORMED = [
     ("PROBLEM_DOCS", "https://a.example/#top", "E003", "without a fragment"),
     ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": None'),
+    # ---- metrics
+    ("METRICS", 5, "E090", '"METRICS": "prometheus"'),
+    ("METRICS", "prometeus", "E090", '"METRICS": "prometheus"'),
+    ("METRICS", ["prometheus", 5], "E090", '"METRICS": "prometheus"'),
+    ("METRICS", "tests.checks.backends.not_a_store", "E090", "subclass of Meter"),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),

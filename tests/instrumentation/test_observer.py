@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection, connections
 from django.dispatch import Signal
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.urls import path, re_path
+from django.urls import path, re_path, resolve
 
 from django_idempotency import idempotent, signals
 from django_idempotency.core.records import Guarantee, Status
@@ -141,6 +141,8 @@ def assert_received(received: Received, *events: str) -> None:
             "scope": operation.ticket.scope,
             "method": "POST",
             "path": operation.ticket.path,
+            "route": resolve(sent["request"].path).route,
+            "key_hash": operation.ticket.id.hex[:12],
             "guarantee": "atomic",
             "attempt": operation.attempt,
             "error": type(sent["error"]).__name__ if sent["error"] else None,
@@ -151,9 +153,12 @@ def assert_received(received: Received, *events: str) -> None:
 
 
 def test_the_first_request(entry_point: Sender, received: Received) -> None:
-    """The first request is claimed, then completed."""
+    """The first request is claimed, then completed. A plain text log tells which: method, route and the key's hash."""
     assert entry_point().status_code == 201
     assert_received(received, "claimed", "completed")
+    facts = received.logged[0]
+    named = f"POST {facts['route']}, key {facts['key_hash']}"
+    assert received.records[0].getMessage() == f"Claimed: the work runs. {named}"
     assert [sent["operation"].attempt for sent in received.sent] == [1, 1]
 
 
@@ -371,8 +376,9 @@ def test_nothing_unvalidated_is_logged(user: User, connect: Connect, received: R
     assert received.events == ["claimed", "completed"]
     for record, logged in zip(received.records, received.logged, strict=True):
         assert record.getMessage().isascii()
-        assert not record.args
+        assert record.args == ("POST", logged["route"], logged["key_hash"])  # the project's pattern, and our hash
         assert not record.exc_info
+        assert record.getMessage().isprintable()
         everything = "".join(map(str, logged.values()))
         assert everything.replace("…", "").isascii()
         assert everything.isprintable()

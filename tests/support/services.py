@@ -32,6 +32,8 @@ needs_rabbitmq = pytest.mark.needs("rabbitmq")
 needs_mariadb_server = pytest.mark.needs("mariadb-server")
 #: Only its program: the tests put it in front of the database.
 needs_pgbouncer = pytest.mark.needs("pgbouncer")
+#: Only its programs: a test starts a server of its own, and rules are checked.
+needs_prometheus = pytest.mark.needs("prometheus")
 
 
 @cache
@@ -49,6 +51,8 @@ def missing(service: str) -> str:
             return "" if program("mariadbd") else "MariaDB's server is not installed."
         case "pgbouncer":
             return "" if program("pgbouncer") else "PgBouncer is not installed."
+        case "prometheus":
+            return "" if program("prometheus") and program("promtool") else "Prometheus is not installed."
         case _:
             raise ValueError(f"There is no service {service!r}.")
 

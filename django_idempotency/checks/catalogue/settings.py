@@ -29,6 +29,13 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["HEADER"] = %(value)s cannot carry a key.',
         'Type "HEADER": "Idempotency-Key", or another name of letters, digits and hyphens that HTTP itself does not use.',
     ),
+    "E090": (
+        'IDEMPOTENCY["METRICS"] = %(value)s measures nothing: %(problem)s.',
+        (
+            'Type "METRICS": "prometheus" or "opentelemetry", the dotted path of a subclass of Meter, or a list of these; '
+            "or leave it out."
+        ),
+    ),
     "E087": (
         'IDEMPOTENCY["PROFILE"] and the other settings contradict each other: %(problem)s.',
         'Type "PROFILE": "default", or change the setting that is named.',

@@ -1,0 +1,44 @@
+"""What requests and calls have in common when they are counted."""
+
+from __future__ import annotations
+
+from ..core.rules import Execute, Replay, Verdict
+from ..engine.operation import Operation
+from .meters import Facts, Source, meters
+from .outcomes import EXECUTED, REPLAYED, RESUMED, TAKEN_OVER, WAITED
+from .traces import trace_of
+
+#: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.
+_LENGTH = 12
+
+
+def short_id(operation: Operation) -> str:
+    """Return the beginning of the record's id: a hash of scope and key, by which the admin finds the record."""
+    return operation.ticket.id.hex[:_LENGTH]
+
+
+def facts_of(operation: Operation) -> Facts:
+    """Return what a trace may show of an operation."""
+    replayed = operation.run is None and operation.record is not None
+    return Facts(
+        key_hash=short_id(operation),
+        attempt=operation.attempt,
+        first_trace=trace_of(operation.record.outcome) if replayed and operation.record is not None else "",
+    )
+
+
+def outcome_of_verdict(verdict: Verdict, operation: Operation) -> str | None:
+    """Return the outcome of a verdict by which the work runs, or its response is returned; `None`: of any other."""
+    match verdict:
+        case Execute(takeover=takeover, resumed=resumed):
+            return TAKEN_OVER if takeover else RESUMED if resumed else EXECUTED
+        case Replay():
+            return WAITED if operation.waited else REPLAYED
+    return None
+
+
+def count(source: Source, outcome: str, operation: Operation) -> None:
+    """Count a call without a request."""
+    meters.request(source, outcome, facts_of(operation))
+    if operation.waited:
+        meters.waited(source, operation.waited)

@@ -1,0 +1,23 @@
+"""The trace context of the request that did the work, remembered with its response: a replay's span links to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..core.records import Outcome
+from .meters import meters
+
+#: Stored like a header. No header's name has a colon, so it cannot be one, and no replay sends it.
+TRACE: Final = ":traceparent"
+
+
+def traced(outcome: Outcome) -> Outcome:
+    """Return an outcome with the trace context of the running request, if a meter knows one."""
+    if not meters.active or not (trace := meters.current_trace()):
+        return outcome
+    return outcome._replace(headers=(*outcome.headers, (TRACE, trace)))
+
+
+def trace_of(outcome: Outcome | None) -> str:
+    """Return the trace context that is remembered with an outcome, or ""."""
+    return "" if outcome is None else next((value for name, value in outcome.headers if name == TRACE), "")
