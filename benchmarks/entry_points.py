@@ -17,6 +17,7 @@ from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 from django_idempotency.core.records import Status
+from django_idempotency.instrumentation.meters import meters
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge
 
@@ -155,6 +156,11 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
         (entry_points.case("first request, atomic, by the mixin", "/rest/guarded/", entry_points.fresh), 1.45),
         (entry_points.case("replay, by the mixin", "/rest/guarded/", lambda: replayed), 0.75),
         (entry_points.case("no key, under the mixin", "/rest/guarded/"), 1.02),
+        (
+            counted(entry_points.case("first request, counted for Prometheus", "/rest/guarded/", entry_points.fresh)),
+            None,
+        ),
+        (counted(entry_points.case("no key, counted for Prometheus", "/rest/guarded/")), None),
         (entry_points.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True), 1.02),
     ]
     timings = interleaved([base, *(case for case, _ in cases)], effort)
@@ -163,6 +169,27 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
         f"{counting.statements(base)} statements)",
         rows=[row(timings, case, base, bar) for case, bar in cases],
     )
+
+
+def counted(case: Case) -> Case:
+    """Return a case with METRICS = "prometheus"."""
+    from django_idempotency.instrumentation.prometheus import PrometheusMeter
+
+    meter = PrometheusMeter()
+
+    def prepare() -> Act:
+        act = case.prepare()
+
+        def measured() -> None:
+            meters.active = (meter,)
+            try:
+                act()
+            finally:
+                meters.active = ()
+
+        return measured
+
+    return Case(case.name, prepare)
 
 
 def row(timings: Timings, case: Case, base: Case, bar: float | None, most: int | None = None) -> Row:

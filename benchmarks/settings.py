@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
 
 from testproject.settings import *  # noqa: F403
 from testproject.settings import BASE_DIR, DATABASE, DATABASES, TEST_NAME
@@ -19,7 +18,7 @@ CACHES = {
     }
 }
 
-IDEMPOTENCY: dict[str, Any] = {
+IDEMPOTENCY = {
     "STORES": {
         "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"},
         "redis": {

@@ -67,6 +67,9 @@ REST_FRAMEWORK = {
 
 LOGIN_URL = "admin:login"
 
+if "METRICS" in os.environ:  # "prometheus", for the demo
+    IDEMPOTENCY: dict[str, Any] = {"METRICS": os.environ["METRICS"]}
+
 # ---- The database ----------------------------------------------------------------------------------------------------
 
 DATABASE = os.environ.get("DATABASE", "sqlite")

@@ -5,6 +5,7 @@ from django.contrib.staticfiles.views import serve
 from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
+from testproject.metrics import metrics
 from testproject.payments import views
 from testproject.payments.webhooks import webhook
 
@@ -25,6 +26,8 @@ urlpatterns = [
     path("webhook/", webhook),
     # How often the work really ran, for staff
     path("api/effects/", views.EffectList.as_view()),
+    # What became of all requests, for Prometheus: METRICS=prometheus
+    path("metrics/", metrics),
     path("admin/", admin.site.urls),
     # The admin's own style sheets, also without DEBUG: the demo has no web server in front
     path("static/<path:path>", serve, {"insecure": True}),

@@ -72,6 +72,9 @@ class Outcome(NamedTuple):
 #: What a cancellation stores in place of a response. No header has a colon in its name.
 CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 
+#: The trace context of the run, remembered last among the headers if there is one. No header has a colon in its name.
+TRACE: Final = ":traceparent"
+
 #: The method of a function call's record. Its path is the function's name.
 CALL_METHOD = "CALL"
 
@@ -100,7 +103,10 @@ _OUTCOME_KINDS: dict[tuple[tuple[str, str], ...], OutcomeKind] = {kind.headers: 
 
 def kind_of(outcome: Outcome | None) -> OutcomeKind | None:
     """Return how a function call ended; `None` if the outcome is not a function's."""
-    return None if outcome is None else _OUTCOME_KINDS.get(outcome.headers)
+    if outcome is None:
+        return None
+    headers = outcome.headers
+    return _OUTCOME_KINDS.get(headers[:-1] if headers and headers[-1][0] == TRACE else headers)
 
 
 class Ticket(NamedTuple):

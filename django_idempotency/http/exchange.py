@@ -25,7 +25,7 @@ from ..engine.operation import Operation
 from ..errors import OperationHeld, ReplayRefused, StoreUnavailable
 from ..instrumentation.counting import outcome_of_verdict
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED
+from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
 from ..runtime.registry import store_of
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting
@@ -214,6 +214,7 @@ class Exchange(RunningExchange):
         if end.response is None:
             raise OperationHeld(headers=FINAL)
         self._authorize(end.outcome)
+        self._count(TAKEN_OVER)
         found, response = HeaderStatus.REPLAYED, end.response
         if self.operation.left_as is not SettledState.COMPLETED:
             found = HeaderStatus.LOST

@@ -20,10 +20,9 @@ from django.utils.translation import get_language
 
 from ..core import rules
 from ..core.policy import Policy, Resolved
-from ..core.records import CANCELLATION, MISSING, Missing, Outcome, OutcomeKind, kind_of
+from ..core.records import CANCELLATION, MISSING, TRACE, Missing, Outcome, OutcomeKind, kind_of
 from ..core.rules import WorkResult
 from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
-from ..instrumentation.traces import TRACE
 from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json

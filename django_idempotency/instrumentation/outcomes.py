@@ -39,7 +39,7 @@ _OF_PROBLEM = {
     "key-ahead": INVALID,
     "key-unsupported": INVALID,
     "key-expired": LATE,
-    "held-for-person": HELD,
+    "operation-held": HELD,
     "response-not-stored": NOT_STORED,
     "record-unreadable": UNREADABLE,
     "store-unavailable": STORE_ERROR,

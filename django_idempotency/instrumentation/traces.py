@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from ..core.records import Outcome
+from ..core.records import TRACE, Outcome
 from .meters import meters
-
-#: Stored like a header. No header's name has a colon, so it cannot be one, and no replay sends it.
-TRACE: Final = ":traceparent"
 
 
 def traced(outcome: Outcome) -> Outcome:

@@ -77,6 +77,7 @@ def serve(console: Console, server: Server, cast: Cast) -> None:
     """Explain how to continue, in the admin and with requests of your own, and serve until Ctrl-C."""
     invitation = f"""
 The records   {server.address}{cast.records}
+the metrics   {server.address}/metrics/
 log in as     admin
 password      {cast.password}
 

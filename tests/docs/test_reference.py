@@ -15,6 +15,7 @@ from django_idempotency.http.observing import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.instrumentation import observer
+from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.testing import assert_idempotent
 
@@ -84,6 +85,10 @@ def test_assert_idempotent() -> None:
 def test_every_status() -> None:
     """Each value of the header is listed, in the order of the code."""
     assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
+
+
+def test_every_outcome_of_the_metrics() -> None:
+    assert [code(row[0]) for row in checked("how-to/metrics.md", "Outcome")] == list(OUTCOMES)
 
 
 def test_every_reason_of_an_observed_request() -> None:

@@ -28,6 +28,9 @@ IDEMPOTENCY = {
     "LEASE": LEASE if GUARANTEE == "lease" else ENDLESS,
 }
 
+if "METRICS" in os.environ:
+    IDEMPOTENCY["METRICS"] = os.environ["METRICS"]
+
 if "REDIS_URL" in os.environ:
     CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": os.environ["REDIS_URL"]}}
 
