@@ -52,8 +52,9 @@ def browsing() -> Iterator[Page]:
         sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has no sandbox as root
         browser = playwright.chromium.launch(executable_path=found, args=sandbox)
         try:
-            size = {"width": WIDTH, "height": HEIGHT}
-            page = browser.new_page(viewport=size, device_scale_factor=1.5, color_scheme="light")
+            page = browser.new_page(
+                viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=1.5, color_scheme="light"
+            )
             page.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
             yield page
         finally:
@@ -77,8 +78,8 @@ def take(page: Page, name: str, height: int = HEIGHT) -> None:
     """Write what the window shows, without the empty part at the bottom, in few colours."""
     page.wait_for_load_state("networkidle")
     box = page.locator("#content").bounding_box() or {"y": 0, "height": HEIGHT}
-    height = min(height, box["y"] + box["height"])
-    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
+    lower = min(height, box["y"] + box["height"])
+    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": lower})
     path = DOCS / "pictures" / f"{name}.png"
     Image.open(BytesIO(shot)).convert("RGB").quantize(128).save(path, optimize=True)
     print(f"Taken: docs/pictures/{path.name}, {path.stat().st_size // 1024} KiB")
