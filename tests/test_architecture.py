@@ -100,6 +100,7 @@ RINGS: dict[str, dict[str, Row]] = {
             "asgiref django",
         ),
         "publishing": row("checks conf core errors http profiles", "django"),
+        "ninja.openapi": row("errors http publishing", "django ninja"),
         "rest_framework.openapi": row("publishing rest_framework", "drf_spectacular"),
         "urls": row("publishing", "django"),
         "management": row("checks conf core engine errors http inspection publishing runtime stores", "django"),

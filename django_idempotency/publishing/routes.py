@@ -85,6 +85,12 @@ def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:
     return next((each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None)
 
 
+def guarded_at(path: str, method: str) -> GuardedMethod | None:
+    """Return what guards a method at a path of a schema (`/charges/{id}/`), or `None`."""
+    shape = _shape(path)
+    return next((each for each in guarded_methods() if each.method == method and _shape(each.path) == shape), None)
+
+
 def _shape(path: str) -> list[str]:
     """Return the constant parts of a path: a schema names its parameters in its own way."""
     parts = path.strip("/").split("/")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable
+from copy import deepcopy
 from itertools import groupby
 from typing import Any
 
@@ -15,14 +14,9 @@ from ..errors import Problem
 from ..http import problems, status
 from ..http.references import example_of
 from ..profiles import Profile
-from ..profiles.shipped import DEFAULT
 from .policies import problems_of, published
+from .schema_keys import Refer, body, parameters
 
-#: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns a reference to it.
-Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
-
-#: The version of a UUID → one.
-_EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
 _TEXT = {"type": "string"}
 
 _Headers = dict[str, dict[str, Any]]
@@ -74,56 +68,18 @@ def describe(operation: dict[str, Any], policy: Policy, refer: Refer, *, documen
     project's own exception handler makes of them?
     """
     terms, profile = published(policy), conf.resolve(policy).profile
+
+    def keep(kind: str, name: str, component: dict[str, Any]) -> dict[str, Any]:
+        return refer(kind, name, deepcopy(component))  # generators change what they are given
+
     return {
         **operation,
-        "parameters": _parameters(operation.get("parameters", []), terms, profile, refer),
-        "responses": _responses(operation.get("responses", {}), policy, refer, documents=documents),
+        "parameters": parameters(operation.get("parameters", []), terms, profile, keep),
+        **body(operation, terms),
+        "responses": _responses(operation.get("responses", {}), policy, keep, documents=documents),
         "x-idempotency": terms,
         "x-fern-idempotent": True,
     }
-
-
-def _parameters(
-    known: list[dict[str, Any]], terms: dict[str, Any], profile: Profile, refer: Refer
-) -> list[dict[str, Any]]:
-    carrier = terms["carrier"]
-    named = {(each.get("in"), str(each.get("name", "")).lower()) for each in known}
-    if carrier["in"] == "body" or (carrier["in"], carrier["name"].lower()) in named:
-        return known
-    required = terms["required"] and not terms["derived"]
-    key = {
-        "in": carrier["in"],
-        "name": carrier["name"],
-        "required": required,
-        "description": "Makes the request safe to repeat: send a new key with each operation, and the same one with its "
-        "retries.",
-        "schema": {**_TEXT, **terms["format"]},
-    }
-    version = terms["format"].get("x-uuid-version")
-    example = _EXAMPLES.get(version, _EXAMPLES[4])
-    if re.search(terms["format"].get("pattern", ""), example):  # otherwise only the project knows one
-        key["example"] = example
-    kind = f"UUID{version or ''}" if "format" in terms["format"] else "Long" if terms["format"]["minLength"] > 1 else ""
-    name = f"{'Required' if required else ''}{kind}{_prefix(profile)}IdempotencyKey"
-    # The next route may have another pattern, so a component of this name would not be shared.
-    found = [*known, key if "pattern" in terms["format"] else refer("parameters", name, key)]
-    if profile.first_sent_field is not None:
-        sent = {
-            "in": "header",
-            "name": profile.first_sent_field,
-            "required": required,
-            "description": f"When the client first sent this request: it comes with every {profile.field}.",
-            "schema": _TEXT,
-            "example": "Tue, 15 Nov 1994 08:12:31 GMT",
-        }
-        name = f"{'Required' if required else ''}{_prefix(profile)}FirstSent"
-        found.append(refer("parameters", name, sent))
-    return found
-
-
-def _prefix(profile: Profile) -> str:
-    """Return what distinguishes a profile's components from those of the default one."""
-    return "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
 
 
 def _responses(known: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool) -> dict[str, Any]:
