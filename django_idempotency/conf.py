@@ -61,13 +61,17 @@ DEFAULTS: dict[str, Any] = {
     "ON_FAILURE": "free",
     "ON_STORE_FAILURE": "closed",
     "AUTHORIZE_REPLAY": None,
+    "ON_REPLAY": None,
     "ON_TAKEOVER": None,
     "METHODS": ("POST", "PUT", "PATCH", "DELETE"),
     "PROFILE": "default",
 }
 
 #: Settings whose callables may be given as a dotted path.
-IMPORTED = ("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY", "ON_TAKEOVER", "PROFILE")
+IMPORTED = (
+    *("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY"),
+    *("ON_REPLAY", "ON_TAKEOVER", "PROFILE"),
+)
 
 #: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"

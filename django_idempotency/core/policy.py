@@ -95,6 +95,8 @@ class Policy:
     on_store_failure: str = FROM_SETTINGS
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
     authorize_replay: Callable[[Any, Any], bool] | None = FROM_SETTINGS
+    #: `on_replay(request, response)` returns what a replay sends: the stored response, or one with the current state.
+    on_replay: Callable[[Any, Any], Any] | None = FROM_SETTINGS
     #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
     #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
     on_takeover: Callable[[Any], Any] | None = FROM_SETTINGS
@@ -259,6 +261,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "on_failure": (_one_of("free", "hold"), '"free" or "hold"'),
     "on_store_failure": (_one_of("closed", "open"), '"closed" or "open"'),
     "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
+    "on_replay": (lambda value: value is None or callable(value), "a function of request and response, or None"),
     "on_takeover": (lambda value: value is None or callable(value), "a function of a takeover, or None"),
     "methods": (
         lambda value: _names(value) and not SAFE_METHODS & {name.upper() for name in value},

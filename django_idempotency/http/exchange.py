@@ -22,7 +22,7 @@ from ..core.rules import Execute, Replay, SettledState, Verdict, WorkResult
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import OperationHeld, ReplayRefused, StoreUnavailable
+from ..errors import ConfigurationError, OperationHeld, ReplayRefused, StoreUnavailable
 from ..instrumentation.counting import outcome_of_verdict
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
@@ -35,7 +35,7 @@ from .identity import Identity, Key, identify
 from .observing import watch
 from .problems import refusal_of
 from .references import note_operation
-from .responses import FINAL, rebuild
+from .responses import FINAL, rebuild, render
 from .settling import RunningExchange
 from .status import HeaderStatus, note, set_headers
 from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
@@ -121,7 +121,7 @@ class Exchange(RunningExchange):
 
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`, `ReplayRefused` or
         `StoreUnavailable`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
-        `on_takeover` raises.
+        `on_replay` and `on_takeover` raise.
         """
         within = within or OpenedTransactions()
         if self._leases:
@@ -168,12 +168,28 @@ class Exchange(RunningExchange):
                 self._authorize(outcome)
                 assert self.operation.record is not None, "it holds what is replayed"
                 original = self.operation.record.original_request
+                stored = rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
+                response = self._current(stored, original)
                 note(self.request, HeaderStatus.REPLAYED, original=original)
-                response = rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
                 self._count(outcome_of_verdict(verdict, self.operation))
                 return response
             case refused:
                 raise refusal_of(refused)
+
+    def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
+        """Return what `on_replay` makes of a stored response, marked as that one is."""
+        hook = self.policy.on_replay
+        if hook is None or (response := hook(self.request, stored)) is stored:
+            return stored
+        if not isinstance(response, HttpResponseBase):
+            raise ConfigurationError(
+                f"on_replay returned {response!r}. Return the response that it gets, or another one."
+            )
+        if self._finish is not None:
+            response = self._finish(response)
+        render(response)
+        set_headers(HeaderStatus.REPLAYED, response, self._spoken, original=original)
+        return response
 
     # ----------------------------------------------------------------------------------------------------- takeovers
 

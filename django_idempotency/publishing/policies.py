@@ -62,7 +62,9 @@ def published(policy: Policy) -> dict[str, Any]:
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,
         "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
+        "compared": _compared(terms),
         "remembered": _remembered(terms),
+        "replays": _replays(terms),
         "problems": {problem.code: status_of(problem, profile) for problem in problems_of(policy)},
     }
 
@@ -118,6 +120,22 @@ def _remembered(terms: Resolved) -> dict[str, Any]:
         "statuses": [f"{first}XX" for first in classes],
         "except": [status for status in known if status // 100 in classes and status not in kept],
         "chosen": callable(chosen),
+    }
+
+
+def _compared(terms: Resolved) -> str:
+    """Say what makes a request another one under the same key."""
+    known = {"request": "request", "raw": "request", "headers": "headers"}
+    return known.get(terms.fingerprint, "selected") if isinstance(terms.fingerprint, str) else "selected"
+
+
+def _replays(terms: Resolved) -> dict[str, Any]:
+    """Return how a replay is told from a first response, and in what else it differs from that."""
+    profile = terms.profile
+    return {
+        **({"marker": {"name": profile.marker, "value": "true"}} if profile.marker else {}),
+        **({"statuses": {str(first): replay for first, replay in profile.replays_as}} if profile.replays_as else {}),
+        "body": "first" if terms.on_replay is None else "current",
     }
 
 

@@ -72,6 +72,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "on_failure": (["free", "hold"], ["release", None], '"free" or "hold"'),
     "on_store_failure": (["closed", "open"], ["fail", None, False], '"closed" or "open"'),
     "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
+    "on_replay": ([None, max], [True, "path.to.function"], "a function of request and response, or None"),
     "on_takeover": ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
     "methods": (
         [["POST"], ("post", "PATCH"), {"DELETE"}],
