@@ -14,7 +14,7 @@ from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
 from ..core.rules import Intervention
-from ..errors import StoreUnavailable
+from ..errors import ConfigurationError, StoreUnavailable
 from .database_checks import check_database
 
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ class Guard:
     def savepoint(self) -> AbstractContextManager[None]:
         """Let a receiver use the work's transaction; its errors are contained in this block."""
         return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """One batch of a scan: its records, and the number of rows that could not be read."""
+
+    records: Sequence[Record]
+    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +180,18 @@ class BaseStore(ABC):
     @abstractmethod
     def get(self, record_id: UUID) -> Record | None:
         """Return the current record, for people and tools; `None` when there is none. Changes nothing."""
+
+    def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
+        """Yield all records in batches of about `size`, for people and tools. Each batch is one bounded request.
+
+        A record that is written meanwhile may come twice, or not at all. Without `bodies`, no outcome has its body.
+        Raises `ConfigurationError` if the store cannot list its records.
+        """
+        raise ConfigurationError(f"{type(self).__name__} cannot list its records.")
+
+    def size(self) -> int | None:
+        """Return how much room the records take on the server, indexes included (bytes); `None`: it cannot say."""
+        return None
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         """Hold the record while the work runs. With `takeover`, do not wait for a current holder.

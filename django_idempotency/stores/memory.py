@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -10,7 +10,8 @@ from ..concurrency.forking import new_lock
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..core.transitions import claimed, renewed, settled
-from .base import BaseStore, Purged, utcnow
+from . import packing
+from .base import BaseStore, Purged, Scanned, utcnow
 
 
 class MemoryStore(BaseStore):
@@ -70,6 +71,13 @@ class MemoryStore(BaseStore):
         with self._lock:
             known = self._records.get(record_id.int)
             return None if known is None else known._replace(read_at=self._clock())
+
+    def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
+        with self._lock:
+            now, known = self._clock(), list(self._records.values())
+        for start in range(0, len(known), size):
+            records = [record._replace(read_at=now) for record in known[start : start + size]]
+            yield Scanned(records=records if bodies else [packing.without_body(record) for record in records])
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:

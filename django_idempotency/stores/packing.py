@@ -260,3 +260,8 @@ def instant(value: float) -> datetime:
 def _after_life(value: bytes) -> int:
     (size,) = _LENGTH.unpack_from(value, _FIXED.size - _LENGTH.size)
     return _FIXED.size + int(size)
+
+
+def without_body(record: Record) -> Record:
+    """Return a record whose outcome has no body, for a scan."""
+    return record if record.outcome is None else record._replace(outcome=record.outcome._replace(body=MISSING))

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage
 
 from ..core.records import Record, Settlement, Ticket
 from ..core.rules import Intervention
-from .base import Audit, BaseStore, Guard, Purged
+from .base import Audit, BaseStore, Guard, Purged, Scanned
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -61,6 +61,12 @@ class WrappedStore(BaseStore):
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         return self.store.purge(limit=limit, since=since)
+
+    def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
+        return self.store.scan(size=size, bodies=bodies)
+
+    def size(self) -> int | None:
+        return self.store.size()
 
     def after_commit(self, call: Callable[[], None]) -> None:
         self.store.after_commit(call)

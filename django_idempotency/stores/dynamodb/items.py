@@ -103,6 +103,24 @@ class Schema:
             return {self.partition: {"S": record_id.hex}}
         return {self.partition: {"S": self.static}, self.sort: {"S": record_id.hex}}
 
+    def id_of(self, item: Item) -> UUID:
+        """Return the id of an item. Raises `packing.Malformed` for an item that is not ours."""
+        try:
+            return UUID(hex=item[self.sort or self.partition]["S"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise packing.Malformed("its key is not an id") from error
+
+    def scan(self, size: int) -> tuple[str, dict[str, Any]]:
+        """Return the operation that reads all items, and its arguments."""
+        arguments: dict[str, Any] = {"TableName": self.table, "Limit": size, "ConsistentRead": True}
+        if self.sort is None:
+            return "scan", arguments
+        return "query", arguments | {
+            "KeyConditionExpression": "#partition = :partition",
+            "ExpressionAttributeNames": {"#partition": self.partition},
+            "ExpressionAttributeValues": {":partition": {"S": self.static}},
+        }
+
     def born(self, record: Record) -> Item:
         """Return the item of a record without a response."""
         values = {name: getattr(record, name) for name in _FIELDS}

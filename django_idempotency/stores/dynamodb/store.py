@@ -14,7 +14,7 @@ from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing
-from ..base import BaseStore, Purged, utcnow
+from ..base import BaseStore, Purged, Scanned, utcnow
 from ..check_messages import finding
 from .client import FAILED, DynamoDBClient
 from .items import Schema, deleted_at
@@ -246,6 +246,32 @@ class DynamoDBStore(BaseStore):
         key = self.schema.key(record_id)
         found = self.client.ask("get_item", TableName=self.schema.table, Key=key, ConsistentRead=True)
         return self._record(found["Item"], record_id, now) if "Item" in found else None
+
+    def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
+        """See BaseStore.scan(). A Scan of the table, or a Query of our partition: each batch is up to 1 MB of items."""
+        start: dict[str, Any] = {}
+        while True:
+            now = self._clock()
+            operation, arguments = self.schema.scan(size)
+            found = self.client.ask(operation, **arguments, **start)
+            records, unreadable = list[Record](), 0
+            for item in found.get("Items", ()):
+                try:
+                    record = self.schema.record(item, self.schema.id_of(item), now)
+                except packing.Malformed:
+                    unreadable += 1
+                else:
+                    records.append(record if bodies else packing.without_body(record))
+            yield Scanned(records=records, unreadable=unreadable)
+            if "LastEvaluatedKey" not in found:
+                break
+            start = {"ExclusiveStartKey": found["LastEvaluatedKey"]}
+
+    def size(self) -> int | None:
+        """Return what DynamoDB last counted, every six hours or so."""
+        described = self.client.ask("describe_table", TableName=self.schema.table)
+        size: int | None = described["Table"].get("TableSizeBytes")
+        return size
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         """Do nothing: DynamoDB deletes what has expired."""

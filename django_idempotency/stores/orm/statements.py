@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -37,7 +38,8 @@ class Statements:
         # Names, not the function: it belongs to the connection of the first thread.
         quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in _FIELDS}
         self._quote = quote = quoted.__getitem__
-        self._table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
+        self.table = IdempotencyRecord._meta.db_table
+        self._table = connection.ops.quote_name(self.table)
         self._columns = ", ".join(quoted.values())
         # lru_cache on the instance: a few variants of each; of an UPDATE, a few per table
         self._insert = lru_cache(maxsize=None)(self._build_insert)
@@ -47,6 +49,8 @@ class Statements:
         self._now = f"{self.dialect.instant(self.dialect.clock)}, {self.dialect.location}"
         instants = {str(f.column): self.dialect.instant(quote(str(f.column))) for f in _FIELDS if f.name in _INSTANTS}
         self._seen = f"{', '.join((quoted | instants).values())}, {self._now}"
+        bodiless = quoted | instants | {"response_body": "NULL"}
+        self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
         self._read = f"SELECT {self._seen} FROM"
         self._native_uuid = connection.features.has_native_uuid_field
 
@@ -80,6 +84,30 @@ class Statements:
     def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read a row of `select` or `lock`. Raises `RecordUnreadable`, but not if only the response is unreadable."""
         return record_of(dict(zip(_NAMES, row, strict=True)), connection)
+
+    def scan(self, after: tuple[Any, UUID] | None, size: int, *, bodies: bool) -> Bound:
+        """Read `size` rows from a position on, in the order of the one index. It is bounded by that, not by the table."""
+        deadline, key = self._quote("purge_at"), self._quote("id")
+        seen = self._seen if bodies else self._seen_without_body
+        where, values = "", list[Any]()
+        if after is not None:
+            where = f"WHERE {deadline} >= %s AND ({deadline} > %s OR {key} > %s) "
+            values = [after[0], after[0], self.uuid(after[1])]
+        return f"SELECT {seen} FROM {self._table} {where}ORDER BY {deadline}, {key} LIMIT %s", [*values, size]
+
+    def records(self, rows: Sequence[tuple[Any, ...]], connection: BaseDatabaseWrapper) -> tuple[list[Record], int]:
+        """Read the rows of `scan`, and count those that cannot be read."""
+        found: list[Record] = []
+        for row in rows:
+            with suppress(RecordUnreadable):
+                found.append(self.record(row, connection))
+        return found, len(rows) - len(found)
+
+    def position(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> tuple[Any, UUID]:
+        """Return where the next `scan` begins."""
+        values = dict(zip(_NAMES, row, strict=True))
+        field = IdempotencyRecord._meta.get_field("purge_at")
+        return field.get_db_prep_value(instant(values["purge_at"], connection), connection), _uuid(values["id"])
 
     # ------------------------------------------------------------------------------------------------------ writing
 

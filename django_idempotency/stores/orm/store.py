@@ -29,7 +29,7 @@ from ...errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..base import Audit, BaseStore, Guard, Purged
+from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..blocks import Block, offered
 from ..database_checks import check_database
 from . import database_errors
@@ -290,6 +290,23 @@ class ORMStore(BaseStore):
 
         with translated:
             return purge(self._connection, self._statements.dialect, limit=limit, since=since)
+
+    def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
+        """See BaseStore.scan(). In the order of `purge_at`, which is about the order in which the rows were made."""
+        after: tuple[datetime, UUID] | None = None
+        while True:
+            with translated, self._connection.cursor() as cursor:
+                cursor.execute(*self._statements.scan(after, size, bodies=bodies))
+                rows = cursor.fetchall()
+            records, unreadable = self._statements.records(rows, self._connection)
+            yield Scanned(records=records, unreadable=unreadable)
+            if len(rows) < size:
+                break
+            after = self._statements.position(rows[-1], self._connection)
+
+    def size(self) -> int | None:
+        with translated, self._connection.cursor() as cursor:
+            return self._statements.dialect.size(cursor, self._statements.table)
 
     def get(self, record_id: UUID) -> Record | None:
         with translated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -104,6 +104,18 @@ class RedisClient:
         """Return INFO; in a cluster, of one node."""
         with self._translated:
             return dict(self._sync.info())
+
+    def named(self, pattern: str, *, size: int) -> Iterator[list[str]]:
+        """Yield the keys whose names match a pattern, in batches: in a cluster, of all nodes."""
+        batch: list[str] = []
+        with self._translated:
+            for name in self._sync.scan_iter(match=pattern, count=size):
+                batch.append(name.decode() if isinstance(name, bytes) else name)
+                if len(batch) >= size:
+                    yield batch
+                    batch = []
+        if batch:
+            yield batch
 
     def delete(self, name: str) -> None:
         with self._translated:

@@ -16,7 +16,7 @@ from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...core.transitions import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
-from ..base import BaseStore, Purged
+from ..base import BaseStore, Purged, Scanned
 from .checks import check_cache, check_server
 from .client import Call, NotReplicated, RedisClient
 
@@ -253,6 +253,29 @@ class RedisStore(BaseStore):
         now, found = packing.clocked((yield Call(GET, name)))
         return signing.unsign(found, record_id, now) if found else None
 
+    def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
+        """See BaseStore.scan(). By SCAN, which walks all keys of the server, also those of others."""
+        for names in self._client.named(self._name_of("?" * 32), size=size):
+            answers, away = self._client.ask_all([Call(GET, name) for name in names])
+            if away is not None:
+                raise away
+            yield self._scanned(names, answers, bodies=bodies)
+
+    def _scanned(self, names: Sequence[str], answers: Sequence[bytes], *, bodies: bool) -> Scanned:
+        records, unreadable = list[Record](), 0
+        for name, answer in zip(names, answers, strict=True):
+            now, found = packing.clocked(answer)
+            if not found:  # it has expired since
+                continue
+            record: Record | None = None
+            with suppress(RecordUnreadable, ValueError):
+                record = signing.unsign(found, UUID(name[-32:]), now)
+            if record is None:
+                unreadable += 1
+            else:
+                records.append(record if bodies else packing.without_body(record))
+        return Scanned(records=records, unreadable=unreadable)
+
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         """Do nothing: Redis deletes what has expired."""
         return Purged(count=0, resume=None)
@@ -290,7 +313,10 @@ class RedisStore(BaseStore):
     # ------------------------------------------------------------------------------------------------------ plumbing
 
     def _name(self, record_id: UUID) -> str:
-        return self._client.name(f"{self.prefix}:{record_id.int:032x}")
+        return self._name_of(f"{record_id.int:032x}")
+
+    def _name_of(self, digits: str) -> str:
+        return self._client.name(f"{self.prefix}:{digits}")
 
     def _front_name(self, record_id: UUID) -> str:
         return self._client.name(f"{self.prefix}:front:{record_id.int:032x}")

@@ -28,6 +28,7 @@ from .guards import Guards
 from .maintenance import Maintenance
 from .nesting import Nesting
 from .retention import Retention
+from .scanning import Scanning
 from .sequences import Sequences
 from .suspending import Suspending
 
@@ -37,6 +38,7 @@ class StoreContract(
     Endings,
     Maintenance,
     Retention,
+    Scanning,
     AsyncVariants,
     Guards,
     Costs,

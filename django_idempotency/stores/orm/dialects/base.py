@@ -12,6 +12,7 @@ from ..refusing import ends_transaction
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.db.backends.utils import CursorWrapper
 
     from .transactions import WorkTransaction
 
@@ -55,6 +56,8 @@ class Dialect:
     #: instead. `take_transaction_id` assigns an id with the row lock; `transaction_id` reads it, and assigns none.
     take_transaction_id = ""
     transaction_id = ""
+    #: A query for the room that the table given as the parameter takes, indexes included (bytes); "": it cannot be asked.
+    table_size = ""
 
     @classmethod
     def suits(cls, connection: BaseDatabaseWrapper) -> bool:  # noqa: ARG003 - most vendors have one dialect
@@ -84,6 +87,14 @@ class Dialect:
         `joined`: inside a caller's transaction. `durable`: the row is on disk before it returns.
         """
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
+
+    def size(self, cursor: CursorWrapper, table: str) -> int | None:
+        """Return how much room a table takes, indexes included (bytes); `None`: the server cannot say."""
+        if not self.table_size:
+            return None
+        cursor.execute(self.table_size, [table])
+        row = cursor.fetchone()
+        return None if row is None or row[0] is None else int(row[0])
 
     def combines(self, connection: BaseDatabaseWrapper) -> bool:
         """Can the driver put several statements with parameters into one message, and read all of their results?"""

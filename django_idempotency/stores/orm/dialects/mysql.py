@@ -15,6 +15,7 @@ class InnoDB(Dialect):
     """What MariaDB and MySQL share. A duplicate is an error: IGNORE would also swallow a bad value."""
 
     vendor = "mysql"
+    table_size = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = database() AND table_name = %s"
     clock = "UTC_TIMESTAMP(6)"
     later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
     insert_tail = ""

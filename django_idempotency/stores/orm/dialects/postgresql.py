@@ -25,6 +25,7 @@ class PostgreSQL(Dialect):
     """
 
     vendor = "postgresql"
+    table_size = "SELECT pg_total_relation_size(%s::regclass)"
     clock = "statement_timestamp()"
     later = "statement_timestamp() + %s * interval '1 second'"
     update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"

@@ -1,0 +1,105 @@
+"""Count the records of a store, for people and for a monitoring system."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from ...inspection.stats import STATUSES, Tally
+from ..scanning import ScanningCommand
+
+#: What a line of the text format says of each gauge.
+_ABOUT = {
+    "records": "Records by status.",
+    "oldest_running_seconds": "Since the oldest running record was first claimed.",
+    "longest_lapsed_lease_seconds": "Since the longest lapsed lease of a running record ended.",
+    "purge_lag_seconds": "Since the oldest record that a purge would delete could be deleted.",
+    "store_size_bytes": "Room that the records take on the server, indexes included.",
+}
+
+
+class Command(ScanningCommand):
+    help = (
+        "Count a store's records by status, and show the oldest running one, how far the purge is behind, and the size. "
+        "Reads all records, in bounded batches."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--format",
+            choices=("table", "json", "textfile"),
+            default="table",
+            help="table; json; or textfile, for the textfile collector of Prometheus' node exporter.",
+        )
+        parser.add_argument(
+            "--output", type=Path, metavar="FILE", help="Write there instead, at once: no reader sees half of it."
+        )
+
+    def look(self, **options: Any) -> None:
+        tally = Tally()
+        for record in self.records(options["batch_size"]):
+            tally.add(record)
+        tally.unreadable = self.unreadable
+        size = self.store.size()
+        figures = dict(tally.figures(purged=not self.store.expires_natively))
+        match options["format"]:
+            case "json":
+                text = json.dumps(self.as_json(tally, figures, size), indent=2) + "\n"
+            case "textfile":
+                text = "".join(self.as_textfile(tally, figures, size))
+            case _:
+                text = "".join(self.as_table(tally, figures, size))
+        if options["output"] is None:
+            self.stdout.write(text, ending="")
+        else:
+            write_whole(options["output"], text)
+
+    def counts(self, tally: Tally) -> Iterator[tuple[str, int]]:
+        for status in STATUSES:
+            yield status, tally.by_status[status]
+        yield "unreadable", tally.unreadable
+
+    def as_json(self, tally: Tally, figures: dict[str, float], size: int | None) -> dict[str, Any]:
+        records = {"total": tally.total, **dict(self.counts(tally))}
+        return {"store": self.alias, "records": records, **figures, "store_size_bytes": size}
+
+    def as_table(self, tally: Tally, figures: dict[str, float], size: int | None) -> Iterator[str]:
+        for status, count in self.counts(tally):
+            if count:
+                yield f"{status:<28}{count:>16,}\n"
+        yield f"{'records in all':<28}{tally.total:>16,}\n\n"
+        for name, value in figures.items():
+            yield f"{name.removesuffix('_seconds').replace('_', ' '):<28}{value:>14,.1f} s\n"
+        if size is not None:
+            yield f"{'size, with indexes':<28}{size / 2**20:>12,.1f} MiB\n"
+
+    def as_textfile(self, tally: Tally, figures: dict[str, float], size: int | None) -> Iterator[str]:
+        yield from _gauge("records", {f'{{store="{self.alias}",status="{s}"}}': n for s, n in self.counts(tally)})
+        gauges = figures | ({} if size is None else {"store_size_bytes": size})
+        for name, value in gauges.items():
+            yield from _gauge(name, {f'{{store="{self.alias}"}}': value})
+
+
+def _gauge(name: str, values: dict[str, float]) -> Iterator[str]:
+    full = f"django_idempotency_{name}"
+    yield f"# HELP {full} {_ABOUT[name]}\n# TYPE {full} gauge\n"
+    for labels, value in values.items():
+        yield f"{full}{labels} {value}\n"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old text or the new one. Raises `CommandError`."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
+            new.write(text)
+        made = Path(new.name)
+        made.chmod(0o644)  # the collector is another user
+        made.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from error

@@ -1,0 +1,80 @@
+"""What the commands that walk through a whole store share: its errors in words, and progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from .. import conf
+from ..core.records import Record
+from ..errors import StoreUnavailable
+from ..inspection.failures import MISCONFIGURED, advice, reason
+from ..runtime.registry import stores
+from ..stores.base import BaseStore
+from .arguments import positive
+
+#: Seconds between two lines of progress without a terminal.
+PACE = 5.0
+
+
+class ScanningCommand(BaseCommand):
+    """A command over all records of a store, in bounded batches."""
+
+    store: BaseStore
+    #: How many rows were read, and how many of them could not be.
+    seen = unreadable = 0
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+        parser.add_argument("--batch-size", type=positive, default=1000, metavar="ROWS", help="A request; 1000.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.alias: str = options["store"] or conf.get("STORE")
+        self.verbosity: int = options["verbosity"]
+        self.started = self.reported = time.monotonic()
+        try:
+            self.store = stores[self.alias]
+            self.look(**options)
+        except MISCONFIGURED as error:
+            raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
+        except StoreUnavailable as error:
+            raise CommandError(
+                f"The store {self.alias!r} did not respond, or its table is not migrated: {reason(error)}"
+            ) from error
+        except KeyboardInterrupt:
+            self.end_progress()
+            raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
+
+    def look(self, **options: Any) -> None:
+        """Do the work."""
+        raise NotImplementedError
+
+    def records(self, size: int) -> Iterator[Record]:
+        """Yield every record, without bodies, and show progress."""
+        for batch in self.store.scan(size=size):
+            self.seen += len(batch.records) + batch.unreadable
+            self.unreadable += batch.unreadable
+            yield from batch.records
+            self.progress()
+        self.end_progress()
+
+    def so_far(self) -> str:
+        seconds = max(time.monotonic() - self.started, 0.001)
+        return f"{self.seen:,} records read in {seconds:,.1f} s ({self.seen / seconds:,.0f} a second)."
+
+    def progress(self) -> None:
+        """Show progress: on a terminal one line, overwritten; elsewhere one every few seconds, at --verbosity 2."""
+        now = time.monotonic()
+        if self.verbosity > 0 and self.stderr.isatty():
+            self.stderr.write(f"\r{self.seen:,} records", ending="")
+            self.stderr.flush()
+        elif self.verbosity > 1 and now - self.reported >= PACE:
+            self.reported = now
+            self.stderr.write(self.so_far())
+
+    def end_progress(self) -> None:
+        if self.verbosity > 0 and self.stderr.isatty() and self.seen:
+            self.stderr.write("\r\033[K", ending="")
