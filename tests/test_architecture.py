@@ -103,7 +103,10 @@ RINGS: dict[str, dict[str, Row]] = {
         "ninja.openapi": row("errors http publishing", "django ninja"),
         "rest_framework.openapi": row("publishing rest_framework", "drf_spectacular"),
         "urls": row("publishing", "django"),
-        "management": row("checks conf core engine errors http inspection publishing runtime stores", "django"),
+        "monitoring": row(),
+        "management": row(
+            "checks conf core engine errors http inspection monitoring publishing runtime stores", "django"
+        ),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
         "admin": row("conf core errors inspection models runtime stores stores.orm", "django"),
         "apps": row("checks engine instrumentation", "django"),

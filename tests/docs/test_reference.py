@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 
+import yaml
 from django.core.management import load_command_class
 from django.dispatch import Signal
 
@@ -19,7 +20,7 @@ from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.testing import assert_idempotent
 
-from .pages import checked, code, table, text
+from .pages import ROOT, checked, code, table, text
 
 #: Options that every command has.
 DJANGOS = {
@@ -85,6 +86,12 @@ def test_assert_idempotent() -> None:
 def test_every_status() -> None:
     """Each value of the header is listed, in the order of the code."""
     assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
+
+
+def test_every_alert() -> None:
+    rules = yaml.safe_load((ROOT / "django_idempotency/monitoring/rules.yml").read_text())["groups"][0]["rules"]
+    shown = {code(name): severity for name, _, severity in checked("how-to/alerts.md", "alerts")}
+    assert shown == {rule["alert"]: rule["labels"]["severity"] for rule in rules if "alert" in rule}
 
 
 def test_every_outcome_of_the_metrics() -> None:

@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django_structlog.signals import bind_extra_request_finished_metadata
+from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
 from ..docs.pages import DOCS, blocks
@@ -89,7 +90,11 @@ def test_sentry(user: User) -> None:
     """An error is an issue of its event and route, under the key's hash; a refusal is none."""
     sent, names = Sent(), recipe("def before_send")
     sentry_sdk.init(
-        dsn="http://key@127.0.0.1:1/1", transport=sent, before_send=names["before_send"], default_integrations=True
+        dsn="http://key@127.0.0.1:1/1",
+        transport=sent,
+        before_send=names["before_send"],
+        default_integrations=False,
+        integrations=[LoggingIntegration()],  # no other: they patch Django for the rest of the process
     )
     try:
         post(user, CHARGE)
