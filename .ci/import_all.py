@@ -16,6 +16,7 @@ import django_idempotency
 EXTRAS = {
     "boto3",
     "botocore",
+    "django_ratelimit",
     "drf_spectacular",
     "graphql",
     "hypothesis",

@@ -34,6 +34,8 @@ DEFAULTS: dict[str, Any] = {
     "PROBLEM_DOCS": None,
     # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
     "EXEMPT": [],
+    # The alias of CACHES that remembers the facts of `suspect`.
+    "CACHE": "default",
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
     # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these; None: nothing is counted.
@@ -63,6 +65,11 @@ DEFAULTS: dict[str, Any] = {
     "AUTHORIZE_REPLAY": None,
     "ON_REPLAY": None,
     "ON_TAKEOVER": None,
+    "FRESH_KEYS": None,
+    "FRESH_KEYS_BY": None,
+    "SUSPECT": None,
+    "WITHIN": 300,
+    "SUSPECT_ACTION": "report",
     "METHODS": ("POST", "PUT", "PATCH", "DELETE"),
     "PROFILE": "default",
 }
@@ -70,8 +77,10 @@ DEFAULTS: dict[str, Any] = {
 #: Settings whose callables may be given as a dotted path.
 IMPORTED = (
     *("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY"),
-    *("ON_REPLAY", "ON_TAKEOVER", "PROFILE"),
+    *("ON_REPLAY", "ON_TAKEOVER", "FRESH_KEYS_BY", "SUSPECT", "PROFILE"),
 )
+#: Those of them that may be an expression instead.
+SELECTING = ("KEY", "FINGERPRINT", "FRESH_KEYS_BY", "SUSPECT")
 
 #: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"
@@ -119,7 +128,7 @@ def resolve(policy: Policy) -> Resolved:
             **terms.given(),
             "guarantee": guarantee,
             "profile": profile_of(terms.profile, found),
-            **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
+            **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait", "within")},
             "derive_secret": get("DERIVE_SECRET"),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
@@ -177,6 +186,6 @@ def imported(name: str) -> Any:
 
 def _is_expression(name: str, value: str) -> bool:
     """Is it a JMESPath expression and not a dotted path? One that begins with a name begins with a document's."""
-    if name not in ("KEY", "FINGERPRINT"):
+    if name not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None

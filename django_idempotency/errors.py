@@ -144,6 +144,22 @@ class InProgress(Problem):
     retry_after = "1"
 
 
+class TooManyKeys(Problem):
+    """This client makes too many new idempotency keys. Repeat a request with its own key; a new one must wait."""
+
+    status, code, title = 429, "too-many-keys", "Too many new idempotency keys"
+    retry_after = "1"
+
+
+class PossibleDuplicate(Problem):
+    """A request with another idempotency key asks for the same. This one was not carried out: ask for that one's result.
+
+    If both are meant, send this one again later.
+    """
+
+    status, code, title = 409, "possible-duplicate", "This may be a duplicate"
+
+
 class ResponseNotStored(Problem):
     """The request was carried out, but its response was not stored. It is not carried out again: look up its result."""
 

@@ -71,7 +71,7 @@ RINGS: dict[str, dict[str, Row]] = {
     "what requests and calls have in common": {
         "http": row(
             "concurrency conf core engine errors instrumentation profiles realms runtime scopes selectors stores",
-            "asgiref django rest_framework",
+            "asgiref django django_ratelimit rest_framework",
         ),
         "functions": row(
             "concurrency conf core engine errors instrumentation realms runtime selectors serialization",

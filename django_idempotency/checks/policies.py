@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import Policy, profile_contradiction, takeover_contradiction
+from ..core.policy import Policy, Resolved, flood_contradiction, profile_contradiction, takeover_contradiction
 from ..core.records import Guarantee
+from .caches import cache_errors
 from .catalogue import closest, finding
 from .stores import built
 
@@ -29,10 +30,8 @@ def policy_errors(
     except ValueError as error:
         yield finding("E035", view=name, error=error)
         return
-    if has_profile and (problem := profile_contradiction(terms)) is not None:
-        yield finding("E035", view=name, error=problem)
-    if (problem := takeover_contradiction(policy, terms)) is not None:
-        yield finding("E091", view=name)
+    if has_profile:
+        yield from _of_requests(name, policy, terms)
     if terms.guarantee is not Guarantee.ATOMIC:
         return
     if terms.claim_lease >= terms.ttl:
@@ -42,3 +41,13 @@ def policy_errors(
         yield finding(coroutine, view=name)
     if (store := built(alias)) and not store.supports_atomic:
         yield finding("E037", view=name, alias=alias)
+
+
+def _of_requests(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the fields that functions do not have."""
+    for problem in (profile_contradiction(terms), flood_contradiction(terms)):
+        if problem is not None:
+            yield finding("E035", view=name, error=problem)
+    if takeover_contradiction(policy, terms) is not None:
+        yield finding("E091", view=name)
+    yield from cache_errors(name, terms)

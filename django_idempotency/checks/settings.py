@@ -16,7 +16,7 @@ from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, profile_contradicti
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
-from ..http.selection import compiled
+from ..http.selection import SELECTING, compiled
 from ..instrumentation.meters import meter, wanted
 from ..profiles.profile import is_free
 from ..runtime import switch
@@ -38,6 +38,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_names(found or {}),
         *_fields(),
         *_takeovers(),
+        *_floods(),
         *_durations(),
         *_http(),
         *_profile(),
@@ -84,12 +85,21 @@ def _fields() -> Iterator[CheckMessage]:
             continue
         if (expected := complaint(field, value)) is not None:
             yield _senseless(name, expected)
-        elif isinstance(value, (str, Selector)) and field in ("key", "fingerprint") and value not in FINGERPRINTS:
+        elif isinstance(value, (str, Selector)) and field in SELECTING and value not in FINGERPRINTS:
             yield from _expression(name, value)
     if conf.get("KEY") is not None and conf.get("ANONYMOUS") == "shared":
         problem = '"ANONYMOUS" is "shared", so equal payloads of two clients would get one response'
         fix = '"ANONYMOUS": "refuse", and "SCOPE": the dotted path of a function that identifies the client'
         yield finding("E043", name="KEY", value=shown(conf.get("KEY")), problem=problem, fix=fix)
+
+
+def _floods() -> Iterator[CheckMessage]:
+    if conf.get("FRESH_KEYS_BY") is not None and conf.get("FRESH_KEYS") is None:
+        yield finding("E093")
+    if conf.get("CACHE") not in django_settings.CACHES:
+        yield finding(
+            "E094", value=shown(conf.get("CACHE")), close=closest(str(conf.get("CACHE")), django_settings.CACHES)
+        )
 
 
 def _takeovers() -> Iterator[CheckMessage]:

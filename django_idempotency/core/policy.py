@@ -100,6 +100,17 @@ class Policy:
     #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
     #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
     on_takeover: Callable[[Any], Any] | None = FROM_SETTINGS
+    #: How many new keys a client may make: "60/m", "1000/h", "5/10s". More are refused (429). `None`: any number.
+    fresh_keys: str | None = FROM_SETTINGS
+    #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the request. `None`: the scope.
+    fresh_keys_by: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    #: The facts that make two requests with different keys the same: an expression, or a function of the request; `None`:
+    #: none are compared.
+    suspect: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    #: How long a request's facts are remembered.
+    within: Duration = FROM_SETTINGS
+    #: What happens to a request whose facts are those of another key: "report" it, or "refuse" it (409).
+    suspect_action: str = FROM_SETTINGS
     #: The methods that a key guards.
     methods: Collection[str] = FROM_SETTINGS
     #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
@@ -139,6 +150,7 @@ class Resolved(Policy):
     ttl: float
     lease: float
     wait: float
+    within: float
     guarantee: Guarantee
     profile: Profile
     #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from claim to lock.
@@ -175,6 +187,19 @@ def profile_contradiction(terms: Resolved) -> str | None:
     return None
 
 
+def rate(text: str) -> tuple[int, int]:
+    """Return how many keys a rate allows, and in how many seconds."""
+    count, _, span = text.partition("/")
+    return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
+
+
+def flood_contradiction(terms: Resolved) -> str | None:
+    """Return why a policy counts nothing by its `fresh_keys_by`, and what to type; `None` if it does."""
+    if terms.fresh_keys_by is not None and terms.fresh_keys is None:
+        return 'fresh_keys_by counts nothing without a limit. Type fresh_keys="60/m", or leave fresh_keys_by out.'
+    return None
+
+
 def takeover_contradiction(policy: Policy, terms: Resolved) -> str | None:
     """Return why a policy never asks its own `on_takeover`, and what to type; `None` if it does. `terms`: its fields."""
     if terms.guarantee is Guarantee.ATOMIC and policy.given().get("on_takeover") is not None:
@@ -204,6 +229,10 @@ def _expression(value: Any) -> bool:
     return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
 
 
+def _selects(value: Any) -> bool:
+    return value is None or callable(value) or _expression(value)
+
+
 def _one_of(*names: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in names
 
@@ -223,6 +252,8 @@ def _statuses(value: Any) -> bool:
 
 
 _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
+#: A number of keys, and a number of seconds, minutes, hours or days.
+_RATE = re.compile(r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]")
 _POSITIVE = "a positive number of seconds (or a timedelta), at most ten years"
 
 #: Field → (what it accepts, in words what to type).
@@ -236,10 +267,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "scope": (lambda value: value is None or callable(value), "a function of the request, or None"),
     "realm": (lambda value: value is None or callable(value), "a function of the request, or None"),
     "anonymous": (_one_of("refuse", "shared"), '"refuse" or "shared"'),
-    "key": (
-        lambda value: value is None or callable(value) or _expression(value),
-        f"{_OVER}, a function of the request, or None",
-    ),
+    "key": (_selects, f"{_OVER}, a function of the request, or None"),
     "key_format": (is_format, '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression'),
     "fingerprint": (
         lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
@@ -263,6 +291,14 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
     "on_replay": (lambda value: value is None or callable(value), "a function of request and response, or None"),
     "on_takeover": (lambda value: value is None or callable(value), "a function of a takeover, or None"),
+    "fresh_keys": (
+        lambda value: value is None or (isinstance(value, str) and _RATE.fullmatch(value) is not None),
+        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), or None',
+    ),
+    "fresh_keys_by": (_selects, f"{_OVER}, a function of the request, or None"),
+    "suspect": (_selects, f"{_OVER}, a function of the request, or None"),
+    "within": (_duration, _POSITIVE),
+    "suspect_action": (_one_of("report", "refuse"), '"report" or "refuse"'),
     "methods": (
         lambda value: _names(value) and not SAFE_METHODS & {name.upper() for name in value},
         'a list of unsafe methods, such as ("POST", "PATCH")',

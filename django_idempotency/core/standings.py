@@ -21,7 +21,7 @@ class OperationState(Enum):
     RUNNING = "running"
     COMPLETED = "completed"
     HELD = "held"  # a person finds out how far it came
-    NOT_APPLIED = "not_applied"  # proven: nothing of it was carried out, and nothing will be
+    NOT_APPLIED = "not_applied"  # proven: nothing of it was carried out under its key
     UNKNOWN = "unknown"  # it may have been carried out, wholly or in part
 
 
@@ -50,6 +50,8 @@ STANDINGS: dict[str, Standing | None] = {
     # About a record. That of a mismatch says its state itself: see standing().
     "request-mismatch": Standing(OperationState.UNKNOWN),
     "in-progress": Standing(OperationState.RUNNING),
+    "too-many-keys": Standing(OperationState.NOT_APPLIED),  # but a client that makes new keys may have repeated it
+    "possible-duplicate": Standing(OperationState.UNKNOWN),  # of the other key
     "response-not-stored": Standing(OperationState.COMPLETED),
     "operation-held": Standing(OperationState.HELD),
     "replay-refused": Standing(OperationState.COMPLETED),

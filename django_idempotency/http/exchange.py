@@ -17,28 +17,29 @@ from django.http.response import HttpResponseBase
 
 from ..concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, Resolved
-from ..core.records import MISSING, Guarantee, Outcome
-from ..core.rules import Execute, Replay, SettledState, Verdict, WorkResult
+from ..core.records import Guarantee
+from ..core.rules import Execute, Replay, Verdict, WorkResult
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import ConfigurationError, OperationHeld, ReplayRefused, StoreUnavailable
+from ..errors import ConfigurationError, StoreUnavailable
 from ..instrumentation.counting import outcome_of_verdict
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
+from ..instrumentation.outcomes import DEGRADED
 from ..runtime.registry import store_of
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting
 from .admission import GUARDED_BY
 from .atomic_requests import OpenedTransactions
+from .deciding import DecidingExchange
 from .identity import Identity, Key, identify
 from .observing import watch
 from .problems import refusal_of
 from .references import note_operation
-from .responses import FINAL, rebuild, render
-from .settling import RunningExchange
+from .responses import rebuild, render
+from .screening import screening_of
 from .status import HeaderStatus, note, set_headers
-from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
+from .takeovers import Finish
 
 
 def exchange_of(request: HttpRequest) -> Exchange | None:
@@ -46,7 +47,7 @@ def exchange_of(request: HttpRequest) -> Exchange | None:
     return getattr(request, GUARDED_BY, None)
 
 
-class Exchange(RunningExchange):
+class Exchange(DecidingExchange):
     """A request with a key: `open()` it, and if that returns no response, run the view and `settle()` or `fail()`."""
 
     def __init__(
@@ -71,6 +72,7 @@ class Exchange(RunningExchange):
             operation = AtomicOperation(store, ticket, self._observer)
         note_operation(request, ticket.id, operation)
         super().__init__(request, policy, operation, non_atomic=non_atomic)
+        self._screening = screening_of(policy, identity.document, ticket)
 
     @classmethod
     def of(
@@ -107,10 +109,6 @@ class Exchange(RunningExchange):
             return None
         return self._record_alias
 
-    @property
-    def _leases(self) -> bool:
-        return self.operation.ticket.guarantee is Guarantee.LEASE
-
     # --------------------------------------------------------------------------------------------------------- open
 
     def open(self, within: OpenedTransactions | None = None) -> HttpResponseBase | None:
@@ -124,6 +122,8 @@ class Exchange(RunningExchange):
         `on_replay` and `on_takeover` raise.
         """
         within = within or OpenedTransactions()
+        if self._screening is not None:
+            self._refuse_flood(self._screening)
         if self._leases:
             refuse_open_transactions(but=self._record_alias, ours=within.blocks)
         block = within.on(self._record_alias)
@@ -136,12 +136,16 @@ class Exchange(RunningExchange):
         if (takeover := self._takeover(verdict)) is not None and (end := self._decide(takeover)) is not None:
             self.operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
             return self._conclude_takeover(end)
+        if self._screening is not None and isinstance(verdict, Execute):
+            self._screen(self._screening, verdict)
         return self._respond(verdict)
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""
         assert isinstance(self.operation, LeaseOperation)
         await arefuse_open_transactions(but=self._record_alias)
+        if self._screening is not None:
+            await self._arefuse_flood(self._screening)
         try:
             verdict = await self.operation.aopen(wait=self._patience)
         except StoreUnavailable as error:
@@ -150,6 +154,8 @@ class Exchange(RunningExchange):
         if (takeover := self._takeover(verdict)) is not None and (end := await self._adecide(takeover)) is not None:
             await run_to_completion(self.operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
             return await sync_to_async(self._conclude_takeover)(end)
+        if self._screening is not None and isinstance(verdict, Execute):
+            await self._ascreen(self._screening, verdict)
         if isinstance(verdict, Replay):  # the project's function may query a database
             return await sync_to_async(self._respond)(verdict)
         return self._respond(verdict)
@@ -191,62 +197,6 @@ class Exchange(RunningExchange):
         set_headers(HeaderStatus.REPLAYED, response, self._spoken, original=original)
         return response
 
-    # ----------------------------------------------------------------------------------------------------- takeovers
-
-    def _takeover(self, verdict: Verdict) -> Takeover | None:
-        """Return what `on_takeover` must decide, if there is anything."""
-        taken = self.policy.on_takeover is not None and isinstance(verdict, Execute) and verdict.takeover
-        # In `atomic` nothing of the crashed owner is left. A hook of the settings is not for it.
-        return Takeover(self.operation, self.request) if taken and self._leases else None
-
-    def _decide(self, takeover: Takeover) -> TakeoverEnd | None:
-        """Ask `on_takeover`. `None`: the view runs. If it raises, the record stays as it is, and is taken over again."""
-        assert self.policy.on_takeover is not None, "see _takeover()"
-        try:
-            return self._end_of(ask(self.policy.on_takeover, takeover), takeover)
-        except BaseException:
-            self.operation.abandon()
-            self._note()
-            raise
-
-    async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
-        """See _decide()."""
-        assert self.policy.on_takeover is not None, "see _takeover()"
-        try:
-            return await sync_to_async(self._end_of)(await aask(self.policy.on_takeover, takeover), takeover)
-        except GeneratorExit:  # nothing can be awaited any more
-            self.operation.abandon()
-            raise
-        except BaseException:
-            await run_to_completion(self.operation.aabandon())
-            self._note()
-            raise
-
-    def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
-        return end_of(decision, takeover, self.policy, finish=self._finish, limit=self._max_body)
-
-    def _conclude_takeover(self, end: TakeoverEnd) -> HttpResponseBase:
-        """Return the found response, as a later replay would return it. Raises `OperationHeld` or `ReplayRefused`."""
-        if end.response is None:
-            raise OperationHeld(headers=FINAL)
-        self._authorize(end.outcome)
-        self._count(TAKEN_OVER)
-        found, response = HeaderStatus.REPLAYED, end.response
-        if self.operation.left_as is not SettledState.COMPLETED:
-            found = HeaderStatus.LOST
-        elif end.outcome.body is not MISSING:
-            response = rebuild(end.outcome, spoken=self._spoken, original=self._original)
-        note(self.request, found, original=self._original)
-        set_headers(found, response, self._spoken, original=self._original)
-        return response
-
-    def _authorize(self, outcome: Outcome) -> None:
-        authorize = self.policy.authorize_replay
-        if self._ask_again is not None:
-            self._ask_again(authorized=authorize is not None)
-        if authorize is not None and authorize(self.request, outcome) is not True:
-            raise ReplayRefused
-
     def _go_without_store(self, error: StoreUnavailable) -> None:
         self._observer("unavailable", self.operation, error)
         if self.policy.on_store_failure == "closed":
@@ -254,10 +204,6 @@ class Exchange(RunningExchange):
         self.degraded = True
         self._mark()
         self._count(DEGRADED)
-
-    def _count(self, outcome: str | None) -> None:
-        if outcome is not None:
-            counting.count(self.request, outcome, self.operation)
 
     def _mark(self) -> None:
         self._ask_again = self._finish = None  # they hold the request

@@ -27,6 +27,8 @@ from .issued import require_bound
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
 
+#: The fields of a policy that may be expressions.
+SELECTING = ("key", "fingerprint", "fresh_keys_by", "suspect")
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
 #: The prefix of a selected key in `request.idempotency.key` and in the store.
@@ -43,7 +45,7 @@ _UNREADABLE = (
 
 def compile_expressions(policy: Policy) -> None:
     """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
-    for field in ("key", "fingerprint"):
+    for field in SELECTING:
         value = policy.given().get(field)
         if isinstance(value, (str, Selector)) and value not in FINGERPRINTS:
             try:
@@ -160,6 +162,18 @@ def selected_part(document: Document, expression: str | Callable[[Any], Any]) ->
         return None
     except UnhashableValue as error:
         raise ConfigurationError(f"Policy.fingerprint cannot be hashed: {error}") from error
+
+
+def selected_facts(document: Document, rule: str | Callable[[Any], Any], field: str) -> bytes | None:
+    """Return what a policy's `field` selects, as bytes; `None` if all or part of it is missing or cannot be read."""
+    selector = _selector(rule)
+    try:
+        found = selector(document.source if asks_request(rule) else document)
+        return None if selector.is_missing(found) else canonical_bytes(found)
+    except (NotSelectable, TooDeep):
+        return None
+    except UnhashableValue as error:
+        raise ConfigurationError(f"Policy.{field} cannot be hashed: {error}") from error
 
 
 # -------------------------------------------------------------------------------------------------------- the document

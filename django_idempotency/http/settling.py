@@ -15,7 +15,7 @@ from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.policy import Resolved
 from ..core.records import Outcome
-from ..core.rules import WorkResult
+from ..core.rules import SettledState, WorkResult
 from ..engine.operation import Operation
 from ..errors import OperationUnknown, Problem, TransactionLost, translate_django_error
 from ..instrumentation.traces import traced
@@ -25,8 +25,12 @@ from .atomic_requests import asks_for_transaction
 from .handle import RequestIdempotency
 from .raised import response_to, status_of
 from .responses import capture, ending_of, render, wanted_by
+from .screening import Screening
 from .spoken import spoken_to
 from .status import OF_RECORD, HeaderStatus, note, set_headers
+
+#: How a record is left whose request may come again.
+RELEASED = (SettledState.FREE, SettledState.BOUND)
 
 
 class RunningExchange:
@@ -36,6 +40,8 @@ class RunningExchange:
     degraded = False
     #: Set by an entry point that sees an exception only after it has become a response.
     raised: Exception | None = None
+    #: What was asked about the request before its work, if anything.
+    _screening: Screening | None = None
 
     def __init__(
         self, request: HttpRequest, policy: Resolved, operation: Operation, *, non_atomic: AbstractSet[str]
@@ -66,6 +72,16 @@ class RunningExchange:
         request = self._request()
         if request is not None and getattr(request, GUARDED_BY, None) is self:
             delattr(request, GUARDED_BY)
+
+    def _unscreen(self) -> None:
+        """Forget the facts of a request that was refused or has failed."""
+        if self._screening is not None and self.operation.left_as in RELEASED:
+            self._screening.forget()
+
+    async def _aunscreen(self) -> None:
+        """See _unscreen()."""
+        if self._screening is not None and self.operation.left_as in RELEASED:
+            await in_thread(self._screening.forget)
 
     def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
@@ -114,6 +130,7 @@ class RunningExchange:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
         finally:
             self._leave()
+            self._unscreen()
         return self._stamp(response)
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
@@ -135,6 +152,7 @@ class RunningExchange:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
         finally:
             self._leave()
+            await self._aunscreen()
         return self._stamp(response)
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
@@ -212,6 +230,7 @@ class RunningExchange:
         self._leave()
         if not self.degraded:
             self.operation.settle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+            self._unscreen()
         self._note()
         raise translate_django_error(error)
 
@@ -220,5 +239,6 @@ class RunningExchange:
         self._leave()
         if not self.degraded:
             await self.operation.asettle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+            await self._aunscreen()
         self._note()
         raise translate_django_error(error)

@@ -36,6 +36,8 @@ _REPORTS = {
     "unreadable": (signals.unreadable, logging.ERROR, "Unreadable: the record is damaged; the work is not run again."),
     "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
     "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
+    "flooded": (signals.flooded, logging.WARNING, "Flooded: a client makes too many new keys; this one is refused."),
+    "suspected": (signals.suspected, logging.WARNING, "Suspected: the same was sent with another key."),
     "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
     "unguarded": (signals.unguarded, logging.WARNING, "%s %s runs unguarded: %s."),  # INFO where that is intended
     "observed": (signals.observed, logging.WARNING, "%s %s was only observed. A guard: %s."),  # see _OBSERVED_LEVELS

@@ -16,6 +16,8 @@ INVALID: Final = "invalid"  # a key that cannot be one: malformed, dated ahead, 
 LATE: Final = "late"  # the key is older than its record would be
 HELD: Final = "held"  # a person decides what happens to this key
 NOT_STORED: Final = "not_stored"  # it ran before, and its response was not stored
+FLOODED: Final = "flooded"  # its client makes too many new keys
+SUSPECTED: Final = "suspected"  # refused, since the same was sent with another key
 REFUSED: Final = "refused"  # refused for any other reason, before anything ran
 UNREADABLE: Final = "unreadable"  # the record is damaged
 STORE_ERROR: Final = "store_error"  # the store did not respond, so the request was refused
@@ -26,7 +28,7 @@ UNKEYED: Final = "unkeyed"  # it has no key, needs none, and runs
 
 OUTCOMES: Final = (
     *(EXECUTED, RESUMED, TAKEN_OVER, REPLAYED, WAITED, RUNNING, MISMATCH, MISSING, INVALID, LATE, HELD, NOT_STORED),
-    *(REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
+    *(FLOODED, SUSPECTED, REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
 )
 
 #: By the code of a problem. Any other code is `REFUSED`.
@@ -40,6 +42,8 @@ _OF_PROBLEM = {
     "key-unsupported": INVALID,
     "key-expired": LATE,
     "operation-held": HELD,
+    "too-many-keys": FLOODED,
+    "possible-duplicate": SUSPECTED,
     "response-not-stored": NOT_STORED,
     "record-unreadable": UNREADABLE,
     "store-unavailable": STORE_ERROR,

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import conf, errors
 from ..core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
-from ..core.policy import MIN_SHARED_KEY, Policy, Resolved
+from ..core.policy import MIN_SHARED_KEY, Policy, Resolved, rate
 from ..core.records import Guarantee
 from ..core.rules import WorkResult, classify_status
 from ..errors import Problem
@@ -34,6 +34,8 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.ReplayRefused, lambda _: True),
     (errors.OperationCancelled, lambda _: True),
     (errors.OperationHeld, lambda terms: terms.on_takeover is not None and terms.guarantee is Guarantee.LEASE),
+    (errors.TooManyKeys, lambda terms: terms.fresh_keys is not None),
+    (errors.PossibleDuplicate, lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"),
     (errors.InProgress, lambda _: True),
     (errors.ResponseNotStored, lambda _: True),
     (errors.RequestTooLarge, lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"),
@@ -63,10 +65,22 @@ def published(policy: Policy) -> dict[str, Any]:
         "guarantee": terms.guarantee.value,
         "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
         "compared": _compared(terms),
+        **_screening(terms),
         "remembered": _remembered(terms),
         "replays": _replays(terms),
         "problems": {problem.code: status_of(problem, profile) for problem in problems_of(policy)},
     }
+
+
+def _screening(terms: Resolved) -> dict[str, Any]:
+    """Return how many new keys a client may make, and what happens to the same request under another key."""
+    found: dict[str, Any] = {}
+    if terms.fresh_keys is not None:
+        count, span = rate(terms.fresh_keys)
+        found["new_keys"] = {"limit": count, "window": iso_duration(span)}
+    if terms.suspect is not None and terms.suspect_action == "refuse":
+        found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
+    return found
 
 
 def _first_sent(profile: Profile) -> dict[str, Any]:

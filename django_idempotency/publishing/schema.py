@@ -112,7 +112,8 @@ def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, d
             for problem in possible
         }
         if profile.errors == "problem":
-            schema = refer("schemas", "IdempotencyProblem", PROBLEM)
+            # A copy: what drf-spectacular does to enums, it does in place.
+            schema = refer("schemas", "IdempotencyProblem", deepcopy(PROBLEM))
             response["content"] = {"application/problem+json": {"schema": schema, "examples": examples}}
         else:
             response["content"] = {"application/json": {"schema": {"type": "object"}, "examples": examples}}

@@ -441,6 +441,7 @@ def test_atomic_is_the_innermost_stores_to_give(
         ({"store": "outsid"}, "E036", 'store="outside"'),
         ({"store": "outside"}, "E037", 'guarantee="lease"'),
         ({"on_takeover": print}, "E091", 'guarantee="lease"'),
+        ({"fresh_keys_by": "body.card"}, "E035", "Type both fields"),
     ],
 )
 @pytest.mark.parametrize("middleware", [True, False])
@@ -469,6 +470,27 @@ def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure,
     """A policy that works together with the settings is silent."""
     configure(STORES=STORES)
     assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
+
+
+def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing library or cache is an error, and a cache of one process a warning, except in development."""
+    view = login_required(idempotent(fresh_keys="60/m")(plain))
+    redis = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+    settings.CACHES = {"default": redis}
+    assert check(view) == {}
+    settings.RATELIMIT_USE_CACHE = "defualt"
+    assert 'RATELIMIT_USE_CACHE = "default"' in check(view)["E096"]
+    del settings.RATELIMIT_USE_CACHE
+    monkeypatch.setattr("django_idempotency.checks.caches.find_spec", lambda name: None)
+    assert "django-idempotency[throttle]" in check(view)["E095"]
+    monkeypatch.undo()
+    for field in ({"fresh_keys": "60/m"}, {"suspect": "body.card"}):
+        for backend in ("locmem.LocMemCache", "dummy.DummyCache"):
+            settings.CACHES = {"default": {"BACKEND": f"django.core.cache.backends.{backend}"}}
+            settings.DEBUG = False
+            assert 'CACHES["default"]' in check(idempotent(**field)(plain))["W093"]
+            settings.DEBUG = True
+            assert check(idempotent(**field)(plain)) == {}
 
 
 def test_settings_come_first(check: Check, configure: Configure) -> None:

@@ -267,6 +267,20 @@ def test_a_hook_that_is_never_asked(configure: Configure) -> None:
     assert not check_settings()
 
 
+def test_what_is_counted_without_a_limit(configure: Configure) -> None:
+    """E093; an expression that cannot be one is E043."""
+    configure(FRESH_KEYS_BY="body.card")
+    assert '"FRESH_KEYS": "60/m"' in hints(check_settings())["E093"]
+    configure(FRESH_KEYS_BY="body.card", FRESH_KEYS="60/m", SUSPECT="body.[card")
+    assert list(hints(check_settings())) == ["E043"]
+
+
+def test_the_cache_of_facts(configure: Configure) -> None:
+    """E094: it is an alias of CACHES."""
+    configure(CACHE="defualt")
+    assert '"CACHE": "default"' in hints(check_settings())["E094"]
+
+
 def test_a_profile_and_the_other_settings(configure: Configure) -> None:
     """E087 names the contradiction, W087 a header that nothing reads."""
     configure(PROFILE="repeatability", TTL=3600)

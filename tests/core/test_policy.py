@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
+from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, rate, seconds
 from django_idempotency.core.records import MISSING, Guarantee
 from django_idempotency.profiles import PROFILES
 
@@ -74,6 +74,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
     "on_replay": ([None, max], [True, "path.to.function"], "a function of request and response, or None"),
     "on_takeover": ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
+    "fresh_keys": ([None, "60/m", "5/10s", "1/d"], ["60", "0/m", "1.5/s", "60/w", "60/0m", 60, ""], '"60/m"'),
+    "fresh_keys_by": ([None, max, "body.card", "user"], ["card", "", 5], "a JMESPath expression over"),
+    "suspect": ([None, max, "body.[card, amount]"], ["card", "", 5], "a JMESPath expression over"),
+    "within": ([300, timedelta(minutes=5)], [0, -5, None, True], "a positive number of seconds"),
+    "suspect_action": (["report", "refuse"], ["block", None, True], '"report" or "refuse"'),
     "methods": (
         [["POST"], ("post", "PATCH"), {"DELETE"}],
         ["POST", [1], None, ["POST", "get"], ["TRACE"]],
@@ -172,3 +177,11 @@ def test_callables_are_not_called() -> None:
 def test_seconds() -> None:
     """A duration is read in seconds, including days and fractions."""
     assert [seconds(value) for value in (2, 0.5, timedelta(days=1, milliseconds=5))] == [2.0, 0.5, 86400.005]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("60/m", (60, 60)), ("5/10s", (5, 10)), ("1000/h", (1000, 3600)), ("1/2d", (1, 172800))]
+)
+def test_rates(text: str, found: tuple[int, int]) -> None:
+    """As many keys in as many seconds."""
+    assert rate(text) == found

@@ -26,6 +26,8 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.RequestTooLarge: (413, "request-too-large"),
     errors.RequestMismatch: (422, "request-mismatch"),
     errors.InProgress: (409, "in-progress"),
+    errors.TooManyKeys: (429, "too-many-keys"),
+    errors.PossibleDuplicate: (409, "possible-duplicate"),
     errors.ResponseNotStored: (409, "response-not-stored"),
     errors.OperationHeld: (409, "operation-held"),
     errors.ReplayRefused: (403, "replay-refused"),
@@ -78,7 +80,13 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
 @pytest.mark.parametrize("kind", [kind for kind, (status, _) in PROBLEMS.items() if status in (409, 503)])
 def test_a_problem_that_may_be_retried_has_retry_after(kind: type[Problem]) -> None:
     """Retry-After is there unless a retry cannot help."""
-    final = (errors.ResponseNotStored, errors.OperationHeld, errors.OperationCancelled, errors.OperationFinished)
+    final = (
+        errors.PossibleDuplicate,
+        errors.ResponseNotStored,
+        errors.OperationHeld,
+        errors.OperationCancelled,
+        errors.OperationFinished,
+    )
     expected = None if kind in final else "1"
     assert problem_response(kind(), HttpRequest()).get("Retry-After") == expected
 

@@ -34,7 +34,7 @@ __all__ = ["connect", "entry_point"]  # fixtures
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-ALL = (*EVENTS, "unavailable", "unguarded", "observed")
+ALL = (*EVENTS, "unavailable", "unguarded", "observed", "flooded", "suspected")
 not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
 
 
@@ -340,6 +340,8 @@ LEVELS = {
     "lost": logging.ERROR,
     "unreadable": logging.ERROR,
     "unavailable": logging.ERROR,
+    "flooded": logging.WARNING,
+    "suspected": logging.WARNING,
     "unguarded": logging.WARNING,
     "observed": logging.WARNING,
 }

@@ -13,9 +13,10 @@ from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.urls import include, path
 
+from django_idempotency.core.policy import Policy
 from django_idempotency.errors import KeyMissing, Problem
 from django_idempotency.http.problems import problem_response
-from django_idempotency.publishing.policies import _POSSIBLE, iso_duration
+from django_idempotency.publishing.policies import _POSSIBLE, iso_duration, published
 
 from .urls import urlpatterns as views
 
@@ -100,6 +101,19 @@ def test_settings_that_contradict_each_other(get: Any) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert iso_duration(seconds) == text
+
+
+def test_what_slows_and_refuses_is_published() -> None:
+    """The limit of new keys, and the refusal of duplicates, each with its problem; a policy without them says nothing."""
+    found = published(Policy(fresh_keys="5/10m", suspect="body.card", suspect_action="refuse"))
+    assert found["new_keys"] == {"limit": 5, "window": "PT10M"}
+    assert found["duplicates"] == {"within": "PT5M", "then": "refuse"}
+    assert (found["problems"]["too-many-keys"], found["problems"]["possible-duplicate"]) == (429, 409)
+    for policy in (Policy(), Policy(suspect="body.card")):  # what is only reported is not the client's
+        plain = published(policy)
+        assert not {"new_keys", "duplicates"} & plain.keys()
+        assert not {"too-many-keys", "possible-duplicate", "operation-held"} & plain["problems"].keys()
+    assert "operation-held" in published(Policy(guarantee="lease", on_takeover=print))["problems"]
 
 
 def test_problems_are_those_of_the_code() -> None:

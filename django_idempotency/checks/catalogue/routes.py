@@ -83,6 +83,24 @@ ROUTES: dict[str, tuple[str, str]] = {
         'The on_takeover of %(view)s is never asked: with guarantee="atomic" nothing of a crashed owner is left.',
         'Type guarantee="lease" in the policy of %(view)s, or leave on_takeover out.',
     ),
+    "E095": (
+        "The fresh_keys of %(view)s cannot be counted: django-ratelimit is not installed, and a request with a key raises.",
+        'Type python -m pip install "django-idempotency[throttle]", or leave fresh_keys out.',
+    ),
+    "E096": (
+        "The fresh_keys of %(view)s cannot be counted: RATELIMIT_USE_CACHE is %(alias)s, which CACHES does not have.",
+        'Type RATELIMIT_USE_CACHE = "%(close)s", or add the alias to CACHES.',
+    ),
+    "W093": (
+        (
+            'The policy of %(view)s has %(field)s, which needs one cache for all processes, and CACHES["%(alias)s"] is a %(backend)s: '
+            "%(effect)s."
+        ),
+        (
+            'Type CACHES["%(alias)s"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": '
+            f'"redis://127.0.0.1:6379/1"}}. If there is only one process, {SILENCE}.'
+        ),
+    ),
     "E036": (
         'The policy of %(view)s asks for the store "%(alias)s", which IDEMPOTENCY["STORES"] does not have.',
         'Type store="%(close)s", or add the alias to "STORES".',

@@ -51,6 +51,14 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["ON_TAKEOVER"] is never asked: with the guarantee "atomic" nothing of a crashed owner is left.',
         'Type "GUARANTEE": "lease", or leave "ON_TAKEOVER" out and type on_takeover=… in the policies with guarantee="lease".',
     ),
+    "E093": (
+        'IDEMPOTENCY["FRESH_KEYS_BY"] counts nothing, since "FRESH_KEYS" sets no limit.',
+        'Type "FRESH_KEYS": "60/m", or leave "FRESH_KEYS_BY" out.',
+    ),
+    "E094": (
+        'IDEMPOTENCY["CACHE"] = %(value)s, and CACHES has no such alias.',
+        'Type "CACHE": "%(close)s", or add the alias to CACHES.',
+    ),
     "E007": (
         'IDEMPOTENCY["%(name)s"] holds %(found)s.',
         (

@@ -1,0 +1,195 @@
+"""What is asked about a new key before its work runs: does its client make too many, and was the same sent with another?
+
+    claim ── is the key new? ── count it ── remember its facts ── the work ── settle: forget the facts if it failed
+                                │           └ known with another key: reported, or refused
+                                └ too many: refused, and the claim is undone
+
+Both are kept in Django's cache, and only as HMACs. A cache that does not respond refuses nothing: it is asked about more
+than idempotency promises, so the request goes on, and the log says so.
+
+A claim decides whether a key is new, so neither replays nor duplicates count, and the count is exact: its increment is
+one step of the cache. While a client is over its limit its keys are looked up first, so that a flood writes no records.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.core.cache import caches
+from django.http import HttpRequest
+
+from .. import conf
+from ..core import rules
+from ..core.hashing import blinded
+from ..core.policy import Resolved
+from ..core.records import Ticket
+from ..errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
+from ..realms import realm_of
+from ..stores.base import BaseStore
+from .references import note_operation
+from .responses import FINAL
+from .selection import Document, selected_facts
+
+logger = logging.getLogger("django_idempotency")
+
+#: Before the name of what is counted, and of what is remembered.
+_COUNTED, _REMEMBERED = "django_idempotency:", "django_idempotency:facts:"
+
+
+class Screened(NamedTuple):
+    """What was found about a request: an event to report, and the problem to refuse it with, if any."""
+
+    event: str
+    problem: Problem | None = None
+
+
+class Usage(NamedTuple):
+    """How many new keys a client has made, how many it may make, and seconds until it may make more."""
+
+    made: int
+    limit: int
+    left: int
+
+
+class Screening:
+    """Screens one request. Its methods ask a cache, so an event loop calls them in a thread."""
+
+    #: Are the facts remembered as those of this key?
+    _remembered = False
+
+    def __init__(
+        self, request: HttpRequest, policy: Resolved, record: UUID, *, counted: str | None, facts: str | None
+    ) -> None:
+        self._request = request
+        self._policy = policy
+        self._record = record
+        self._counted = counted
+        self._facts = facts
+
+    def flooded(self, store: BaseStore) -> Screened | None:
+        """Refuse a new key of a client that has reached its limit, before it is claimed."""
+        usage = self._usage(increment=False)
+        if usage is None or usage.made < usage.limit:
+            return None
+        try:
+            known = store.get(self._record)
+        except StoreUnavailable:  # the claim meets it, too
+            return None
+        return None if known is not None and not rules.expired(known) else _too_many(usage)
+
+    def screened(self, run: rules.Execute) -> Screened | None:
+        """Judge a claimed key whose work is about to run. A crashed owner's is not judged again: it is the same request."""
+        if run.takeover:
+            return None
+        if run.attempt == 1 and (usage := self._usage(increment=True)) is not None and usage.made > usage.limit:
+            return _too_many(usage)
+        return self._suspected()
+
+    def forget(self) -> None:
+        """Forget the facts of a request that has failed or was refused: a corrected one may have the same."""
+        if not self._remembered:
+            return
+        self._remembered = False
+        try:
+            cache = caches[conf.get("CACHE")]
+            if cache.get(self._facts) == self._record.hex:
+                cache.delete(self._facts)
+        except Exception as error:  # noqa: BLE001 - they end by themselves
+            _report(error)
+
+    def _suspected(self) -> Screened | None:
+        if self._facts is None:
+            return None
+        mine = self._record.hex
+        try:
+            cache = caches[conf.get("CACHE")]
+            # Between the two steps the facts of the other may end: then these are the first.
+            for _ in range(2):
+                if cache.add(self._facts, mine, self._policy.within) or (other := cache.get(self._facts)) == mine:
+                    self._remembered = True
+                    return None
+                if other is not None:
+                    break
+            else:
+                return None
+        except Exception as error:  # noqa: BLE001 - see the module
+            _report(error)
+            return None
+        if self._policy.suspect_action != "refuse":
+            return Screened("suspected")
+        note_operation(self._request, UUID(hex=other))  # the problem names the first
+        return Screened("suspected", PossibleDuplicate(headers=FINAL))
+
+    def _usage(self, *, increment: bool) -> Usage | None:
+        """Return how many new keys were made; `None` if they are not counted. `increment`: this is one of them."""
+        if self._counted is None:
+            return None
+        counted = self._counted
+        try:
+            found = _library()(
+                self._request,
+                group=f"{_COUNTED}{_route(self._request)}",
+                key=lambda *_: counted,
+                rate=self._policy.fresh_keys,
+                increment=increment,
+            )
+        except ConfigurationError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see the module
+            _report(error)
+            return None
+        if found is None:  # RATELIMIT_ENABLE = False
+            return None
+        if found["limit"] == 0:  # so it says that the cache has not counted
+            _report(None)
+            return None
+        return Usage(made=found["count"], limit=found["limit"], left=max(1, found["time_left"]))
+
+
+def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screening | None:
+    """Return what screens a request under a policy, or `None`: it screens none. Raises `ConfigurationError`."""
+    if policy.fresh_keys is None and policy.suspect is None:
+        return None
+    http, secret = document.http, conf.derive_secret()
+    counted = facts = None
+    if policy.fresh_keys is not None:
+        _library()
+        by = policy.fresh_keys_by
+        chosen = None if by is None else selected_facts(document, by, "fresh_keys_by")
+        whose = ticket.scope if chosen is None else (realm_of(policy, http) or "")
+        counted = blinded(secret, "fresh keys", whose.encode(), chosen or b"")
+    if policy.suspect is not None:
+        chosen = selected_facts(document, policy.suspect, "suspect")
+        if chosen is not None:
+            about = (ticket.scope, ticket.method, ticket.path)
+            facts = _REMEMBERED + blinded(secret, "facts", *(part.encode() for part in about), chosen)
+    return Screening(http, policy, ticket.id, counted=counted, facts=facts)
+
+
+def _route(request: HttpRequest) -> str:
+    """Name the route of a request: its path has the ids of what it is about."""
+    found: str | None = getattr(request.resolver_match, "route", None)
+    return request.path if found is None else found
+
+
+def _library() -> Any:
+    """Return django-ratelimit's counter. Raises `ConfigurationError` if it is not installed."""
+    try:
+        from django_ratelimit.core import get_usage
+    except ImportError as error:
+        raise ConfigurationError(
+            'Policy(fresh_keys=…) counts by django-ratelimit. Type python -m pip install "django-idempotency[throttle]".'
+        ) from error
+    return get_usage
+
+
+def _too_many(usage: Usage) -> Screened:
+    return Screened("flooded", TooManyKeys(headers={"Retry-After": str(usage.left)}))
+
+
+def _report(error: Exception | None) -> None:
+    """Log that the cache did not respond, so that a request goes on unscreened."""
+    facts = {"event": "unscreened", "error": type(error).__name__ if error else None}
+    logger.warning("Unscreened: the cache did not respond.", extra={"idempotency": facts}, exc_info=error)
