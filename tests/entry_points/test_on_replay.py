@@ -16,6 +16,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.errors import ConfigurationError, ReplayRefused
+from django_idempotency.http.responses import render
 from django_idempotency.publishing.policies import published
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
@@ -74,7 +75,12 @@ def rest(on_replay: Any, **given: Any) -> Send:
         def post(self, request: Request) -> Response:
             return Response({"id": 1, **STATE}, status=201)
 
-    return lambda: View.as_view()(posted()).render()
+    def send() -> Any:
+        response = View.as_view()(posted())
+        render(response)
+        return response
+
+    return send
 
 
 def unrendered(on_replay: Any, **given: Any) -> Send:
