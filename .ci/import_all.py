@@ -25,6 +25,7 @@ EXTRAS = {
     "pytest",
     "redis",
     "rest_framework",
+    "schemathesis",
 }
 
 assert "django_idempotency.models" not in sys.modules

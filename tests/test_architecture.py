@@ -94,6 +94,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "testing": row(
             "conf core engine errors http models runtime signals stores", "asgiref django hypothesis pytest"
         ),
+        "testing.schemathesis": row("testing", "django schemathesis"),
         "checks": row(
             "conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
             " runtime scopes selectors stores stores.orm",

@@ -55,7 +55,7 @@ def published(policy: Policy) -> dict[str, Any]:
     terms = conf.resolve(policy)
     profile = terms.profile
     return {
-        "carrier": {"in": profile.carrier, "name": profile.field},
+        "carrier": _carrier(profile),
         **_first_sent(profile),
         "derived": terms.key is not None,
         "format": _format(terms),
@@ -81,6 +81,12 @@ def _screening(terms: Resolved) -> dict[str, Any]:
     if terms.suspect is not None and terms.suspect_action == "refuse":
         found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
     return found
+
+
+def _carrier(profile: Profile) -> dict[str, Any]:
+    """Return where the key is, and that it is in quotes there if nothing else is understood."""
+    quoted = profile.carrier == "header" and profile.spelling == "quoted"
+    return {"in": profile.carrier, "name": profile.field, **({"spelling": "quoted"} if quoted else {})}
 
 
 def _first_sent(profile: Profile) -> dict[str, Any]:

@@ -34,10 +34,13 @@ def parameters(
         "description": _MEANING,
         "schema": {**_TEXT, **terms["format"]},
     }
+    quoted = carrier.get("spelling") == "quoted"  # then what is sent is longer than the key
+    if quoted:
+        key["schema"] = {**_TEXT, "pattern": '^".+"$'}
     version = terms["format"].get("x-uuid-version")
     example = _EXAMPLES.get(version, _EXAMPLES[4])
     if re.search(terms["format"].get("pattern", ""), example):  # otherwise only the project knows one
-        key["example"] = example
+        key["example"] = f'"{example}"' if quoted else example
     kind = f"UUID{version or ''}" if "format" in terms["format"] else "Long" if terms["format"]["minLength"] > 1 else ""
     name = f"{'Required' if required else ''}{kind}{_prefix(profile)}IdempotencyKey"
     # The next route may have another pattern, so a component of this name would not be shared.

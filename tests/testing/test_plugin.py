@@ -109,7 +109,9 @@ class Shop:
     def pytest(self, *arguments: str) -> pytest.RunResult:
         """Run pytest with the plugin, once, whether the package is installed or not."""
         once = ("-p", "no:django_idempotency", "-p", PLUGIN)
-        return self.pytester.runpytest_subprocess(*once, "-p", "no:randomly", "-W", "error", *arguments)
+        return self.pytester.runpytest_subprocess(
+            *once, "-p", "no:randomly", "-p", "no:schemathesis", "-W", "error", *arguments
+        )
 
 
 @pytest.fixture
