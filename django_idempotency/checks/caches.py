@@ -13,9 +13,11 @@ from ..core.policy import Resolved
 from .catalogue import closest, finding, shown
 
 #: The end of a backend's name → what becomes of what it is given.
-_ALONE = {
+_UNFIT = {
     "LocMemCache": "each process counts and remembers on its own",
     "DummyCache": "nothing is counted or remembered",
+    "DatabaseCache": "what it counts and remembers is rolled back with a request, and two at once count as one",
+    "FileBasedCache": "two that count at once count as one",
 }
 
 
@@ -28,13 +30,13 @@ def cache_errors(name: str, terms: Resolved) -> Iterator[CheckMessage]:
         elif alias not in settings.CACHES:
             yield finding("E096", view=name, alias=shown(alias), close=closest(str(alias), settings.CACHES))
         else:
-            yield from _alone(name, "fresh_keys", alias)
+            yield from _unfit(name, "fresh_keys", alias)
     if terms.suspect is not None and conf.get("CACHE") in settings.CACHES:
-        yield from _alone(name, "suspect", conf.get("CACHE"))
+        yield from _unfit(name, "suspect", conf.get("CACHE"))
 
 
-def _alone(name: str, field: str, alias: str) -> Iterator[CheckMessage]:
+def _unfit(name: str, field: str, alias: str) -> Iterator[CheckMessage]:
     """In development one process is usual."""
     backend = str(settings.CACHES[alias].get("BACKEND", "")).rpartition(".")[2]
-    if backend in _ALONE and not settings.DEBUG:
-        yield finding("W093", view=name, field=field, alias=alias, backend=backend, effect=_ALONE[backend])
+    if backend in _UNFIT and not settings.DEBUG:
+        yield finding("W093", view=name, field=field, alias=alias, backend=backend, effect=_UNFIT[backend])

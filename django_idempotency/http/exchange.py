@@ -70,7 +70,9 @@ class Exchange(DecidingExchange):
             operation = LeaseOperation(store, ticket, self._observer, hold_failures=hold_failures)
         else:
             operation = AtomicOperation(store, ticket, self._observer)
-        note_operation(request, ticket.id, operation)
+        # A store outside the database may lose a record, and one that is down may be passed by.
+        durable = store.supports_atomic and policy.on_store_failure == "closed"
+        note_operation(request, ticket.id, operation, durable=durable)
         super().__init__(request, policy, operation, non_atomic=non_atomic)
         self._screening = screening_of(policy, identity.document, ticket)
 

@@ -22,11 +22,17 @@ EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
 class _Noted(NamedTuple):
     record: UUID
     operation: Operation | None
+    durable: bool
 
 
-def note_operation(request: HttpRequest, record: UUID, operation: Operation | None = None) -> None:
-    """Note on a request that it is about this record, claimed by this operation."""
-    setattr(request, _OPERATION, _Noted(record, operation))
+def note_operation(
+    request: HttpRequest, record: UUID, operation: Operation | None = None, *, durable: bool = False
+) -> None:
+    """Note on a request that it is about this record, claimed by this operation.
+
+    `durable`: has no earlier request with the key run without leaving a record that is still there?
+    """
+    setattr(request, _OPERATION, _Noted(record, operation, durable))
 
 
 def describe(problem: Problem, request: HttpRequest) -> None:
@@ -35,7 +41,7 @@ def describe(problem: Problem, request: HttpRequest) -> None:
     if noted is None:
         return
     record = None if noted.operation is None else noted.operation.record
-    found = standing(problem.code, unapplied=problem.unapplied, record=record)
+    found = standing(problem.code, unapplied=problem.unapplied and noted.durable, record=record)
     if found is not None:
         problem.extensions |= {
             "operation_ref": reference_to(noted.record),

@@ -14,6 +14,7 @@ one step of the cache. While a client is over its limit its keys are looked up f
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -62,11 +63,18 @@ class Screening:
     def __init__(
         self, request: HttpRequest, policy: Resolved, record: UUID, *, counted: str | None, facts: str | None
     ) -> None:
-        self._request = request
+        # The request refers to its exchange, and that to us: see RunningExchange.
+        self._http = weakref.ref(request)
         self._policy = policy
         self._record = record
         self._counted = counted
         self._facts = facts
+
+    @property
+    def _request(self) -> HttpRequest:
+        request = self._http()
+        assert request is not None, "its exchange is asked while it is served"
+        return request
 
     def flooded(self, store: BaseStore) -> Screened | None:
         """Refuse a new key of a client that has reached its limit, before it is claimed."""

@@ -485,7 +485,7 @@ def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: p
     assert "django-idempotency[throttle]" in check(view)["E095"]
     monkeypatch.undo()
     for field in ({"fresh_keys": "60/m"}, {"suspect": "body.card"}):
-        for backend in ("locmem.LocMemCache", "dummy.DummyCache"):
+        for backend in ("locmem.LocMemCache", "dummy.DummyCache", "db.DatabaseCache", "filebased.FileBasedCache"):
             settings.CACHES = {"default": {"BACKEND": f"django.core.cache.backends.{backend}"}}
             settings.DEBUG = False
             assert 'CACHES["default"]' in check(idempotent(**field)(plain))["W093"]

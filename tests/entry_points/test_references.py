@@ -27,6 +27,7 @@ from .conftest import KEY, Connect, Sender
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 urlpatterns = [*routes, path("keys/<path:key>", IdempotencyKeyView.as_view())]
+MEMORY = "django_idempotency.stores.memory.MemoryStore"
 MEMBERS = ("operation_ref", "operation_state", "safe_new_key")
 
 
@@ -71,6 +72,18 @@ def test_a_cancelled_operation(entry_point: Sender, browser: Client, user: User)
     late = entry_point()
     assert said(late) == ("operation-cancelled", expected(), "unknown", False)
     assert "nothing was carried out" not in late.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"ON_STORE_FAILURE": "open"}, {"STORES": {"default": {"BACKEND": MEMORY}}, "GUARANTEE": "lease"}],
+    ids=["open", "memory"],
+)
+def test_without_a_proof(connect: Connect, user: User, browser: Client, settings: Any, changed: dict[str, Any]) -> None:
+    """An earlier request may have run while the store was down, or the store may have lost its record."""
+    settings.IDEMPOTENCY = changed
+    assert browser.delete(f"/keys/{KEY}").status_code == 204
+    assert said(connect("/middleware/charges/", user)())[2:] == ("unknown", False)
 
 
 def test_the_view_of_keys_says_it(connect: Connect, user: User, browser: Client) -> None:

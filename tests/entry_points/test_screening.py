@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -18,7 +20,7 @@ from django.core.cache.backends.locmem import LocMemCache
 from django.db import connections
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.test import AsyncClient, Client
+from django.test import AsyncClient, Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
 from ninja import NinjaAPI
@@ -499,3 +501,20 @@ def test_neither_asks_a_cache(user: User, settings: Any) -> None:
     settings.CACHES = {"default": {"BACKEND": f"{__name__}.{Broken.__name__}"}}
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
     assert codes(sender(user)("/neither/", "k1")) == [201]
+
+
+@pytest.mark.parametrize("fields", [LIMITED, REFUSING, {"guarantee": "lease", "on_takeover": print}])
+def test_a_request_is_not_kept(user: User, fields: dict[str, Any]) -> None:
+    """What is noted about it does not keep it, and its uploads, until a garbage collection."""
+    body, headers = {"card": "1", "amount": 1}, {"Idempotency-Key": "k1"}
+    request = RequestFactory().post("/", body, content_type="application/json", headers=headers)  # a form refers to it
+    request.user = user
+    gone = weakref.ref(request)
+    gc.disable()
+    try:
+        response = idempotent(**fields)(plain)(request)
+        assert response.status_code == 201
+        del request, response
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -93,7 +93,7 @@ ROUTES: dict[str, tuple[str, str]] = {
     ),
     "W093": (
         (
-            'The policy of %(view)s has %(field)s, which needs one cache for all processes, and CACHES["%(alias)s"] is a %(backend)s: '
+            'The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step, and CACHES["%(alias)s"] is a %(backend)s: '
             "%(effect)s."
         ),
         (
