@@ -5,7 +5,7 @@ Importing this loads no model and no driver.
 
 from .batches import aprocess_batch, process_batch
 from .core.policy import Policy
-from .decorators import idempotency_exempt, idempotent
+from .decorators import idempotency_exempt, idempotent, idempotent_form
 from .functions import current_operation, deadline, derive_key, execution, idempotent_function
 from .realms import realm
 
@@ -18,6 +18,7 @@ __all__ = [
     "execution",
     "idempotency_exempt",
     "idempotent",
+    "idempotent_form",
     "idempotent_function",
     "process_batch",
     "realm",

@@ -86,6 +86,8 @@ RINGS: dict[str, dict[str, Row]] = {
         "middleware": row("concurrency conf core errors graphql http instrumentation rest_framework", "asgiref django"),
         "cors": row("conf http"),
         "decorators": row("conf core errors graphql http ninja rest_framework", "asgiref django"),
+        "forms": row("conf core decorators errors http", "django"),
+        "templatetags": row("forms", "django"),
         PACKAGE: row("batches core decorators functions realms"),
         # An app of its own: it shares the columns of the records' table, and not the way they are stored.
         "outbox": row("errors inspection instrumentation models stores", "django"),

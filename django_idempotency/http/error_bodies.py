@@ -105,9 +105,13 @@ def _iceberg(problem: Problem, status: int) -> dict[str, Any]:
     return {"error": {"message": detail(problem), "type": f"{words}Exception", "code": status}}
 
 
+#: The names in a profile's `errors` under which a program gets a problem document.
+DOCUMENTS = ("problem", "page")
+
 #: By the name in a profile's `errors`.
 SHAPES: Mapping[str, Callable[[Problem, int], Mapping[str, Any]]] = {
     "problem": _problem,
+    "page": _problem,  # for whom no page is meant: see error_pages
     "adyen": _adyen,
     "google": _google,
     "iceberg": _iceberg,

@@ -131,7 +131,7 @@ class Exchange(DecidingExchange):
         block = within.on(self._record_alias)
         try:
             with nullcontext() if block is None else block.room(self.operation.store, leases=self._leases):
-                verdict = self.operation.open(wait=self._patience)
+                verdict = self.operation.open(wait=self._patience, waiters=self._waiters)
         except StoreUnavailable as error:
             self._go_without_store(error)
             return None
@@ -165,6 +165,11 @@ class Exchange(DecidingExchange):
     @property
     def _patience(self) -> float:
         return self.policy.wait if self.policy.on_busy == "wait" else 0.0
+
+    @property
+    def _waiters(self) -> int:
+        """Return how many threads of a process may wait, however few it has: a person's second click gets no error."""
+        return 1 if self.policy.profile.errors == "page" else 0
 
     def _respond(self, verdict: Verdict) -> HttpResponseBase | None:
         match verdict:

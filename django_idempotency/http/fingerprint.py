@@ -15,6 +15,7 @@ from django.utils.datastructures import MultiValueDict
 from ..core.hashing import canonical_json, framed, request_digest
 from ..core.policy import FINGERPRINTS, Policy
 from ..errors import ConfigurationError
+from ..profiles import Profile
 from . import bodies
 from .selection import Document, asks_request, selected_part
 
@@ -40,16 +41,24 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
     if rule == "headers":
         return request_digest(head, b"headers")
     bodies.require_bounded(http, policy.max_request_body)
-    return _with_body(head, request, by_value=rule != "raw")
+    return _with_body(head, request, _ignored(policy), by_value=rule != "raw")
 
 
-def _with_body(head: bytes, request: Any, *, by_value: bool) -> bytes:
+def _ignored(policy: Policy) -> frozenset[str]:
+    """Return the fields of a form that do not identify the request: the CSRF token, and a key that is one of them."""
+    profile = policy.profile
+    if isinstance(profile, Profile) and profile.carrier == "body":
+        return frozenset({bodies.CSRF_FIELD, profile.field})
+    return frozenset({bodies.CSRF_FIELD})
+
+
+def _with_body(head: bytes, request: Any, ignored: frozenset[str], *, by_value: bool) -> bytes:
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
     if by_value and content_type in bodies.FORMS and bodies.is_parsed_as_form(request, http):
         fields = bodies.form(request, http)
         if fields is not None:
-            return request_digest(head, b"form", _form(request, fields))
+            return request_digest(head, b"form", _form(request, fields, ignored))
     try:
         if by_value and bodies.is_json(content_type) and bodies.fits(http):
             canonical = canonical_json(http.body)
@@ -57,7 +66,7 @@ def _with_body(head: bytes, request: Any, *, by_value: bool) -> bytes:
                 return request_digest(head, b"json", canonical)
         return request_digest(head, b"bytes", _hash(bodies.chunks(http)))
     except RawPostDataException:  # the CSRF check has parsed a form, or a DRF permission the data
-        return request_digest(head, b"parsed", _form(request, bodies.read_already(request, http)))
+        return request_digest(head, b"parsed", _form(request, bodies.read_already(request, http), ignored))
 
 
 def _text(value: Any) -> bytes:
@@ -83,11 +92,11 @@ def _hash(chunks: Iterator[bytes]) -> bytes:
     return digest.digest()
 
 
-def _form(request: Any, fields: Any) -> bytes:
-    return framed([*_pairs(fields), b"files", *_pairs(request.FILES)])
+def _form(request: Any, fields: Any, ignored: frozenset[str]) -> bytes:
+    return framed([*_pairs(fields, ignored), b"files", *_pairs(request.FILES, ignored)])
 
 
-def _pairs(data: Any) -> Iterator[bytes]:
+def _pairs(data: Any, ignored: frozenset[str]) -> Iterator[bytes]:
     """Yield each name with its values. A project's parser may return anything, not only pairs."""
     if isinstance(data, MultiValueDict):
         pairs = list(data.lists())
@@ -97,7 +106,7 @@ def _pairs(data: Any) -> Iterator[bytes]:
         yield _NO_TEXT + _value(data)
         return
     for name, values in sorted(pairs, key=lambda pair: pair[0]):
-        if name != bodies.CSRF_FIELD:
+        if name not in ignored:
             yield framed([_text(name), *map(_value, values)])
 
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, resolve
 
-from ..core.key_formats import ISSUED, ISSUED_SAMPLE
+from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..errors import KeyNotIssued, ScopeRequired
 from .issued import issue
@@ -55,6 +55,11 @@ def issue_to(request: HttpRequest, user: Any, policy: Policy, destination: Desti
         policy = policy_at(destination, policy, getattr(request, "urlconf", None))
     terms = resolve_policy(policy)
     speak(request, terms.profile)
+    return issue_on(terms, request, user, destination)
+
+
+def issue_on(terms: Resolved, request: HttpRequest, user: Any, destination: Destination | None = None) -> IssuedKey:
+    """Return a new key on the terms of a policy. Raises `ScopeRequired`, and `KeyNotIssued` if the policy takes none."""
     if destination is not None:
         _require_issued(terms, destination)
     scope = scope_of(request, user, terms, ISSUED_SAMPLE)
@@ -83,7 +88,7 @@ def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -
 
 def _require_issued(terms: Resolved, destination: Destination) -> None:
     guarded = destination.method in {name.upper() for name in terms.methods}
-    if terms.key_format != ISSUED or not guarded:
+    if terms.key_format not in (ANY, ISSUED) or not guarded:
         raise KeyNotIssued(
             f"No idempotency key was issued: a {destination.method} request to this path takes no key that is issued."
         )

@@ -23,7 +23,8 @@ from ..errors import (
 )
 from ..profiles import Profile
 from . import status
-from .error_bodies import SHAPES, docs_url
+from .error_bodies import DOCUMENTS, SHAPES, docs_url
+from .error_pages import page_of
 from .responses import StoredResponse
 from .spoken import spoken_to
 
@@ -103,9 +104,14 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     """Return the response to a request that met a problem."""
     profile = spoken_to(request).profile
     status.note_problem(request, problem)
+    code, about = status_of(problem, profile), headers(problem, request)
+    if profile.errors == "page":
+        about["Vary"] = "Accept"
+        if (page := page_of(problem, request, code)) is not None:
+            return HttpResponse(page, status=code, headers=about)
     return StoredResponse(
         json.dumps(document(problem, profile)),
-        status=status_of(problem, profile),
-        content_type="application/problem+json" if profile.errors == "problem" else "application/json",
-        headers=headers(problem, request),
+        status=code,
+        content_type="application/problem+json" if profile.errors in DOCUMENTS else "application/json",
+        headers=about,
     )

@@ -11,8 +11,8 @@ from typing import Any
 CARRIERS = ("header", "body", "query")
 #: How a header spells it: bare or quoted, as it is, or only as a string of RFC 9651.
 SPELLINGS = ("either", "bare", "quoted")
-#: The shapes of an error's body: a problem document (RFC 9457), or that of an API.
-ERRORS = ("problem", "adyen", "google", "iceberg", "odata", "paypal", "square", "stripe")
+#: The shapes of an error's body: a problem document (RFC 9457), that of an API, or a page for people.
+ERRORS = ("problem", "page", "adyen", "google", "iceberg", "odata", "paypal", "square", "stripe")
 #: The headers that say whether a retry makes sense.
 RETRY_HEADERS = ("Retry-After", "Stripe-Should-Retry", "X-Should-Retry", "Transient-Error")
 #: The longest key that a record can hold.

@@ -103,8 +103,11 @@ ICEBERG = Profile(
     errors="iceberg",
 )
 
+#: HTML forms. A form that is refused is corrected and sent again, under the key that it has.
+FORM = Profile(name="form", carrier="body", field="idempotency_key", remembers=_SUCCESS, errors="page")
+
 #: By name.
 PROFILES: dict[str, Profile] = {
     profile.name: profile
-    for profile in (DEFAULT, IETF, STRIPE, ADYEN, PAYPAL, SQUARE, REPEATABILITY, AIP155, ZALANDO, ICEBERG)
+    for profile in (DEFAULT, IETF, STRIPE, ADYEN, PAYPAL, SQUARE, REPEATABILITY, AIP155, ZALANDO, ICEBERG, FORM)
 }

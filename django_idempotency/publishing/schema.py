@@ -12,6 +12,7 @@ from ..core.policy import Policy
 from ..core.standings import OperationState
 from ..errors import Problem
 from ..http import problems, status
+from ..http.error_bodies import DOCUMENTS
 from ..http.references import example_of
 from ..profiles import Profile
 from .policies import problems_of, published
@@ -111,7 +112,7 @@ def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, d
             problem.code: {"summary": problem.title, "value": problems.document(example_of(problem), profile)}
             for problem in possible
         }
-        if profile.errors == "problem":
+        if profile.errors in DOCUMENTS:
             # A copy: what drf-spectacular does to enums, it does in place.
             schema = refer("schemas", "IdempotencyProblem", deepcopy(PROBLEM))
             response["content"] = {"application/problem+json": {"schema": schema, "examples": examples}}

@@ -95,6 +95,7 @@ STATUSES = {
     "aip155": (400, 400, 400, 409, 201),
     "zalando": (400, 400, 400, 409, 201),
     "iceberg": (400, 400, 422, 409, 201),
+    "form": (400, 400, 422, 409, 201),
 }
 
 
@@ -178,6 +179,7 @@ REMEMBERED = {
     "aip155": {201, 303},
     "zalando": _TABLE,
     "iceberg": _TABLE | {400, 409, 415},
+    "form": {201, 303},
 }
 
 
@@ -230,6 +232,7 @@ BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         "422 RequestMismatchException",
         "409 InProgressException",
     ),
+    "form": (_code, "request-mismatch", "in-progress"),  # for a program: a person gets a page
 }
 
 

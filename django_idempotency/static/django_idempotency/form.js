@@ -1,0 +1,145 @@
+// Gives a form another key when it is sent with other content, or once more after it has succeeded.
+//
+// What is sent again unchanged keeps its key: a second click, or after Back or a reload. Nothing here is needed for that,
+// but after a reload, which brings a new key. Without this script an edited form that was sent before is refused.
+(() => {
+  "use strict";
+
+  if (window.djangoIdempotencyForm) {
+    return; // loaded twice
+  }
+  window.djangoIdempotencyForm = true;
+
+  const FIELD = "input[data-idempotency]";
+  const CSRF_FIELD = "csrfmiddlewaretoken"; // masked anew on each page
+  const SUCCEEDED = "succeeded";
+  const renewing = new WeakSet(); // forms that are about to get another key
+  const passing = new WeakSet(); // forms that have got it, and are sent by ourselves
+
+  // What was sent under a key, as a digest, and which key was sent from a page. This window's, until it is closed.
+  const memory = {
+    get: (name) => {
+      try {
+        return sessionStorage.getItem(`idempotency:${name}`);
+      } catch {
+        return null; // the browser keeps nothing: then the server decides
+      }
+    },
+    set: (name, value) => {
+      try {
+        sessionStorage.setItem(`idempotency:${name}`, value);
+      } catch {
+        // as above
+      }
+    },
+  };
+
+  // Has the browser shown this page before, and does it now show it again?
+  let again = performance.getEntriesByType("navigation").some(({ type }) => type === "reload" || type === "back_forward");
+  const begin = () => (again = false);
+
+  const fieldOf = (form) => Array.from(form.elements).find((element) => element.matches(FIELD));
+
+  function addressOf(form, button) {
+    const htmx = form.getAttribute("hx-post") || form.getAttribute("data-hx-post");
+    const own = (button && button.getAttribute("formaction")) || htmx || form.getAttribute("action");
+    return new URL(own || location.href, document.baseURI);
+  }
+
+  // A digest (FNV-1a, 64 bits) of what a form sends, without its key: what a person typed is not kept.
+  function digestOf(form, field, button) {
+    const parts = [addressOf(form, button).href, button && button.name, button && button.value];
+    for (const [name, value] of new FormData(form)) {
+      if (name !== field.name && name !== CSRF_FIELD) {
+        parts.push(name, value instanceof File ? [value.name, value.size, value.lastModified] : value);
+      }
+    }
+    let hash = 0xcbf29ce484222325n;
+    for (const byte of new TextEncoder().encode(JSON.stringify(parts))) {
+      hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+    }
+    return hash.toString(16);
+  }
+
+  async function renew(form, field, button) {
+    const token = form.elements.namedItem(CSRF_FIELD);
+    const headers = { Accept: "application/json", "Content-Type": "application/json" };
+    if (token) {
+      headers["X-CSRFToken"] = token.value;
+    }
+    const body = JSON.stringify({ path: addressOf(form, button).pathname });
+    try {
+      const response = await fetch(field.dataset.idempotency, { method: "POST", headers, body });
+      if (response.ok) {
+        field.value = (await response.json()).key;
+      }
+    } catch {
+      // The form is sent with the key that it has, and the server says why that does not do.
+    }
+  }
+
+  document.addEventListener(
+    "submit",
+    (event) => {
+      const form = event.target;
+      const button = event.submitter;
+      const field = fieldOf(form);
+      if (!field || event.defaultPrevented) {
+        return;
+      }
+      if (renewing.has(form)) {
+        event.preventDefault(); // a second click
+        event.stopImmediatePropagation();
+        return;
+      }
+      const page = `${location.pathname} ${addressOf(form, button).href}`;
+      const content = digestOf(form, field, button);
+      const last = memory.get(page);
+      if (again && last && memory.get(field.value) === null && memory.get(last) === content) {
+        field.value = last; // this form was sent before the reload
+      }
+      const sent = memory.get(field.value);
+      if (sent === null || sent === content || passing.has(form) || !field.dataset.idempotency) {
+        passing.delete(form);
+        memory.set(field.value, content);
+        memory.set(page, field.value);
+        return;
+      }
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      renewing.add(form);
+      renew(form, field, button).then(() => {
+        renewing.delete(form);
+        passing.add(form);
+        form.requestSubmit(button);
+      });
+    },
+    true,
+  );
+
+  // Where a response leaves the form on the page, the next submission is another operation, even with the same content.
+  function succeed(form) {
+    const field = form instanceof HTMLFormElement && form.isConnected && fieldOf(form);
+    if (field) {
+      memory.set(field.value, SUCCEEDED);
+    }
+  }
+
+  document.addEventListener("htmx:afterRequest", ({ detail }) => {
+    const leads = ["HX-Redirect", "HX-Location", "HX-Refresh"].some((name) => detail.xhr.getResponseHeader(name));
+    const form = detail.elt.closest("form");
+    const stayed = form && new URL(detail.xhr.responseURL, location.href).pathname === addressOf(form).pathname;
+    if (detail.successful && !leads && stayed) {
+      succeed(form);
+    }
+  });
+  document.addEventListener("turbo:submit-end", ({ target, detail }) => {
+    if (detail.success && !detail.fetchResponse.redirected) {
+      succeed(target);
+    }
+  });
+
+  // A page that htmx or Turbo has fetched is a new one.
+  document.addEventListener("htmx:pushedIntoHistory", begin);
+  document.addEventListener("turbo:visit", ({ detail }) => detail.action !== "restore" && begin());
+})();
