@@ -34,6 +34,12 @@ clients: .venv/dev
 reach: .venv/dev
 	$(BIN)/python -m tests.reach $(REACH)
 
+# HTML forms in a headless Chromium, with htmx and Turbo, which npm fetches into .cache/.
+browser: .venv/dev .venv/browser
+	mkdir -p .cache/browser && cp tests/browser/package.json .cache/browser/
+	npm install --prefix .cache/browser --no-audit --no-fund
+	DATABASE=sqlite $(BIN)/python -m pytest -q tests/browser
+
 lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

@@ -38,6 +38,12 @@ class OrderForm(forms.Form):
     item = forms.CharField(max_length=20)
     count = forms.IntegerField(min_value=1)
 
+    def clean_item(self) -> str:
+        item: str = self.cleaned_data["item"]
+        if item == "nothing":
+            raise forms.ValidationError("We have none.")  # which no browser knows
+        return item
+
 
 def page(template: str, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:
     return HttpResponse(engines["django"].from_string(template).render(context, request), **more)
@@ -91,10 +97,9 @@ class WithoutScript(Order):
 
 @idempotent_form
 class Htmx(Order):
-    """Its response is put beside the form, which stays."""
+    """Its response is put beside the form, which stays. Attributes are not inherited in htmx 4: the form has them all."""
 
-    scripts = (OWN, "htmx.js")
-    attributes = 'hx-post="/htmx/" hx-target="#result"'
+    attributes = 'hx-post="" hx-target="#result" hx-swap="innerHTML"'
 
     def form_valid(self, form: Any) -> HttpResponse:
         order(form)
@@ -107,6 +112,18 @@ class Turbo(Order):
 
     scripts = (OWN, "turbo.js")
     refused = 422
+
+
+@idempotent_form
+class Strict(Order):
+    """Only scripts and connections of this site."""
+
+    def render_to_response(self, context: dict[str, Any], **more: Any) -> HttpResponse:
+        response = super().render_to_response(context, **more)
+        response["Content-Security-Policy"] = (
+            "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'"
+        )
+        return response
 
 
 @idempotent_form(anonymous="shared")
@@ -159,7 +176,9 @@ urlpatterns = [
     path("order/", simple),
     path("fresh/", Fresh.as_view()),
     path("without/", WithoutScript.as_view()),
-    path("htmx/", Htmx.as_view()),
+    path("htmx2/", Htmx.as_view(scripts=(OWN, "htmx2.js"))),
+    path("htmx4/", Htmx.as_view(scripts=(OWN, "htmx4.js"))),
+    path("strict/", Strict.as_view()),
     path("turbo/", Turbo.as_view()),
     path("guests/", Guests.as_view()),
     path("done/", done),

@@ -37,6 +37,7 @@
   // Has the browser shown this page before, and does it now show it again?
   let again = performance.getEntriesByType("navigation").some(({ type }) => type === "reload" || type === "back_forward");
   const begin = () => (again = false);
+  const repeat = () => (again = true);
 
   const fieldOf = (form) => Array.from(form.elements).find((element) => element.matches(FIELD));
 
@@ -117,29 +118,38 @@
     true,
   );
 
-  // Where a response leaves the form on the page, the next submission is another operation, even with the same content.
-  function succeed(form) {
-    const field = form instanceof HTMLFormElement && form.isConnected && fieldOf(form);
-    if (field) {
-      memory.set(field.value, SUCCEEDED);
+  // Where a success leaves the form on the page, the next submission is another operation, even with the same content.
+  function succeed(form, response) {
+    const leads = ["HX-Redirect", "HX-Location", "HX-Refresh"].some((name) => response.header(name));
+    if (form && form.isConnected && response.ok && !response.redirected && !leads && fieldOf(form)) {
+      memory.set(fieldOf(form).value, SUCCEEDED);
     }
   }
 
-  document.addEventListener("htmx:afterRequest", ({ detail }) => {
-    const leads = ["HX-Redirect", "HX-Location", "HX-Refresh"].some((name) => detail.xhr.getResponseHeader(name));
-    const form = detail.elt.closest("form");
-    const stayed = form && new URL(detail.xhr.responseURL, location.href).pathname === addressOf(form).pathname;
-    if (detail.successful && !leads && stayed) {
-      succeed(form);
-    }
-  });
-  document.addEventListener("turbo:submit-end", ({ target, detail }) => {
-    if (detail.success && !detail.fetchResponse.redirected) {
-      succeed(target);
-    }
+  const read = (response) => ({
+    ok: response.ok,
+    redirected: response.redirected,
+    header: (name) => response.headers.get(name),
   });
 
-  // A page that htmx or Turbo has fetched is a new one.
+  document.addEventListener("turbo:submit-end", ({ target, detail }) => {
+    if (detail.fetchResponse) {
+      succeed(target, read(detail.fetchResponse.response));
+    }
+  });
+  document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => { // htmx 4
+    if (ctx.response) {
+      succeed(ctx.sourceElement.closest("form"), read(ctx.response.raw));
+    }
+  });
+  document.addEventListener("htmx:afterRequest", ({ detail: { elt, successful, xhr, pathInfo } }) => { // htmx 2
+    const redirected = xhr.responseURL !== new URL(pathInfo.finalRequestPath, document.baseURI).href;
+    succeed(elt.closest("form"), { ok: successful, redirected, header: (name) => xhr.getResponseHeader(name) });
+  });
+
+  // A page that htmx or Turbo has fetched is a new one, unless a person went back to it.
+  document.addEventListener("turbo:visit", ({ detail }) => (detail.action === "restore" ? repeat() : begin()));
+  document.addEventListener("htmx:after:history:push", begin);
   document.addEventListener("htmx:pushedIntoHistory", begin);
-  document.addEventListener("turbo:visit", ({ detail }) => detail.action !== "restore" && begin());
+  window.addEventListener("popstate", repeat);
 })();
