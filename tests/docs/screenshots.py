@@ -74,7 +74,7 @@ def send_requests(server: Server, cast: Cast) -> None:
         alice.charge(2499, key="order-2042")
 
 
-def take(page: Page, name: str, height: int = HEIGHT) -> None:
+def take(page: Page, name: str, height: float = HEIGHT) -> None:
     """Write what the window shows, without the empty part at the bottom, in few colours."""
     page.wait_for_load_state("networkidle")
     box = page.locator("#content").bounding_box() or {"y": 0, "height": HEIGHT}

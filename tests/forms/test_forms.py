@@ -248,7 +248,6 @@ def test_a_projects_own_page(browser: Client, settings: Settings, caplog: pytest
             assert "cannot be rendered" in caplog.text
 
 
-@pytest.mark.either_server
 def test_a_second_click_waits(browser: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the first one runs, and then gets its redirect, also where a process has few threads: no page in between."""
     monkeypatch.setattr("threading.active_count", lambda: 1)
