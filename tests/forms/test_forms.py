@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connections
 from django.test import Client, override_settings
 from django.urls import path
 from pytest_django import Settings
@@ -252,15 +253,22 @@ def test_a_second_click_waits(browser: Client, user: User, monkeypatch: pytest.M
     """While the first one runs, and then gets its redirect, also where a process has few threads: no page in between."""
     monkeypatch.setattr("threading.active_count", lambda: 1)
     fields = {**TEA, "idempotency_key": key_in(browser.get("/order/"))}
+
+    def elsewhere(client: Client) -> Any:
+        try:
+            return post(client, "/order/", fields)
+        finally:
+            connections.close_all()
+
     shop.began.clear()
     shop.gate.clear()
     other = Client()
     other.force_login(user)
     with ThreadPoolExecutor() as pool:
         try:
-            first = pool.submit(post, browser, "/order/", fields)
+            first = pool.submit(elsewhere, browser)
             assert shop.began.wait(20)
-            second = pool.submit(post, other, "/order/", fields)
+            second = pool.submit(elsewhere, other)
         finally:
             shop.gate.set()
         responses = [first.result(20), second.result(20)]
