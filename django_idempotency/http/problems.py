@@ -108,7 +108,7 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     if profile.errors == "page":
         about["Vary"] = "Accept"
         if (page := page_of(problem, request, code)) is not None:
-            return HttpResponse(page, status=code, headers=about)
+            return StoredResponse(page, status=code, headers=about)
     return StoredResponse(
         json.dumps(document(problem, profile)),
         status=code,

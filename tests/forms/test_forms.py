@@ -15,6 +15,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connections
 from django.test import Client, override_settings
 from django.urls import path
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from pytest_django import Settings
 
 from django_idempotency.http.error_pages import TEMPLATE
@@ -216,6 +219,19 @@ def test_a_refusal_is_a_page(browser: Client, user: User, fields: dict[str, Any]
     assert 'href="http://testserver/order/"' in refused.content.decode()
     assert ("no-store" in refused["Cache-Control"], refused["Vary"]) == (True, "Accept, Cookie")
     assert IdempotencyRecord.objects.count() == before
+
+
+@given(key=st.text(), other=st.binary(max_size=40))
+@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_field(browser: Client, key: str, other: bytes) -> None:
+    """Whatever is in the field, and whatever the body is, the person gets a page, nothing runs and nothing is stored."""
+    for response in (
+        post(browser, "/order/", {**TEA, "idempotency_key": key}),
+        browser.post("/order/", b"idempotency_key=" + other, content_type="application/x-www-form-urlencoded"),
+        browser.post("/order/", b"-" + other, content_type="multipart/form-data; boundary=x"),
+    ):
+        assert (response.status_code, response["Content-Type"]) == (400, "text/html; charset=utf-8")
+    assert (orders(), IdempotencyRecord.objects.exists()) == ([], False)
 
 
 @pytest.mark.parametrize("referer", ["https://elsewhere.example/", "javascript:alert(1)", "", "//elsewhere.example"])
