@@ -15,6 +15,11 @@ Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 #: The version of a UUID → one.
 _EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
 _TEXT = {"type": "string"}
+# What `http.keys` reads, for the validators of clients and gateways. A header has no comma outside quotes.
+_PLAIN = "^[!-~]([ -~]*[!-~])?$"
+_BARE = r"[!-+\x2D-~]([ -+\x2D-~]*[!-+\x2D-~])?"
+_UNQUOTED = r"[!#-+\x2D-~]([ !#-+\x2D-~]*[!#-+\x2D-~])?"
+_QUOTED = r'"([ !#-\[\]-~]|\\["\\])+"'
 _MEANING = "Makes the request safe to repeat: send a new key with each operation, and the same one with its retries."
 
 
@@ -32,11 +37,9 @@ def parameters(
         "name": carrier["name"],
         "required": required,
         "description": _MEANING,
-        "schema": {**_TEXT, **terms["format"]},
+        "schema": _schema(terms, profile),
     }
-    quoted = carrier.get("spelling") == "quoted"  # then what is sent is longer than the key
-    if quoted:
-        key["schema"] = {**_TEXT, "pattern": '^".+"$'}
+    quoted = carrier.get("spelling") == "quoted"
     version = terms["format"].get("x-uuid-version")
     example = _EXAMPLES.get(version, _EXAMPLES[4])
     if re.search(terms["format"].get("pattern", ""), example):  # otherwise only the project knows one
@@ -59,13 +62,28 @@ def parameters(
     return found
 
 
+def _schema(terms: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return the schema of a parameter: of what is sent, which in quotes is longer than the key."""
+    wanted = terms["format"]
+    if profile.carrier == "query":
+        return {**_TEXT, "pattern": _PLAIN, **wanted}
+    if profile.spelling == "quoted":
+        return {**_TEXT, "pattern": f"^{_QUOTED}$"}
+    if "format" in wanted:
+        return {**_TEXT, **wanted}
+    spelled = _BARE if profile.spelling == "bare" else _UNQUOTED
+    if profile.spelling == "either" and wanted["minLength"] == 1:
+        spelled = f"({spelled}|{_QUOTED})"
+    return {**_TEXT, "pattern": f"^{spelled}$", **wanted}
+
+
 def body(operation: dict[str, Any], terms: dict[str, Any]) -> dict[str, Any]:
     """Return `requestBody` with the key as a member, if it is one; else nothing."""
     known, name = operation.get("requestBody", {}), terms["carrier"]["name"]
     if terms["carrier"]["in"] != "body" or not known.get("content"):
         return {}
     required = [name] if _is_required(terms) else []
-    key = {"description": _MEANING, **_TEXT, **terms["format"]}
+    key = {"description": _MEANING, **_TEXT, "pattern": _PLAIN, **terms["format"]}
     content = {
         kind: {**media, "schema": _with(media.get("schema", {}), name, key, required)}
         for kind, media in known["content"].items()

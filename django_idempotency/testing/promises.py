@@ -14,6 +14,8 @@ from ..http.status import HEADER, HeaderStatus
 
 #: A malformed key where the format does not say how long one may be.
 _LONGEST = 255
+#: Visible ASCII, with spaces inside: what any key is made of.
+_PLAIN = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,24 @@ def malformed_key(wanted: Mapping[str, Any]) -> str:
     """Return a key that no published format of ours allows: it is too long, or no UUID."""
     longest: int = wanted.get("maxLength", _LONGEST)
     return "x" * (longest + 1)
+
+
+def is_well_formed(sent: Any, terms: Mapping[str, Any]) -> bool:
+    """Is what a request has in place of a key one, as far as that is published?"""
+    if not isinstance(sent, str) or not _PLAIN.fullmatch(sent) or ("," in sent and terms["carrier"]["in"] == "header"):
+        return False
+    wanted, key = terms["format"], sent
+    if terms["carrier"].get("spelling") == "quoted":
+        if len(sent) < 3 or sent[0] != '"' or sent[-1] != '"':
+            return False
+        key = sent[1:-1]
+    if "format" in wanted:
+        try:
+            return wanted.get("x-uuid-version") in (None, UUID(key).version)
+        except ValueError:
+            return False
+    fits = wanted.get("minLength", 1) <= len(key) <= wanted.get("maxLength", _LONGEST)
+    return bool(fits and re.search(wanted.get("pattern", ""), key))
 
 
 def uuid7() -> UUID:

@@ -3,17 +3,22 @@
 Importing this module registers it, as `idempotency`:
 
     case.call_and_validate(checks=[idempotency])
+
+It also registers a hook that gives each generated request a key of its own: schemathesis sends the same one with
+different requests, which an API rightly refuses.
 """
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any
 
 import schemathesis
 from django.utils.http import http_date
 
-from .promises import Answer, hold
+from .promises import Answer, hold, is_well_formed, new_key
 
 #: Headers of one request, which its retries get anew.
 _OWN = frozenset(
@@ -26,6 +31,21 @@ _OWN = frozenset(
 _BEFORE = frozenset({401, 403, 404, 405, 406, 429})
 #: Changes a request without making it invalid: views ignore a parameter that they do not know.
 _CHANGE = {"idempotency-check": "another request"}
+#: Is the request one of the check's, whose keys are chosen?
+_CHECKING: ContextVar[bool] = ContextVar("django_idempotency_checking", default=False)
+
+
+@schemathesis.hook("before_call")
+def fresh_key(ctx: schemathesis.HookContext, case: schemathesis.Case[Any], kwargs: dict[str, Any]) -> None:  # noqa: ARG001
+    """Replace a generated key by one that was never used, if it is well-formed."""
+    terms = case.operation.definition.raw.get("x-idempotency")
+    if terms is None or _CHECKING.get():
+        return
+    carrier, name = terms["carrier"], terms["carrier"]["name"]
+    holder = {"header": case.headers, "query": case.query, "body": case.body}[carrier["in"]]
+    if isinstance(holder, MutableMapping) and is_well_formed(holder.get(name), terms):
+        key = new_key(terms["format"])
+        holder[name] = holder[name] if key is None else _spelled(key, terms)
 
 
 @schemathesis.check
@@ -60,7 +80,7 @@ def idempotency(
             query.pop(carrier["name"], None)
             query.update({} if key is None else {carrier["name"]: key})
         elif carrier["in"] == "header" and key is not None:
-            headers[carrier["name"]] = f'"{key}"' if carrier.get("spelling") == "quoted" else key
+            headers[carrier["name"]] = _spelled(key, terms)
             if "first_sent" in terms:
                 headers[terms["first_sent"]["name"]] = http_date()
         again = case.operation.Case(
@@ -70,9 +90,17 @@ def idempotency(
             body=body,
             media_type=case.media_type,
         )
-        answer = again.call(headers=headers)
+        checking = _CHECKING.set(True)
+        try:
+            answer = again.call(headers=headers)
+        finally:
+            _CHECKING.reset(checking)
         found = {name.lower(): values[0] for name, values in answer.headers.items()}
         return Answer(status=answer.status_code, headers=found, body=answer.content)
 
     if carrier["in"] != "body" or isinstance(case.body, dict):
         hold(terms, send)
+
+
+def _spelled(key: str, terms: dict[str, Any]) -> str:
+    return f'"{key}"' if terms["carrier"].get("spelling") == "quoted" else key

@@ -25,6 +25,7 @@ from django_idempotency.core.policy import Policy  # noqa: E402
 from django_idempotency.models import IdempotencyRecord  # noqa: E402
 from django_idempotency.ninja.openapi import NinjaAPI  # noqa: E402
 from django_idempotency.publishing.policies import published  # noqa: E402
+from django_idempotency.testing.promises import is_well_formed  # noqa: E402
 from django_idempotency.testing.schemathesis import idempotency  # noqa: E402
 from testproject.payments import views  # noqa: E402
 from testproject.payments.models import Effect  # noqa: E402
@@ -252,3 +253,48 @@ def test_an_operation_without_a_policy() -> None:
     document = document_of(REQUIRED)
     del document["paths"]["/lying"]["post"]["x-idempotency"]
     assert checked(document, "/lying", app_of(unguarded))
+
+
+@pytest.mark.parametrize(
+    ("address", "sent"), [("/ninja/charges", "1"), ("/ninja/payments", "1"), ("/ninja/drafts", '"1"')]
+)
+def test_each_generated_request_has_a_key_of_its_own(address: str, sent: str) -> None:
+    """The generator repeats its keys with other requests: each is replaced, where the profile has it."""
+    schema = schemathesis.openapi.from_dict(json.loads(json.dumps(dict(api.get_openapi_schema()))))
+    schema.app = get_wsgi_application()
+    operation = schema[address]["POST"]
+    statuses = []
+    for amount in range(3):
+        body = {"amount": amount, **({"idempotency_key": sent} if address == "/ninja/payments" else {})}
+        headers = {} if address == "/ninja/payments" else {"Idempotency-Key": sent}
+        statuses.append(operation.Case(body=body, headers=headers, media_type="application/json").call().status_code)
+    assert set(statuses) <= {200, 201}
+    assert IdempotencyRecord.objects.count() == 3
+    assert not IdempotencyRecord.objects.filter(key="1").exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "terms", "expected"),
+    [
+        ("a", Policy(), True),
+        ("a b", Policy(), True),
+        ("", Policy(), False),
+        (None, Policy(), False),
+        (5, Policy(), False),
+        ("a,b", Policy(), False),
+        ("\x7f", Policy(), False),
+        ("a" * 65, Policy(profile="adyen"), False),
+        ("a", Policy(profile="ietf"), False),
+        ('"a"', Policy(profile="ietf"), True),
+        ('""', Policy(profile="ietf"), False),
+        ("a", Policy(key_format="uuid"), False),
+        ("8e03978e-40d5-43e8-bc93-6894a57f9324", Policy(key_format="uuid4"), True),
+        ("8e03978e-40d5-43e8-bc93-6894a57f9324", Policy(key_format="uuid7"), False),
+        ("order-1", Policy(key_format="order-[0-9]+"), True),
+        ("1", Policy(key_format="order-[0-9]+"), False),
+        ("a,b", Policy(profile="square"), True),
+    ],
+)
+def test_what_is_a_key(sent: Any, terms: Policy, expected: bool) -> None:
+    """A malformed key stays: that is what the generator tests."""
+    assert is_well_formed(sent, published(terms)) is expected
