@@ -62,6 +62,7 @@ class DecidingExchange(RunningExchange):
                 self._observer(found.event, self.operation)
         except BaseException:
             self.operation.abandon()
+            screening.forget()
             raise
         if found is None or found.problem is None:
             return
@@ -74,11 +75,12 @@ class DecidingExchange(RunningExchange):
     async def _ascreen(self, screening: Screening, run: Execute) -> None:
         """See _screen()."""
         try:
-            found = await sync_to_async(screening.screened)(run)
+            found = await run_to_completion(sync_to_async(screening.screened)(run))
             if found is not None:
                 await self._observer.asend(found.event, self.operation)
         except BaseException:
             await run_to_completion(self.operation.aabandon())
+            await run_to_completion(sync_to_async(screening.forget)())
             raise
         if found is None or found.problem is None:
             return

@@ -119,6 +119,7 @@ class Screening:
                     self._remembered = True
                     return None
                 if other is not None:
+                    first = UUID(hex=other)
                     break
             else:
                 return None
@@ -127,7 +128,7 @@ class Screening:
             return None
         if self._policy.suspect_action != "refuse":
             return Screened("suspected")
-        note_operation(self._request, UUID(hex=other))  # the problem names the first
+        note_operation(self._request, first)  # the problem names the first
         return Screened("suspected", PossibleDuplicate(headers=FINAL))
 
     def _usage(self, *, increment: bool) -> Usage | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import sys
@@ -418,6 +419,31 @@ def test_a_failure_that_holds_its_key_is_remembered(user: User, settings: Any) -
     send = sender(user)
     assert send("/middleware/", "k1", "raise").status_code == 500
     assert codes(send("/middleware/", "k2")) == ["possible-duplicate"]
+
+
+def test_a_client_that_disconnects_before_the_view(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has sent counts as a new key, and its facts are forgotten: the view has not run."""
+
+    async def cancelled(self: Any, event: str, operation: Any, error: Any = None) -> None:
+        if event == "suspected":
+            raise asyncio.CancelledError
+
+    send, url = sender(user, asgi=True), "/async-reporting/"
+    assert codes(send(url, "k1")) == [201]
+    with monkeypatch.context() as patch:
+        patch.setattr("django_idempotency.instrumentation.observer.Observer.asend", cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            send(url, "k2")
+    record = IdempotencyRecord.objects.get(key="k2")
+    assert (record.status, effects()) == (Status.FREE, 1)
+    assert codes(send(url, "k2")) == [201]
+
+
+def test_what_the_cache_does_not_have_from_us(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts that cannot be read refuse nothing."""
+    monkeypatch.setattr(LocMemCache, "add", lambda *args, **kwargs: False)
+    monkeypatch.setattr(LocMemCache, "get", lambda *args, **kwargs: "no record")
+    assert codes(sender(user)("/refusing/decorator/", "k1")) == [201]
 
 
 def test_two_clients_are_never_one(user: User) -> None:

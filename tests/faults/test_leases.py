@@ -54,10 +54,11 @@ def test_a_living_owner_is_not_taken_over(
     assert (effects(fault.key), record(fault.key).attempt) == (1, 1)
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("asking", marks=pytest.mark.sqlite),  # while on_takeover asks
+        "asking",  # while on_takeover asks
         "settling",  # it has found the response, which is not stored
     ],
 )
