@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .core.records import Guarantee, Status, shortened
+from .core.records import Guarantee, Status
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -98,4 +98,4 @@ class IdempotencyRecord(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.scope} {shortened(self.key)} ({self.get_status_display()})"
+        return f"{self.key} ({self.scope})"

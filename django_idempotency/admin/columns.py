@@ -15,7 +15,8 @@ from django.utils.translation import gettext_lazy as _
 from ..core.records import CALL_METHOD, OutcomeKind, Record, Status
 from ..errors import RecordUnreadable
 from ..inspection import redaction
-from ..inspection.status import display_status, next_answer
+from ..inspection.status import DisplayStatus, display_status, next_answer
+from ..inspection.terminal import span
 from ..models import IdempotencyRecord
 from .listing import ModelAdmin
 from .rows import record_of_row
@@ -38,32 +39,51 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("key and scope"))
     def identity(self, row: IdempotencyRecord) -> SafeString:
-        key = row.key if len(row.key) <= 16 else f"{row.key[:8]}…{row.key[-4:]}"
-        return two_lines(key, row.scope)
+        key = row.key if len(row.key) <= 20 else f"{row.key[:8]}…{row.key[-4:]}"
+        person = getattr(row, "person", "")
+        return two_lines(key, format_html("{} ({})", row.scope, person) if person else row.scope)
 
     @admin.display(description=_("status"))
     def state_and_guarantee(self, row: IdempotencyRecord) -> SafeString:
-        return two_lines(self.state(row), row.guarantee)
+        return two_lines(self.state(row), self.since(row) or row.guarantee)
+
+    def since(self, row: IdempotencyRecord) -> str:
+        """Return how long a record has been abandoned; "" for any other."""
+        record = self.read(row)
+        if record is None or display_status(record) is not DisplayStatus.ABANDONED:
+            return ""
+        return _("for %s") % span(record.read_at - record.lease_until)
 
     @admin.display(description=_("created"))
     def life(self, row: IdempotencyRecord) -> SafeString:
         if row.status != Status.COMPLETED or row.completed_at is None:
             return moment(row.created_at, brief=True)
         seconds = max((row.completed_at - row.created_at).total_seconds(), 0)
-        took = f"{seconds:.2f}" if seconds < 10 else f"{seconds:,.0f}"
-        return two_lines(moment(row.created_at, brief=True), _("done in %s s") % took)
+        took = f"{seconds * 1000:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+        return two_lines(moment(row.created_at, brief=True), _("done in %s") % took)
 
     @admin.display(description=_("expires"))
     def end(self, row: IdempotencyRecord) -> SafeString:
         return moment(row.expires_at, brief=True)
 
     @admin.display(description=_("response"), empty_value="-")
-    def answer(self, row: IdempotencyRecord) -> int | str | None:
-        if row.method == CALL_METHOD and row.response_status is not None:
-            return _ENDED.get(row.response_status, row.response_status)
-        return row.response_status
+    def answer(self, row: IdempotencyRecord) -> SafeString | None:
+        if row.response_status is None:
+            return None
+        ended = row.response_status
+        said = _ENDED.get(ended, ended) if row.method == CALL_METHOD else ended
+        return format_html('<span class="idempotency-answer of-{}">{}</span>', ended // 100, said)
 
     # -------------------------------------------------------------------------------------------------- both, the page
+
+    @admin.display(description=_("scope"))
+    def principal(self, row: IdempotencyRecord) -> SafeString:
+        person = getattr(row, "person", "")
+        return (
+            format_html("<code>{}</code> {}", row.scope, person)
+            if person
+            else format_html("<code>{}</code>", row.scope)
+        )
 
     @admin.display(description=_("key"))
     def whole_key(self, row: IdempotencyRecord) -> SafeString:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -18,10 +19,12 @@ from ..core.records import Record
 from ..core.rules import Intervention
 from ..errors import IdempotencyError
 from ..inspection import redaction
+from ..inspection.evidence import evidence
 from ..inspection.interventions import VERBS, Verb
 from ..inspection.ticked import TickedAdmin
 from ..models import IdempotencyRecord
 from ..stores.base import BaseStore
+from .columns import Columns
 from .listing import Records
 
 #: The messages about records that were not changed.
@@ -46,12 +49,36 @@ _UNCHANGED = {
 }
 
 
-class Interventions(TickedAdmin):
-    """Adds *release*, *expire* and *erase* to a model admin, as actions and as pages of their own."""
+#: Characters of a reason.
+LONGEST_REASON = 500
+
+
+class Confirmed:
+    """A row of the confirmation: all that tells it from others."""
+
+    def __init__(self, row: IdempotencyRecord, state: Any, answer: Any, created: Any) -> None:
+        self.row, self.state, self.answer, self.created = row, state, answer, created
+        self.path = redaction.text(row.path)
+
+
+def given_reason(request: HttpRequest) -> str:
+    """Return why somebody intervenes, on one line; "": they have not said."""
+    return " ".join(request.POST.get("reason", "").split())[:LONGEST_REASON]
+
+
+class Interventions(Columns, TickedAdmin):
+    """Adds *release*, *expire* and *erase* to a model admin, as actions and as pages of their own.
+
+    Each asks for a reason. The admin's log keeps it, and what the record was: see `evidence()`.
+    """
 
     actions = ("release_records", "expire_records", "erase_records")
 
     def get_store(self) -> BaseStore:
+        raise NotImplementedError
+
+    def name_people(self, request: HttpRequest, rows: Iterable[IdempotencyRecord]) -> None:
+        """Set `person` on the rows whose scope names a user."""
         raise NotImplementedError
 
     def may(self, request: HttpRequest, verb: Verb) -> bool:
@@ -84,9 +111,10 @@ class Interventions(TickedAdmin):
         """Ask for confirmation, then act on the ticked rows; not on the queryset, which may be the whole table."""
         ticked = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
         rows = list(self.get_queryset(request).filter(pk__in=ticked).defer("response_headers", "response_body"))
-        if request.POST.get("confirmed") != "yes":
+        reason = given_reason(request)
+        if request.POST.get("confirmed") != "yes" or not reason:
             return self._confirm(request, verb, rows, action=f"{verb.name}_records")
-        self._intervene(request, verb, rows)
+        self._intervene(request, verb, rows, reason)
         return None
 
     def intervention_view(self, request: HttpRequest, record_id: UUID, name: str) -> HttpResponse:
@@ -97,19 +125,26 @@ class Interventions(TickedAdmin):
         row = self.get_object(request, str(record_id))
         if row is None:
             raise Http404
-        if request.method != "POST":
+        reason = given_reason(request)
+        if request.method != "POST" or not reason:
             return self._confirm(request, verb, [row])
-        self._intervene(request, verb, [row])
+        self._intervene(request, verb, [row], reason)
         return HttpResponseRedirect("../")
 
     def _confirm(
         self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], action: str = ""
     ) -> HttpResponse:
+        self.name_people(request, rows)
         context = {
             **self.admin_site.each_context(request),
             "title": verb.title,
             "verb": verb,
-            "rows": [(row, redaction.text(row.path)) for row in rows],
+            "rows": [
+                Confirmed(row, self.state_and_guarantee(row), self.answer(row), self.created(row)) for row in rows
+            ],
+            "heads": [_("Key"), _("Scope"), _("Request"), _("Status"), _("Response"), _("Created")],
+            "unreasoned": request.POST.get("confirmed") == "yes",
+            "longest_reason": LONGEST_REASON,
             "action": action,
             "checkbox": helpers.ACTION_CHECKBOX_NAME,
             "opts": self.opts,
@@ -119,14 +154,14 @@ class Interventions(TickedAdmin):
         template = "admin/django_idempotency/idempotencyrecord/confirm_intervention.html"
         return TemplateResponse(request, template, context)
 
-    def _intervene(self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord]) -> None:
+    def _intervene(self, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], reason: str) -> None:
         """Act on each row in a short transaction of its own, with its entry in the log, and report the outcome."""
         store, counted = self.get_store(), Counter[Intervention]()
         for row in rows:
 
             def audit(record: Record, row: IdempotencyRecord = row) -> None:
-                facts = {"status": record.status.name.lower(), "attempt": record.attempt}
-                self.log_change(request, row, verb.logged % {**facts, "expires": record.expires_at.isoformat()})
+                facts = {"evidence": evidence(record), "expires": record.expires_at.isoformat(), "reason": reason}
+                self.log_change(request, row, verb.logged % facts)
 
             try:
                 counted[getattr(store, verb.name)(row.pk, audit=audit)] += 1

@@ -71,7 +71,7 @@ class RetentionFilter(admin.SimpleListFilter):
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         default, *others = super().choices(changelist)
-        yield {**default, "display": _("Not yet")}
+        yield {**default, "display": _("Still kept")}
         yield from others
 
 
@@ -96,11 +96,17 @@ class ResponseFilter(admin.SimpleListFilter):
     parameter_name = "response"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> Choices:
-        return [("2", _("2xx success")), ("3", _("3xx redirect")), ("4", _("4xx refusal")), ("none", _("None yet"))]
+        return [
+            ("2", _("2xx success")),
+            ("3", _("3xx redirect")),
+            ("4", _("4xx refusal")),
+            ("5", _("5xx failure")),
+            ("none", _("No response")),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: Records) -> Records:
         match self.value():
-            case "2" | "3" | "4" as first:
+            case "2" | "3" | "4" | "5" as first:
                 return queryset.filter(response_status__range=(int(first) * 100, int(first) * 100 + 99))
             case "none":
                 return queryset.filter(response_status=None)
@@ -164,12 +170,13 @@ class RecordChangeList(ChangeList):
         return queryset.filter(purge_at__gte=edge[0]) if edge else queryset
 
     def get_results(self, request: HttpRequest) -> None:
-        """Read a page and one more row. The result count is that of the page: no action selects across pages."""
+        """Read a page and one more row, and the users of the page by one more query. The result count is that of the page: no action selects across pages."""
         first = (self.page_num - 1) * self.list_per_page
         if not 0 <= first < DEEPEST:
             raise IncorrectLookupParameters
         rows = list(self.queryset[first : first + self.list_per_page + 1])
         self.result_list = rows[: self.list_per_page]
+        self.model_admin.name_people(request, self.result_list)  # type: ignore[attr-defined]  # our own admin
         self.first_shown = first + 1 if rows else 0
         self.last_shown = first + len(self.result_list)
         older = first + self.list_per_page

@@ -7,6 +7,7 @@ reads. Its plain columns are the row's, which Django needs for permissions, the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,13 +29,13 @@ from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.orm.interventions import clock
-from .columns import Columns
 from .interventions import Interventions
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
+from .people import people
 
 
 @admin.register(IdempotencyRecord)
-class IdempotencyRecordAdmin(Columns, Interventions):
+class IdempotencyRecordAdmin(Interventions):
     """Shows the records of one store. To show another, register a subclass with its `store_alias`."""
 
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
@@ -54,13 +55,15 @@ class IdempotencyRecordAdmin(Columns, Interventions):
         "window on the right."
     )
     fieldsets = (
-        (None, {"fields": ("state", "next_request")}),
-        (_("Request"), {"fields": ("scope", "whole_key", "request", "guarantee", "fingerprint")}),
+        (_("Now"), {"fields": ("state", "next_request", "principal", "whole_key", "request")}),
+        (_("History"), {"fields": ("attempt", "created", "done", "ends", "original_request")}),
         (
-            _("Runs"),
-            {"fields": ("attempt", "original_request", "leased", "created", "done", "ends")},
+            _("Technical"),
+            {
+                "classes": ("collapse",),
+                "fields": ("id", "guarantee", "fingerprint", "leased", "kept", "owner", "operation", "secret_id"),
+            },
         ),
-        (_("Technical"), {"fields": ("owner", "operation", "secret_id", "kept", "id")}),
     )
 
     class Media:
@@ -136,7 +139,14 @@ class IdempotencyRecordAdmin(Columns, Interventions):
             if record is None:  # deleted since the row was read
                 return None
         row.record = record  # type: ignore[attr-defined]  # for the columns, as an annotation of a queryset
+        self.name_people(request, [row])
         return row
+
+    def name_people(self, request: HttpRequest, rows: Iterable[IdempotencyRecord]) -> None:
+        """Set `person` on the rows whose scope names a user who exists."""
+        found = people({row.scope for row in rows}, request, self.admin_site)
+        for row in rows:
+            row.person = found.get(row.scope, "")  # type: ignore[attr-defined]  # as above
 
     def read(self, row: IdempotencyRecord) -> Record | None:
         """See Columns.read(). In the list the row itself is read: the store would be asked once per row."""

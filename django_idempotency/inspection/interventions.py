@@ -41,7 +41,7 @@ VERBS = {
             "422."
         ),
         counted=ngettext_lazy("%d record was released.", "%d records were released."),
-        logged=_("Released. It was %(status)s, attempt %(attempt)d."),
+        logged=_("Released. It was %(evidence)s. Reason: %(reason)s"),
         help="Forget the response: the next request runs the work again. First make sure that it had no effect.",
         done="Released",
         already="It is free or expired already",
@@ -55,7 +55,7 @@ VERBS = {
             "as if it were the first; a purge deletes the record."
         ),
         counted=ngettext_lazy("%d record has expired.", "%d records have expired."),
-        logged=_("Expired. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
+        logged=_("Expired. It was %(evidence)s, kept until %(expires)s. Reason: %(reason)s"),
         help="End the retention now: the next request is a new one, whatever its body.",
         done="Expired",
         already="It is expired already",
@@ -70,7 +70,7 @@ VERBS = {
             "first: a charge would be made again."
         ),
         counted=ngettext_lazy("%d record was erased.", "%d records were erased."),
-        logged=_("Erased. It was %(status)s, attempt %(attempt)d, kept until %(expires)s."),
+        logged=_("Erased. It was %(evidence)s, kept until %(expires)s. Reason: %(reason)s"),
         help="Delete the response and the request's digest, in the store and in every cache before it.",
         done="Erased",
         already="It is erased already",

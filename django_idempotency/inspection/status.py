@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
-from ..core.records import CALL_METHOD, MISSING, Guarantee, OutcomeKind, Record, kind_of
+from ..core.records import CALL_METHOD, MISSING, Guarantee, OutcomeKind, Record, Status, kind_of
+
+#: An `atomic` record whose lease ended this long ago counts as abandoned: few transactions last longer.
+ATOMIC_PATIENCE = timedelta(minutes=1)
 
 
 class DisplayStatus(Enum):
     """A record's status, combined with its deadlines. The value is its CSS class."""
 
     FREE = "free"
-    LEASED = "leased"
+    FAILED = "failed"
     RUNNING = "running"
+    ABANDONED = "abandoned"
     COMPLETED = "completed"
     EXPIRED = "expired"
 
@@ -30,11 +35,15 @@ class DisplayStatus(Enum):
 
 
 _LABELS = {
-    DisplayStatus.FREE: (_("free"), _("Released: the next request runs the work.")),
-    DisplayStatus.LEASED: (_("leased"), _("Claimed a moment ago; its lease protects it.")),
-    DisplayStatus.RUNNING: (
-        _("running"),
-        _("Its lease has ended. In atomic its owner is alive as long as its transaction holds the row."),
+    DisplayStatus.FREE: (_("free"), _("Refused or dropped: the next request runs the work, whatever its body.")),
+    DisplayStatus.FAILED: (
+        _("failed"),
+        _("The last attempt failed, or was released by hand: the same request again runs the work."),
+    ),
+    DisplayStatus.RUNNING: (_("running"), _("The work runs.")),
+    DisplayStatus.ABANDONED: (
+        _("abandoned"),
+        _("Its lease has ended: the owner has crashed or hangs, and no request has come to take it over."),
     ),
     DisplayStatus.COMPLETED: (_("completed"), _("Done: a retry gets the stored response.")),
     DisplayStatus.EXPIRED: (_("expired"), _("Counts as deleted: the next request runs as the first.")),
@@ -45,9 +54,23 @@ def display_status(record: Record) -> DisplayStatus:
     """Return a record's display status, by the store's clock. Its outcome is not read."""
     if rules.expired(record):
         return DisplayStatus.EXPIRED
-    if rules.leased(record):
-        return DisplayStatus.LEASED
-    return DisplayStatus[record.status.name]
+    match record.status:
+        case Status.RUNNING:
+            return DisplayStatus.ABANDONED if is_abandoned(record) else DisplayStatus.RUNNING
+        case Status.FREE:
+            return DisplayStatus.FAILED if record.digest else DisplayStatus.FREE
+        case Status.COMPLETED:
+            return DisplayStatus.COMPLETED
+
+
+def is_abandoned(record: Record) -> bool:
+    """Has the lease of a running record ended, and with it most likely its owner?
+
+    In `atomic` the lease ends before the work does, and the row lock protects it from then on. A list cannot ask for the
+    lock, so this goes by time.
+    """
+    after = ATOMIC_PATIENCE if record.guarantee is Guarantee.ATOMIC else timedelta(0)
+    return record.lease_until + after <= record.read_at
 
 
 def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
@@ -60,11 +83,11 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
             return _("runs the work as if this record had never existed. The store deletes the record.")
         case DisplayStatus.COMPLETED:
             return _replay(record)
-        case DisplayStatus.LEASED:
+        case _ if rules.leased(record):
             return _("gets 409 in-progress, until the lease ends.")
-        case DisplayStatus.RUNNING if record.guarantee is Guarantee.ATOMIC:
+        case _ if record.status is Status.RUNNING and record.guarantee is Guarantee.ATOMIC:
             words = _("gets 409 while the owner's transaction holds the row; if that has died, runs as attempt %d.")
-        case DisplayStatus.RUNNING:
+        case DisplayStatus.ABANDONED:
             words = _("takes over from an owner whose lease has ended, as attempt %d.")
         case _:
             words = (

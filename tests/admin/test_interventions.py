@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -28,7 +29,10 @@ from tests.admin.helpers import (
     text_of,
 )
 from tests.stores.helpers import Call, elsewhere, row
-from tests.support.factories import AdminFactory
+from tests.support.factories import AdminFactory, UserFactory
+
+#: What each intervention needs.
+WHY = {"reason": "Checked with the provider: no charge."}
 
 
 def nothing(record: Any) -> None:
@@ -40,7 +44,7 @@ class TestInterventions:
     def test_release(self, boss: Client) -> None:
         """After a release, the next request runs the work again; another body is still refused."""
         ticket = completed(key="order-42")
-        response = boss.post(page_of(ticket, "release"), follow=True)
+        response = boss.post(page_of(ticket, "release"), WHY, follow=True)
         assert "1 record was released." in text_of(response)
         record = row(ticket)
         assert (record.status, record.response_status, record.response_body) == (Status.FREE, None, None)
@@ -52,7 +56,7 @@ class TestInterventions:
     def test_expire(self, boss: Client) -> None:
         """After an expiry, the next request starts afresh, whatever its body."""
         ticket = completed(key="order-42")
-        response = boss.post(page_of(ticket, "expire"), follow=True)
+        response = boss.post(page_of(ticket, "expire"), WHY, follow=True)
         assert "1 record has expired." in text_of(response)
         assert "idempotency-label expired" in text_of(response)
         other = Call(ticket=make_again(ticket, digest=b"other"))
@@ -75,7 +79,7 @@ class TestInterventions:
         tickets = [completed(), completed(), running(lease=60), released()]
         chosen = [str(ticket.id) for ticket in tickets]
         response = boss.post(
-            LIST, {"action": "release_records", "_selected_action": chosen, "confirmed": "yes"}, follow=True
+            LIST, {"action": "release_records", "_selected_action": chosen, "confirmed": "yes", **WHY}, follow=True
         )
         text = text_of(response)
         assert "2 records were released." in text
@@ -91,6 +95,7 @@ class TestInterventions:
             "_selected_action": [str(ticked.id)],
             "select_across": "1",
             "confirmed": "yes",
+            **WHY,
         }
         boss.post(LIST, form)
         assert "idempotency-label completed" in text_of(boss.get(page_of(other)))
@@ -99,9 +104,14 @@ class TestInterventions:
     def test_erase(self, boss: Client) -> None:
         """Erase deletes response and digest; the next request starts afresh, and the log names the user."""
         ticket, expired = completed(key="order-42"), completed(key="order-43", ttl=-60)
-        response = boss.post(page_of(ticket, "erase"), follow=True)
+        response = boss.post(page_of(ticket, "erase"), WHY, follow=True)
         assert "1 record was erased." in text_of(response)
-        both = {"action": "erase_records", "_selected_action": [str(ticket.id), str(expired.id)], "confirmed": "yes"}
+        both = {
+            "action": "erase_records",
+            "_selected_action": [str(ticket.id), str(expired.id)],
+            "confirmed": "yes",
+            **WHY,
+        }
         assert "1 record was erased." in text_of(boss.post(LIST, both, follow=True))
         left = IdempotencyRecord.objects.values_list("status", "digest", "response_status", "response_body")
         assert {(status, bytes(digest), *answer) for status, digest, *answer in left} == {
@@ -113,10 +123,44 @@ class TestInterventions:
         other.run()
         assert other.operation.attempt == 1
 
+    def test_a_reason_is_required(self, boss: Client) -> None:
+        """Without one the page asks again, and nothing is changed; it is on one line of the log, and not endless."""
+        ticket = completed()
+        for reason in ({}, {"reason": " \n "}):
+            page = text_of(boss.post(page_of(ticket, "release"), {"confirmed": "yes", **reason}))
+            assert "Give a reason" in page
+        assert row(ticket).status == Status.COMPLETED
+        boss.post(page_of(ticket, "release"), {"reason": "line one\nline two " + "x" * 600})
+        message = LogEntry.objects.get().change_message
+        assert "Reason: line one line two xx" in message
+        assert message.count("x") < 600
+
+    def test_the_log_keeps_what_was_there(self, boss: Client) -> None:
+        """After a release the log has the response's status, size, hash and address, and no byte of its body."""
+        headers = (("Content-Type", "application/json"), ("Location", "/api/charges/17/"))
+        ticket = completed(b'{"card": "swordfish"}', headers)
+        boss.post(page_of(ticket, "release"), WHY)
+        message = LogEntry.objects.get().change_message
+        for fact in ("response 201", "application/json", "Location /api/charges/17/", "21 bytes", WHY["reason"]):
+            assert fact in message
+        assert sha256(b'{"card": "swordfish"}').hexdigest() in message
+        assert "swordfish" not in message
+
+    def test_the_confirmation_shows_what_is_confirmed(self, boss: Client) -> None:
+        """Keys that begin alike are told apart, with scope, status and response of each."""
+        user = UserFactory()
+        tickets = [completed(key=f"order-{number}", scope=f"user:auth.user:{user.pk}") for number in (1, 10)]
+        chosen = {"action": "release_records", "_selected_action": [str(ticket.id) for ticket in tickets]}
+        page = text_of(boss.post(LIST, chosen))
+        assert "<code>order-1</code>" in page
+        assert "<code>order-10</code>" in page
+        assert page.count(user.get_username()) == 2
+        assert page.count(">201</span>") == 2
+
     @pytest.mark.parametrize("verb", ["release", "expire"])
     def test_audit(self, boss: Client, verb: str) -> None:
         ticket = completed()
-        boss.post(page_of(ticket, verb))
+        boss.post(page_of(ticket, verb), WHY)
         (entry,) = LogEntry.objects.all()
         assert entry.object_id == str(ticket.id)
         assert "It was completed, attempt 1" in entry.change_message
@@ -170,7 +214,9 @@ class TestInterventions:
         ticket = completed()
         monkeypatch.setattr(ORMStore, "release", gone)
         response = boss.post(
-            LIST, {"action": "release_records", "_selected_action": [str(ticket.id)], "confirmed": "yes"}, follow=True
+            LIST,
+            {"action": "release_records", "_selected_action": [str(ticket.id)], "confirmed": "yes", **WHY},
+            follow=True,
         )
         assert "cannot be reached" in text_of(response)
 
@@ -193,7 +239,7 @@ def test_the_page_of_a_held_record() -> None:
     with held(ticket):
         if connection.vendor == "sqlite":  # one writer: sessions and messages would queue behind it
             return
-        response = elsewhere(lambda: client.post(page_of(ticket, "release"), follow=True))
+        response = elsewhere(lambda: client.post(page_of(ticket, "release"), WHY, follow=True))
     assert "1 record was refused: a request with its key is running" in text_of(response)
     assert LogEntry.objects.count() == 0
 
@@ -204,7 +250,7 @@ def test_the_page_of_a_held_record() -> None:
 def test_a_forged_primary_key(boss: Client, action: str, forged: str) -> None:
     """A forged primary key is a 404, also after the confirmation, and nothing else changes."""
     ticket = completed(key="order-42")
-    for confirmed in ({}, {"confirmed": "yes"}):
+    for confirmed in ({}, {"confirmed": "yes", **WHY}):
         ticked = {"action": action, "_selected_action": [str(ticket.id), forged], **confirmed}
         assert boss.post(LIST, ticked).status_code == 404
     assert row(ticket).status == Status.COMPLETED

@@ -11,6 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.admin import listing
+from django_idempotency.core.records import Guarantee
+from django_idempotency.core.rules import WorkResult
 from django_idempotency.core.scope_names import hashed, qualified
 from tests.admin.helpers import (
     LIST,
@@ -18,8 +20,10 @@ from tests.admin.helpers import (
     completed,
     released,
     running,
+    staff,
     text_of,
 )
+from tests.support.factories import UserFactory
 
 
 def keys(response: Any) -> list[str]:
@@ -110,9 +114,28 @@ class TestList:
         released()
         running()
         running(lease=60)
+        abandoned = running(guarantee=Guarantee.LEASE)
+        released(WorkResult.DROPPED)
         completed(ttl=-60)
         labels = set(re.findall(r'idempotency-label (\w+)"', text_of(boss.get(f"{LIST}?kept=all"))))
-        assert labels == {"completed", "free", "running", "leased", "expired"}
+        assert labels == {"completed", "failed", "free", "running", "abandoned", "expired"}
+        assert re.search(r"for \d", text_of(boss.get(f"{LIST}?q={abandoned.scope}+{abandoned.key}")))
+
+    def test_users_are_named(self, boss: Client) -> None:
+        """By one query per page; linked where the viewer may see users; a scope of nobody stays as it is."""
+        users = [UserFactory(), UserFactory()]
+        for user in users:
+            completed(scope=f"user:auth.user:{user.pk}")
+        completed(scope=f"realm:acme/user:auth.user:{users[0].pk}")
+        for scope in ("user:auth.user:0", "user:auth.user:x", f"database:b/user:auth.user:{users[0].pk}", "anonymous"):
+            completed(scope=scope)
+        with CaptureQueriesContext(connection) as queries:
+            page = text_of(boss.get(LIST))
+        names = [sql for query in queries if "IN (" in (sql := query["sql"]) and "auth_user" in sql]
+        assert len(names) == 1
+        assert page.count(f"{users[0].get_username()}</a>)") == 2
+        assert f"/admin/auth/user/{users[1].pk}/change/" in page
+        assert f"({users[0].get_username()})" in text_of(staff().get(LIST))
 
 
 @pytest.mark.django_db

@@ -88,7 +88,7 @@ class TestRecordPage:
             assert evil not in text_of(boss.get(page)), page
         confirm = {"action": "release_records", "_selected_action": [str(ticket.id)]}
         assert evil not in text_of(boss.post(LIST, confirm))
-        assert evil not in text_of(boss.post(page_of(ticket, "release"), follow=True))
+        assert evil not in text_of(boss.post(page_of(ticket, "release"), {"reason": evil}, follow=True))
 
     def test_half_a_character(self, boss: Client) -> None:
         """Half a surrogate pair, which JSON can carry in and out but no page can encode, breaks no page."""
@@ -167,9 +167,17 @@ class TestPermissions:
         assert f'value="{mine}_records"' in listed
         assert f'value="{other}_records"' not in listed
         assert client.post(page_of(ticket, other)).status_code == 403
-        client.post(LIST, {"action": f"{other}_records", "_selected_action": [str(ticket.id)], "confirmed": "yes"})
+        client.post(
+            LIST,
+            {
+                "action": f"{other}_records",
+                "_selected_action": [str(ticket.id)],
+                "confirmed": "yes",
+                "reason": "checked",
+            },
+        )
         assert LogEntry.objects.count() == 0
-        assert client.post(page_of(ticket, mine)).status_code == 302
+        assert client.post(page_of(ticket, mine), {"reason": "checked"}).status_code == 302
         assert LogEntry.objects.count() == 1
 
     def test_an_intervention_without_the_right_to_view(self) -> None:

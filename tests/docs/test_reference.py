@@ -15,6 +15,7 @@ from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.observing import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
+from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation import observer
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
@@ -86,6 +87,12 @@ def test_assert_idempotent() -> None:
 def test_every_status() -> None:
     """Each value of the header is listed, in the order of the code."""
     assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
+
+
+def test_every_label_of_the_admin() -> None:
+    assert [code(label) for label, _ in checked("reference/admin.md", "labels")] == [
+        each.value for each in DisplayStatus
+    ]
 
 
 def test_every_alert() -> None:

@@ -154,7 +154,7 @@ class TestEveryStore:
         """No verb touches a running record: exit status 1, and the time when its lease ends."""
         ticket = claim(store)
         shown = run()
-        assert fact(shown, "status").startswith("leased. ")
+        assert fact(shown, "status").startswith("running. ")
         assert "409 in-progress" in fact(shown, "a request now")
         assert fact(shown, "owner") == str(ticket.owner)
         assert "in " in fact(shown, "leased until")
@@ -172,8 +172,8 @@ class TestEveryStore:
         assert out.startswith("Released. It was completed, attempt 1, POST /api/charges/.\n")
         assert "now runs the work as attempt 2; a different body under the key gets 422." in out
         assert run("--release").startswith("It is free or expired already. Nothing was changed.\n")
-        assert fact(run(), "status").startswith("free. ")
-        assert run("--expire").startswith("Expired. It was free, attempt 1")
+        assert fact(run(), "status").startswith("failed. ")
+        assert run("--expire").startswith("Expired. It was failed, attempt 1")
         assert run("--expire").startswith("It is expired already. Nothing was changed.\n")
         shown = run()
         assert fact(shown, "status").startswith("expired. ")
@@ -192,7 +192,7 @@ class TestEveryStore:
         assert store.settle(asleep, rules.handover(record, asleep))
         with pytest.raises(CommandError, match="Refused"):
             run("--erase")
-        assert run("--erase", "--execution", "order-17").startswith("Erased. It was leased, attempt 1")
+        assert run("--erase", "--execution", "order-17").startswith("Erased. It was running, attempt 1")
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
 
@@ -208,7 +208,7 @@ class TestEveryStore:
         for others in ([], ["--execution", "order-18"]):
             with pytest.raises(CommandError, match="Refused"):
                 run("--release", *others)
-        assert run("--release", "--execution", "order-17").startswith("Released. It was leased, attempt 1, POST")
+        assert run("--release", "--execution", "order-17").startswith("Released. It was running, attempt 1, POST")
         assert run("--release", "--execution", "order-17").startswith("It is free or expired already.")
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]

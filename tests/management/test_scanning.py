@@ -64,7 +64,8 @@ def test_stats_as_json(filled: MemoryStore) -> None:
     assert found["records"] == {
         "total": 6,
         "free": 1,
-        "leased": 1,
+        "failed": 0,
+        "abandoned": 1,
         "running": 1,
         "completed": 1,
         "expired": 1,
@@ -79,7 +80,7 @@ def test_stats_as_json(filled: MemoryStore) -> None:
 
 def test_stats_as_a_table(filled: MemoryStore) -> None:
     out, _ = call("idempotency_stats")
-    assert [line.split()[0] for line in out.splitlines()[:3]] == ["free", "leased", "running"]
+    assert [line.split()[0] for line in out.splitlines()[:3]] == ["free", "running", "abandoned"]
     assert "records in all                             6" in out
 
 

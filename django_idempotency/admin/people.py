@@ -1,0 +1,51 @@
+"""The users behind the scopes of a page, by one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+
+def people(scopes: Iterable[str], request: HttpRequest, site: AdminSite) -> dict[str, SafeString]:
+    """Return the name of the user behind each scope that names one, linked to the page where the viewer may see them."""
+    model: Any = get_user_model()
+    keys = {scope: key for scope in scopes if (key := key_of(scope, model)) is not None}
+    if not keys:
+        return {}
+    found = {user.pk: user for user in model._default_manager.filter(pk__in=set(keys.values()))}  # noqa: SLF001 - documented
+    return {scope: named(found[key], request, site) for scope, key in keys.items() if key in found}
+
+
+def key_of(scope: str, model: Any) -> Any:
+    """Return the primary key in a scope of a user of the default database; `None`: it names none."""
+    *_, last = scope.rpartition("/")
+    kind, _, key = last.partition(f"user:{model._meta.label_lower}:")
+    if kind or not key or "database:" in scope:
+        return None
+    try:
+        return model._meta.pk.to_python(key)
+    except ValidationError:
+        return None
+
+
+def named(user: Any, request: HttpRequest, site: AdminSite) -> SafeString:
+    """Return a user's name, as a link if the viewer may open their page."""
+    opts = type(user)._meta
+    name = user.get_username()
+    shown = type(user) in site._registry and site._registry[type(user)].has_view_permission(request, user)  # noqa: SLF001 - is_registered() names no admin
+    if shown:
+        try:
+            url = reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_change", args=[user.pk])
+        except NoReverseMatch:
+            pass
+        else:
+            return format_html('<a href="{}">{}</a>', url, name)
+    return format_html("{}", name)

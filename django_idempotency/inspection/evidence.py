@@ -1,0 +1,32 @@
+"""What is noted of a record before an operator changes it: enough to prove later what was there, and no body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+from ..core.records import MISSING, Record
+from . import redaction
+
+
+def evidence(record: Record) -> str:
+    """Describe a record and its response on one line: status, size, SHA-256 and the address of what it made."""
+    return ", ".join(_facts(record))
+
+
+def _facts(record: Record) -> Iterator[str]:
+    yield f"{record.status.name.lower()}, attempt {record.attempt}"
+    if record.completed_at is not None:
+        yield f"completed {record.completed_at.isoformat(timespec='seconds')}"
+    if record.outcome is None:
+        return
+    named = {name.lower(): value for name, value in record.outcome.headers}
+    yield f"response {record.outcome.status}"
+    if content_type := named.get("content-type"):
+        yield redaction.text(content_type)
+    if location := named.get("location"):
+        yield f"Location {redaction.text(location)}"
+    if record.outcome.body is MISSING:
+        yield "body not stored"
+    else:
+        yield f"{len(record.outcome.body):,} bytes, SHA-256 {sha256(record.outcome.body).hexdigest()}"
