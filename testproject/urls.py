@@ -13,6 +13,8 @@ api = SimpleRouter()
 api.register("charges", views.ChargeViewSet, basename="charge")
 
 urlpatterns = [
+    # Where a visitor of the demo begins
+    path("", views.home),
     # The mixin: POST and GET /api/charges/, POST /api/charges/<pk>/refund/
     path("api/", include(api.urls)),
     # The decorator: on a DRF function view, a plain view, an async view
@@ -27,8 +29,8 @@ urlpatterns = [
     # How often the work really ran, for staff
     path("api/effects/", views.EffectList.as_view()),
     # What became of all requests, for Prometheus: METRICS=prometheus
-    path("metrics/", metrics),
+    path("metrics/", metrics, name="metrics"),
     path("admin/", admin.site.urls),
     # The admin's own style sheets, also without DEBUG: the demo has no web server in front
-    path("static/<path:path>", serve, {"insecure": True}),
+    path("static/<path:path>", serve, {"insecure": True}, name="static"),
 ]

@@ -41,7 +41,7 @@ class IdempotencyRecordAdmin(Interventions):
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
     store_alias: str | None = None
 
-    list_display = ("identity", "request", "state_and_guarantee", "attempt", "answer", "life", "end")
+    list_display = ("identity", "state_and_guarantee", "answer", "request", "attempt", "life", "end")
     list_display_links = ("identity",)
     list_filter = (RetentionFilter, "status", "guarantee", MethodFilter, ResponseFilter)
     list_per_page = 50
@@ -52,7 +52,7 @@ class IdempotencyRecordAdmin(Interventions):
     search_help_text = _(
         "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id: found at once among all "
         "records. A scope, a key or the id of a request (Original-Request) alone: searched among the newest records of the "
-        "window on the right."
+        "window that is chosen."
     )
     fieldsets = (
         (_("Now"), {"fields": ("state", "next_request", "principal", "whole_key", "request")}),

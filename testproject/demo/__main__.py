@@ -76,7 +76,8 @@ def play(console: Console, server: Server, cast: Cast) -> int:
 def serve(console: Console, server: Server, cast: Cast) -> None:
     """Explain how to continue, in the admin and with requests of your own, and serve until Ctrl-C."""
     invitation = f"""
-The records   {server.address}{cast.records}
+Begin at      {server.address}/
+the records   {server.address}{cast.records}
 the metrics   {server.address}/metrics/
 log in as     admin
 password      {cast.password}

@@ -51,5 +51,6 @@ def prepare(database: Path) -> Cast:
         records=reverse("admin:django_idempotency_idempotencyrecord_changelist"),
         claim_lease=conf.get("CLAIM_LEASE"),
     )
+    os.environ["DEMO_TOKEN"] = cast.alice  # for the page at /
     connections.close_all()
     return cast

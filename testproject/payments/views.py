@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.contrib.auth.decorators import login_required
 from django.http import JsonResponse
-from django.views.decorators.http import require_http_methods
+from django.shortcuts import render
+from django.views.decorators.http import require_GET, require_http_methods
 from rest_framework import generics, mixins, status, viewsets
 from rest_framework.decorators import action, api_view
 from rest_framework.exceptions import APIException, ValidationError
@@ -26,7 +28,7 @@ from .work import Attempt, RefundTooLarge
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
     from rest_framework.request import Request
     from rest_framework.serializers import BaseSerializer
 
@@ -155,3 +157,14 @@ async def async_charges(request: HttpRequest) -> JsonResponse:
     except Declined as error:
         return declined(error)
     return JsonResponse(shown(charge), status=201)
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """What to type, and where to look. `make demo` puts a token into the environment."""
+    facts = {
+        "address": request.build_absolute_uri("/").rstrip("/"),
+        "token": os.environ.get("DEMO_TOKEN", "…"),
+        "counted": "METRICS" in os.environ,
+    }
+    return render(request, "payments/home.html", facts)
