@@ -62,17 +62,20 @@ def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeStri
 
 
 def note_refusal(request: HttpRequest, shown: Iterable[Any]) -> None:
-    """Free the key of a guarded request that is answered with an invalid form, among what its page shows.
+    """Free the key of a guarded request that is answered with the invalid form that it has sent, among what its page shows.
 
     The view's own `keep()` or `drop()` goes before that.
     """
     handle = getattr(request, "idempotency", None)
-    if isinstance(handle, RequestIdempotency) and handle._ending is None and any(map(_is_refused, shown)):  # noqa: SLF001
+    if not isinstance(handle, RequestIdempotency) or handle._ending is not None:  # noqa: SLF001
+        return
+    if any(_has_sent(request, value) and not value.is_valid() for value in shown):
         handle.drop()
 
 
-def _is_refused(value: Any) -> bool:
-    return isinstance(value, (BaseForm, BaseFormSet)) and value.is_bound and not value.is_valid()
+def _has_sent(request: HttpRequest, value: Any) -> bool:
+    """Is it a form of this request's fields? A page may also have one of its query, such as to search."""
+    return isinstance(value, (BaseForm, BaseFormSet)) and value.is_bound and value.data == request.POST
 
 
 def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:

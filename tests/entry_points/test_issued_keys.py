@@ -261,7 +261,7 @@ def ago(seconds: float) -> datetime:
 
 
 @given(key=st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='",'), min_size=1))
-@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_key(user: User, connect: Connect, key: str) -> None:
     """Whatever is sent as a key, there is the refusal, no error of ours, and no record."""
     with override_settings(IDEMPOTENCY=ISSUED):

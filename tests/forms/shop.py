@@ -168,7 +168,8 @@ def one_page(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         order(form)
         form = OrderForm()
-    return page(PAGE, request, {"form": form})
+    search = OrderForm(request.GET)  # of another form, and invalid as long as nobody searches
+    return page(PAGE, request, {"form": form, "search": search})
 
 
 urlpatterns = [
