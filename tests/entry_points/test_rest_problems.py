@@ -131,7 +131,7 @@ def test_a_projects_handler_keeps_retry_after(rest_entry_point: Sender, settings
     from django_idempotency.engine.operation import Operation
 
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
-    monkeypatch.setattr(Operation, "open", lambda self, *, wait: Busy(retry_after=7))
+    monkeypatch.setattr(Operation, "open", lambda self, **_: Busy(retry_after=7))
     answer = rest_entry_point(key=KEY)
     assert (answer.status_code, answer["Retry-After"]) == (409, "7")
     assert answer.json()["error"]["codes"] == "in-progress"
