@@ -30,6 +30,8 @@ DEFAULTS: dict[str, Any] = {
     # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.
     "DERIVE_SECRET": None,
     "DERIVE_SECRET_FALLBACKS": [],
+    # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
+    "ENCRYPTION_KEYS": [],
     # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
     "PROBLEM_DOCS": None,
     # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".

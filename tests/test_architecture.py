@@ -53,6 +53,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "stores.redis": row("concurrency core errors stores", "django redis"),
         "stores.dynamodb": row("concurrency core errors stores", "boto3 botocore django"),
         "stores.layered": row("concurrency core errors stores"),
+        "stores.sealed": row("core stores", "cryptography django"),
     },
     "one call under a key, without Django": {
         "engine": row("concurrency core errors stores"),
@@ -66,7 +67,9 @@ RINGS: dict[str, dict[str, Row]] = {
         "realms": row("core errors", "django"),
         "instrumentation": row("conf core engine signals", "django opentelemetry prometheus_client"),
         "inspection": row("core errors serialization", "django"),
-        "runtime": row("concurrency conf core engine errors instrumentation stores stores.layered", "asgiref django"),
+        "runtime": row(
+            "concurrency conf core engine errors instrumentation stores stores.layered stores.sealed", "asgiref django"
+        ),
     },
     "what requests and calls have in common": {
         "http": row(
@@ -99,7 +102,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "testing.schemathesis": row("testing", "django schemathesis"),
         "checks": row(
             "conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
-            " runtime scopes selectors stores stores.orm",
+            " runtime scopes selectors stores stores.orm stores.sealed",
             "asgiref django",
         ),
         "publishing": row("checks conf core errors http profiles", "django"),

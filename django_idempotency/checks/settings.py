@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from ..instrumentation.meters import meter, wanted
 from ..profiles.profile import is_free
 from ..runtime import switch
 from ..selectors import Selector
+from ..stores.sealed import key_problem
 from .catalogue import closest, finding, shown, type_named
 from .stores import check_stores
 
@@ -33,6 +35,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     found = getattr(django_settings, conf.NAME, None)
     if found is not None and not isinstance(found, dict):
         return [*_environment(), finding("E001", found=type_named(found))]
+    encryption = [*_encryption()]
     return [
         *_environment(),
         *_names(found or {}),
@@ -43,9 +46,10 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_http(),
         *_profile(),
         *_secrets(),
+        *encryption,
         *_metrics(),
         *_exemptions(),
-        *check_stores(),
+        *(() if encryption else check_stores()),  # without its keys no store can be built
     ]
 
 
@@ -182,6 +186,14 @@ def _secrets() -> Iterator[CheckMessage]:
         yield finding("E007", name="DERIVE_SECRET_FALLBACKS", found=f"{_kind(earlier)}, not a list")
     elif wrong := [value for value in earlier if not _is_secret(value)]:
         yield finding("E007", name="DERIVE_SECRET_FALLBACKS", found=_kind(wrong[0]))
+
+
+def _encryption() -> Iterator[CheckMessage]:
+    keys = conf.get("ENCRYPTION_KEYS")
+    if (problem := key_problem(keys)) is not None:
+        yield finding("E095", problem=problem)
+    elif keys and importlib.util.find_spec("cryptography") is None:
+        yield finding("E096")
 
 
 def _metrics() -> Iterator[CheckMessage]:

@@ -32,8 +32,9 @@ A claim that finds a record reads it in this order:
    expires, unless a release has lifted it (a refused request may be corrected under the same key).
 4. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
    row lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
-5. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. Running: `Busy` until the
-   lease ends, except for the durable execution that has suspended it.
+5. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is sealed and could
+   not be opened (see `at_rest`) is a `Replay` without headers and body. Running: `Busy` until the lease ends, except for
+   the durable execution that has suspended it.
 
 A live lease is never taken over, even if the record has expired meanwhile: its work still runs.
 
@@ -60,6 +61,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from .at_rest import readable
 from .hashing import first_operation, next_operation
 from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 
@@ -230,7 +232,8 @@ def read(
     if over or _unheld(record, ticket):  # takeable
         return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
     if record.status is Status.COMPLETED:
-        return Unreadable() if record.outcome is None else Replay(outcome=record.outcome, attempt=record.attempt)
+        outcome = record.outcome
+        return Unreadable() if outcome is None else Replay(outcome=readable(outcome), attempt=record.attempt)
     return busy(record)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..concurrency.cancellation import run_to_completion
 from ..core import rules
+from ..core.at_rest import readable
 from ..core.records import CALL_METHOD, Guarantee, Outcome, OutcomeKind, kind_of, shortened
 from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict, WorkResult
 from ..engine.atomic import AtomicOperation
@@ -325,6 +326,7 @@ def _runs_later(kind: type) -> bool:
 
 def remembered(terms: FunctionTerms, outcome: Outcome) -> Any:
     """Return the result in an outcome, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
+    outcome = readable(outcome)
     kind = kind_of(outcome)
     if kind is OutcomeKind.HELD:
         raise HeldForPerson

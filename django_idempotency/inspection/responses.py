@@ -7,6 +7,7 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from email.message import Message
 
+from ..core.at_rest import is_sealed
 from ..core.records import MISSING, Outcome, kind_of
 from ..serialization.typed_json import VERSION
 from . import redaction
@@ -25,7 +26,7 @@ class ShownResponse:
     """A response as a page or a terminal shows it. `kind` is how the body is shown, or why it is not."""
 
     status: int
-    kind: str  # absent, empty, hidden, json, text, image, binary
+    kind: str  # absent, sealed, empty, hidden, json, text, image, binary
     size: int = 0
     content_type: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
@@ -38,6 +39,8 @@ def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | Non
     """Prepare a record's response, or return `None` if it has none. Without permission, it has no byte of the body."""
     if outcome is None:
         return None
+    if is_sealed(outcome):
+        return ShownResponse(status=outcome.status, kind="sealed")
     named = {name.lower(): value for name, value in outcome.headers}
     content_type = named.get("content-type", "")
     body = None if outcome.body is MISSING else outcome.body

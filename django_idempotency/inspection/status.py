@@ -9,6 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
+from ..core.at_rest import readable
 from ..core.records import CALL_METHOD, MISSING, Guarantee, OutcomeKind, Record, Status, kind_of
 
 #: An `atomic` record whose lease ended this long ago counts as abandoned: few transactions last longer.
@@ -110,6 +111,6 @@ def _replay(record: Record) -> Promise:
         )
     if kind_of(outcome) is OutcomeKind.HELD:
         return _("raises HeldForPerson. Check with the provider, then release the record: the next call runs the work.")
-    if outcome.body is MISSING:
+    if readable(outcome).body is MISSING:
         return _("gets 409 response-not-stored with the original status. The work is not run again.")
     return _("gets the response below again. The work is not run again.")

@@ -18,6 +18,7 @@ INSTANT = 26
 
 _BODIES = {
     "absent": "not stored: too large, a stream, or not to be stored",
+    "sealed": "sealed, and no key of ENCRYPTION_KEYS opens it",
     "empty": "empty",
     "hidden": "{size}, left out",
     "binary": "{size}, not text",

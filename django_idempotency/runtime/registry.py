@@ -19,6 +19,7 @@ from ..stores.base import BaseStore
 from ..stores.layered import LayeredStore
 from ..stores.layered.caches import LocalCache
 from ..stores.wrapper import innermost, layers
+from .encryption import protected
 from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
@@ -30,16 +31,18 @@ class Stores:
 
     def __init__(self) -> None:
         self._built: dict[str, BaseStore] = {}
+        #: Those that are not protected: what other stores nest.
+        self._bare: dict[str, BaseStore] = {}
 
     def __getitem__(self, alias: str) -> BaseStore:
         """Return the store. Raises `ImproperlyConfigured` for an unknown alias or backend."""
         store = self._built.get(alias)
-        return self._get(alias, ()) if store is None else store
+        return self._built.setdefault(alias, protected(self._get(alias, ()))) if store is None else store
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
-        store = self._built.get(alias)
+        store = self._bare.get(alias)
         if store is None:
-            store = self._built.setdefault(alias, self._build(alias, above))
+            store = self._bare.setdefault(alias, self._build(alias, above))
         return store
 
     def _build(self, alias: str, above: tuple[str, ...]) -> BaseStore:
@@ -75,6 +78,7 @@ class Stores:
         """Rebuild the stores after a change of settings (tests)."""
         if setting in (conf.NAME, "DATABASES", "CACHES"):
             self._built.clear()
+            self._bare.clear()
 
 
 def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from uuid import UUID
 
+from ..core.at_rest import is_sealed
 from ..core.records import INFLATE_LIMIT, MISSING, Guarantee, Missing, Outcome, Record, Status, Ticket
 
 VERSION = 1
@@ -129,7 +130,8 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
     if not isinstance(outcome.body, Missing):
         flags, body = _BODY, outcome.body
     size = len(body)
-    if DEFLATE_ABOVE < size <= INFLATE_LIMIT and len(deflated := zlib.compress(body, 1)) < size:
+    deflates = DEFLATE_ABOVE < size <= INFLATE_LIMIT and not is_sealed(outcome)  # which was deflated before
+    if deflates and len(deflated := zlib.compress(body, 1)) < size:
         flags, body = flags | _DEFLATED, deflated
     return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
 

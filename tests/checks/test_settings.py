@@ -20,6 +20,8 @@ from django_idempotency.runtime import switch
 
 from .conftest import Configure, hints
 
+#: An encryption key.
+KEY = "x" * 43 + "="
 ORM = "django_idempotency.stores.orm.ORMStore"
 OUTSIDE = "tests.checks.backends.OutsideStore"
 
@@ -135,6 +137,13 @@ MALFORMED = [
     ("METRICS", "prometeus", "E090", '"METRICS": "prometheus"'),
     ("METRICS", ["prometheus", 5], "E090", '"METRICS": "prometheus"'),
     ("METRICS", "tests.checks.backends.not_a_store", "E090", "subclass of Meter"),
+    # ---- keys
+    ("ENCRYPTION_KEYS", "c2VjcmV0", "E095", "python -c"),
+    ("ENCRYPTION_KEYS", [b"c2VjcmV0"], "E095", "32 bytes in base64"),
+    ("ENCRYPTION_KEYS", ["c2VjcmV0"], "E095", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", ["no base64!"], "E095", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", [KEY, None], "E095", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", [KEY, KEY], "E095", "token_bytes(32)"),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),
@@ -331,3 +340,11 @@ def test_no_settings_are_needed(settings: Settings, declared: Any) -> None:
     assert check_settings() == []
     del settings.IDEMPOTENCY
     assert check_settings() == []
+
+
+def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E096: the keys are there, and the library is not."""
+    configure(ENCRYPTION_KEYS=[KEY])
+    assert "E096" not in hints(check_settings())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "django-idempotency[encryption]" in hints(check_settings())["E096"]

@@ -1,0 +1,32 @@
+"""The project's keys: what seals stored records and waiting messages."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from django.core.exceptions import ImproperlyConfigured
+
+from .. import conf
+from ..stores.base import BaseStore
+from ..stores.sealed import Keyring, SealedStore, key_problem
+
+
+def keyring() -> Keyring | None:
+    """Return the keys of ENCRYPTION_KEYS; `None`: it is empty. Raises `ImproperlyConfigured` for what is no key."""
+    keys = conf.get("ENCRYPTION_KEYS")
+    if not keys:
+        return None
+    if (problem := key_problem(keys)) is not None:
+        raise ImproperlyConfigured(f'{conf.NAME}["ENCRYPTION_KEYS"]: {problem}.')
+    return _keyring(tuple(keys))
+
+
+@lru_cache(maxsize=4)
+def _keyring(keys: tuple[str | None, ...]) -> Keyring:
+    return Keyring(keys)
+
+
+def protected(store: BaseStore) -> BaseStore:
+    """Return a store that keeps the records of `store` as the settings ask for; the same one if they ask for nothing."""
+    ring = keyring()
+    return store if ring is None else SealedStore(store, ring)

@@ -1,0 +1,87 @@
+"""Sealed responses, seen by clients and by people: a replay is open, and what does not open is not run again."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from pytest_django import Settings
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import ResponseNotStored
+from django_idempotency.models import IdempotencyRecord
+from tests.stores.sealed.keys import FIRST, SECOND
+
+from .conftest import KEY, Sender, effects
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+
+
+@pytest.fixture(autouse=True)
+def keys(settings: Settings) -> None:
+    use(settings, [FIRST])
+
+
+def use(settings: Settings, keys: list[str | None]) -> None:
+    settings.IDEMPOTENCY = {**getattr(settings, "IDEMPOTENCY", {}), "ENCRYPTION_KEYS": keys}
+
+
+def test_a_replay_is_the_same(entry_point: Sender) -> None:
+    """Sealed at the settle, open at the replay, in `atomic`, where a lock reads the row."""
+    first, again = entry_point(), entry_point()
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert again["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+    (row,) = IdempotencyRecord.objects.all()
+    assert row.response_headers.startswith('[[":sealed"')
+    assert b"2499" not in bytes(row.response_body or b"")
+
+
+@pytest.mark.parametrize("keys_now", [[SECOND], [], [None, SECOND]], ids=["another key", "off", "only another to open"])
+def test_what_does_not_open(entry_point: Sender, settings: Settings, keys_now: list[str | None]) -> None:
+    """The retry is refused with a code of its own, and its work does not run again."""
+    entry_point()
+    use(settings, keys_now)
+    refused = entry_point()
+    assert (refused.status_code, refused.json()["code"]) == (409, "response-not-stored")
+    assert effects() == 1
+
+
+def test_a_function(settings: Settings) -> None:
+    """Its result comes back with its type; without the key its call raises, and does not run."""
+    ran = []
+
+    @idempotent_function(key=lambda order: order, key_prefix="sealed")
+    def pay(order: str) -> dict[str, int]:
+        ran.append(order)
+        return {"paid": 5}
+
+    assert pay("order-1") == pay("order-1") == {"paid": 5}
+    use(settings, [SECOND])
+    with pytest.raises(ResponseNotStored):
+        pay("order-1")
+    assert ran == ["order-1"]
+
+
+def test_what_people_see(
+    entry_point: Sender, settings: Settings, admin_client: Client, user: User, admin_user: User
+) -> None:
+    """The admin and the command open what the keys allow, and say so if they do not."""
+    entry_point()
+    (row,) = IdempotencyRecord.objects.all()
+    page = f"/admin/django_idempotency/idempotencyrecord/{row.pk}/change/"
+
+    def seen() -> tuple[str, str]:
+        out = StringIO()
+        call_command("idempotency_record", row.scope, KEY, stdout=out)
+        return admin_client.get(page).content.decode(), out.getvalue()
+
+    assert all("2499" in text for text in seen())
+    use(settings, [SECOND])
+    for text in seen():
+        assert "no key of ENCRYPTION_KEYS opens it" in text
+        assert "2499" not in text
+        assert "response-not-stored" in text
