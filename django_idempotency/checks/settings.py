@@ -191,9 +191,9 @@ def _secrets() -> Iterator[CheckMessage]:
 def _encryption() -> Iterator[CheckMessage]:
     keys = conf.get("ENCRYPTION_KEYS")
     if (problem := key_problem(keys)) is not None:
-        yield finding("E095", problem=problem)
+        yield finding("E098", problem=problem)
     elif keys and importlib.util.find_spec("cryptography") is None:
-        yield finding("E096")
+        yield finding("E099")
 
 
 def _metrics() -> Iterator[CheckMessage]:

@@ -138,12 +138,12 @@ MALFORMED = [
     ("METRICS", ["prometheus", 5], "E090", '"METRICS": "prometheus"'),
     ("METRICS", "tests.checks.backends.not_a_store", "E090", "subclass of Meter"),
     # ---- keys
-    ("ENCRYPTION_KEYS", "c2VjcmV0", "E095", "python -c"),
-    ("ENCRYPTION_KEYS", [b"c2VjcmV0"], "E095", "32 bytes in base64"),
-    ("ENCRYPTION_KEYS", ["c2VjcmV0"], "E095", "token_bytes(32)"),
-    ("ENCRYPTION_KEYS", ["no base64!"], "E095", "token_bytes(32)"),
-    ("ENCRYPTION_KEYS", [KEY, None], "E095", "token_bytes(32)"),
-    ("ENCRYPTION_KEYS", [KEY, KEY], "E095", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", "c2VjcmV0", "E098", "python -c"),
+    ("ENCRYPTION_KEYS", [b"c2VjcmV0"], "E098", "32 bytes in base64"),
+    ("ENCRYPTION_KEYS", ["c2VjcmV0"], "E098", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", ["no base64!"], "E098", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", [KEY, None], "E098", "token_bytes(32)"),
+    ("ENCRYPTION_KEYS", [KEY, KEY], "E098", "token_bytes(32)"),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),
@@ -343,8 +343,8 @@ def test_no_settings_are_needed(settings: Settings, declared: Any) -> None:
 
 
 def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E096: the keys are there, and the library is not."""
+    """E099: the keys are there, and the library is not."""
     configure(ENCRYPTION_KEYS=[KEY])
-    assert "E096" not in hints(check_settings())
+    assert "E099" not in hints(check_settings())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "django-idempotency[encryption]" in hints(check_settings())["E096"]
+    assert "django-idempotency[encryption]" in hints(check_settings())["E099"]
