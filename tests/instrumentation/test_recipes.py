@@ -89,14 +89,17 @@ class Sent(Transport):
 def test_sentry(user: User) -> None:
     """An error is an issue of its event and route, under the key's hash; a refusal is none."""
     sent, names = Sent(), recipe("def before_send")
-    sentry_sdk.init(
-        dsn="http://key@127.0.0.1:1/1",
-        transport=sent,
-        before_send=names["before_send"],
-        default_integrations=False,
-        integrations=[LoggingIntegration()],  # no other: they patch Django for the rest of the process
-    )
-    try:
+    # No other integration: they patch Django and Celery for the rest of the process.
+    only_logging = {"default_integrations": False, "auto_enabling_integrations": False}
+    options = {
+        "dsn": "http://key@127.0.0.1:1/1",
+        "transport": sent,
+        "before_send": names["before_send"],
+        **only_logging,
+    }
+    client = sentry_sdk.Client(integrations=[LoggingIntegration()], **options)
+    with sentry_sdk.isolation_scope() as scope:
+        scope.set_client(client)
         post(user, CHARGE)
         post(user, {"amount": 1, "currency": "inr"})
         assert sent.events == []
@@ -105,5 +108,3 @@ def test_sentry(user: User) -> None:
         (event,) = sent.events
         assert event["fingerprint"] == ["django_idempotency", "lost", "a/"]
         assert event["tags"]["idempotency_key_hash"] == "0a"
-    finally:
-        sentry_sdk.init()

@@ -248,7 +248,7 @@ class TestThroughAnEntryPoint:
         boss = Client()
         boss.force_login(AdminFactory())
         record = IdempotencyRecord.objects.get()
-        boss.post(f"/admin/django_idempotency/idempotencyrecord/{record.pk}/release/")
+        boss.post(f"/admin/django_idempotency/idempotencyrecord/{record.pk}/release/", {"reason": "no charge"})
         again = self.charge(client)
         assert (again.status_code, "Idempotent-Replayed" in again) == (201, False)
         assert Effect.objects.count() == 2
