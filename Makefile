@@ -59,9 +59,10 @@ bench: .venv/dev
 pictures: .venv/dev
 	$(BIN)/python -m tests.docs.drawing
 
-# Takes screenshots of the demo's admin in a Chromium. Run it after its pages have changed.
+# Takes screenshots of the demo's admin in a Chromium, and draws its dashboard with Prometheus. Run it after its pages have changed.
 screenshots: .venv/screenshots
 	$(BIN)/python -m tests.docs.screenshots
+	$(BIN)/python -m tests.docs.dashboard
 
 docs: pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -28,6 +24,7 @@ from ..faults.servers import gunicorn
 from ..support import services
 from ..support.factories import TokenFactory
 from ..support.meters import installed
+from ..support.prometheus import scraping
 
 SOURCE = Source(entry_point="decorator", route="orders/", store="default")
 LABELS = {"entry_point": "decorator", "route": "orders/", "store": "default"}
@@ -71,28 +68,6 @@ def test_a_request_is_counted_in_the_registry(user: User) -> None:
 # ------------------------------------------------------------------------------------------------- several processes
 
 
-@contextmanager
-def scraping(address: str, folder: Path) -> Iterator[str]:
-    """Run a Prometheus that scrapes this address ten times a second. Yield its own address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 100ms, scrape_timeout: 100ms}\n"
-        "scrape_configs:\n"
-        f"  - {{job_name: shop, metrics_path: /metrics/, static_configs: [{{targets: ['{address}']}}]}}\n"
-    )
-    program = services.program("prometheus")
-    assert program is not None
-    command = [program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
-    with (folder / "prometheus.log").open("wb") as log:
-        server = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()
-
-
 def queried(prometheus: str, expression: str) -> dict[str, float]:
     """Return the value of an expression by outcome."""
     try:
@@ -121,7 +96,7 @@ def test_workers_of_gunicorn_are_counted_together(tmp_path: Path, user: User) ->
         os.kill(workers.pop(), signal.SIGKILL)
         server.await_ready()
         assert httpx.post(url, json={**CHARGE, "amount": 1}, headers=headers, trust_env=False).status_code == 422
-        with scraping(server.url.removeprefix("http://"), tmp_path) as prometheus:
+        with scraping({server.url.removeprefix("http://"): "/metrics/"}, tmp_path, every="100ms") as prometheus:
             expression = "sum by (outcome) (django_idempotency_requests_total)"
             expected = {"executed": 1, "replayed": 19, "mismatch": 1}
             until(lambda: queried(prometheus, expression) == expected, f"Prometheus has {expected}")
