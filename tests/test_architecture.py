@@ -111,7 +111,8 @@ RINGS: dict[str, dict[str, Row]] = {
         "urls": row("publishing", "django"),
         "monitoring": row(),
         "management": row(
-            "checks conf core engine errors http inspection monitoring publishing runtime stores", "django"
+            "checks conf core engine errors http inspection monitoring publishing runtime stores stores.sealed",
+            "django",
         ),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
         "admin": row("conf core errors inspection models runtime stores stores.orm", "django"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from .. import conf
 from ..core.records import Record
-from ..errors import StoreUnavailable
+from ..errors import LostRace, StoreUnavailable
 from ..inspection.failures import MISCONFIGURED, advice, reason
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
@@ -18,6 +18,9 @@ from .arguments import positive
 
 #: Seconds between two lines of progress without a terminal.
 PACE = 5.0
+#: Tries of a change that loses a race.
+TRIES = 5
+T = TypeVar("T")
 
 
 class ScanningCommand(BaseCommand):
@@ -42,8 +45,11 @@ class ScanningCommand(BaseCommand):
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except StoreUnavailable as error:
             raise CommandError(
-                f"The store {self.alias!r} did not respond, or its table is not migrated: {reason(error)}"
+                f"The store {self.alias!r} did not respond, or its table is not migrated: {reason(error)}{self.changed()}"
             ) from error
+        except LostRace as error:
+            self.end_progress()
+            raise CommandError(f"Lost the race for a record {TRIES} times in a row.{self.changed()}") from error
         except KeyboardInterrupt:
             self.end_progress()
             raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
@@ -60,6 +66,19 @@ class ScanningCommand(BaseCommand):
             yield from batch.records
             self.progress()
         self.end_progress()
+
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Call it again if it loses a race (a deadlock, a lock of SQLite), each time after a longer pause."""
+        for attempt in range(1, TRIES):
+            try:
+                return act()
+            except LostRace:
+                time.sleep(0.1 * attempt)
+        return act()
+
+    def changed(self) -> str:
+        """Return what a command that changes records adds to an error: how far it came."""
+        return ""
 
     def so_far(self) -> str:
         seconds = max(time.monotonic() - self.started, 0.001)

@@ -1,0 +1,72 @@
+"""Seal stored responses with the first key of ENCRYPTION_KEYS, or store them unsealed again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from ...runtime.registry import stores
+from ...stores.sealed import Resealing, SealedStore
+from ...stores.wrapper import layers
+from ..arguments import not_negative, positive
+from ..scanning import ScanningCommand
+
+
+class Command(ScanningCommand):
+    help = (
+        "Seal every stored response with the first key of ENCRYPTION_KEYS; if that is None, store it unsealed. Reads the "
+        "records in bounded batches and changes one at a time, beside traffic. Type it again after an interruption: what is "
+        "done is skipped. The exit status is 1 if a response cannot be opened."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--limit", type=positive, metavar="ROWS", help="Reseal no more than these; all.")
+        parser.add_argument("--sleep", type=not_negative, default=0.0, metavar="SECONDS", help="After each batch; 0.")
+        parser.add_argument("--dry-run", action="store_true", help="Only count what would be resealed.")
+
+    def look(self, **options: Any) -> None:
+        self.counted = Counter[Resealing]()
+        self.store = stores.outermost(self.store)
+        store = next((layer for layer in layers(self.store) if isinstance(layer, SealedStore)), None)
+        if store is None:
+            raise CommandError(
+                'IDEMPOTENCY["ENCRYPTION_KEYS"] is empty, so there is nothing to seal with and nothing to open with. To '
+                'store responses unsealed again, type "ENCRYPTION_KEYS": [None, the keys that open them].'
+            )
+        self.reseal(store, options)
+        self.end_progress()
+        if options["dry_run"]:
+            self.stdout.write(f"{self.counted[Resealing.DONE]:,} of {self.seen:,} responses would be resealed.")
+            return
+        self.stdout.write(self.so_far())
+        if closed := self.counted[Resealing.CLOSED]:
+            raise CommandError(
+                f"{closed:,} responses cannot be opened, and were left as they are: no key of ENCRYPTION_KEYS has sealed "
+                "them, or they were changed. Retries get response-not-stored. Add the key, and type the command again."
+            )
+
+    def reseal(self, store: SealedStore, options: Mapping[str, Any]) -> None:
+        limit, dry = options["limit"], options["dry_run"]
+        for batch in store.store.scan(size=options["batch_size"]):
+            self.seen += len(batch.records) + batch.unreadable
+            for record in batch.records:
+                if store.is_current(record):
+                    continue
+                if limit is not None and self.counted[Resealing.DONE] >= limit:
+                    return
+                ended = Resealing.DONE if dry else self.patiently(partial(store.reseal, record.id))
+                self.counted[ended] += 1
+            self.progress()
+            time.sleep(options["sleep"])
+
+    def so_far(self) -> str:
+        return f"{self.counted[Resealing.DONE]:,} responses resealed. {super().so_far()}"
+
+    def changed(self) -> str:
+        return f"\n{self.so_far()}"
