@@ -8,10 +8,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from .records import CANCELLATION, MISSING, Outcome, OutcomeKind, kind_of
+from .records import CANCELLATION, MISSING, Outcome, OutcomeKind, Record, Ticket, kind_of
 
 #: The one header of a sealed response; its value holds the others. No header has a colon in its name.
 SEALED: Final = ":sealed"
+#: What an erased record has in place of its scope and of its key.
+ERASED: Final = "#erased"
+#: What an erased record has in place of a response's headers.
+_ERASURE = ((":erased", "true"),)
+
+
+def is_same_key(record: Record, ticket: Ticket) -> bool:
+    """Do a record and a ticket with the same id belong to one key? If not, their digests collide.
+
+    An erased record no longer says whose it was. Its id does.
+    """
+    return (record.key == ticket.key and record.scope == ticket.scope) or record.scope == ERASED
+
+
+def erasure(outcome: Outcome | None) -> Outcome:
+    """Return what stays of a response after its data was erased: its status, or 410 if there was none."""
+    if outcome == CANCELLATION:
+        return CANCELLATION
+    return Outcome(status=410 if outcome is None else outcome.status, headers=_ERASURE, body=MISSING)
 
 
 def is_sealed(outcome: Outcome | None) -> bool:
@@ -26,4 +45,6 @@ def readable(outcome: Outcome) -> Outcome:
 
 def says_nothing(outcome: Outcome) -> bool:
     """Is it one of our own marks, and not a response? Those are not sealed: they say the same of every key."""
-    return outcome == CANCELLATION or (kind_of(outcome) is OutcomeKind.HELD and outcome.body is MISSING)
+    if outcome == CANCELLATION or outcome.headers == _ERASURE:
+        return True
+    return kind_of(outcome) is OutcomeKind.HELD and outcome.body is MISSING

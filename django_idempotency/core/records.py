@@ -209,7 +209,7 @@ class Settlement(NamedTuple):
 
     `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` if another token of the same work
     continues. `expires_in` and `lease_in` are seconds from the store's now, and `None` if the deadline does not change.
-    `new_life`: the row had expired, so it starts again, as `operation`; otherwise that is what the row says.
+    `new_life`: the row starts again with what the ticket says, as `operation`; otherwise that is what the row says.
     `transaction_id`: nothing is written in any transaction except the one that the guard began (see
     `Guard.transaction_id`).
     """

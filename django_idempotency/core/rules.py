@@ -26,7 +26,7 @@ A durable execution leaves its record RUNNING when its engine suspends it, under
 
 A claim that finds a record reads it in this order:
 
-1. Another scope or key under the same id: a collision of digests, so `Mismatch`.
+1. Another scope or key under the same id: a collision of digests, so `Mismatch` (`at_rest.is_same_key`).
 2. Our own token on a running record: `Execute`. We claimed it a moment ago.
 3. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
    expires, unless a release has lifted it (a refused request may be corrected under the same key).
@@ -61,9 +61,9 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from .at_rest import readable
+from .at_rest import ERASED, erasure, is_same_key, readable
 from .hashing import first_operation, next_operation
-from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
+from .records import Guarantee, Outcome, OutcomeKind, Record, Settlement, Status, Ticket, kind_of
 
 # ---------------------------------------------------------------------------------------------------------- verdicts
 
@@ -139,7 +139,7 @@ def owned(record: Record, ticket: Ticket) -> bool:
 
 def takeable(record: Record, ticket: Ticket) -> bool:
     """May this ticket become the record's owner? The one predicate that stores know (see "The life of a record")."""
-    if record.key != ticket.key or record.scope != ticket.scope:
+    if not is_same_key(record, ticket):
         return False
     if record.status is Status.COMPLETED:
         return expired(record)
@@ -220,7 +220,7 @@ def read(
     that did not happen is better than missing one. `resuming` is the attempt that the
     ticket's own execution has suspended (0: none was found): if that is what is ours now, it goes on.
     """
-    if record.key != ticket.key or record.scope != ticket.scope:
+    if not is_same_key(record, ticket):
         return Mismatch()
     if owned(record, ticket):
         resumed = record.attempt == resuming
@@ -257,7 +257,7 @@ def foreseen(record: Record, ticket: Ticket, *, took: float) -> Verdict:
 
 def answerable_from_copy(record: Record, ticket: Ticket) -> bool:
     """May a copy of the record answer this ticket, without asking the store that decides? Never if work may run."""
-    if record.key != ticket.key or record.scope != ticket.scope or owned(record, ticket):
+    if not is_same_key(record, ticket) or owned(record, ticket):
         return False
     if record.status is Status.COMPLETED:
         return record.outcome is not None and not expired(record)
@@ -468,9 +468,9 @@ class Change(NamedTuple):
 
 
 def intervention(
-    record: Record | None, change: Callable[[Record], Settlement | None], *, locked: bool = False
+    record: Record | None, change: Callable[[Record], Settlement | Intervention | None], *, locked: bool = False
 ) -> Change | Intervention:
-    """Say what `change` (`released`, `expired_now` or `erased`) writes, or why nothing is written.
+    """Say what `change` (`released`, `expired_now`, `erased` or `forgotten`) writes, or why nothing is written.
 
     `record` is `None` if none could be read: because there is none, or because another connection has it `locked`.
     """
@@ -479,7 +479,18 @@ def intervention(
     settlement = change(record)
     if settlement is None:
         return Intervention.ALREADY
+    if isinstance(settlement, Intervention):
+        return settlement
     return Intervention.BUSY if leased(record) else Change(record=record, settlement=settlement)
+
+
+def ticket_by_hand(change: Change, owner: UUID) -> Ticket:
+    """Return the ticket that writes an operator's change. What it forgets about a person is not in it either."""
+    record = change.record
+    ticket = record.ticket(owner=owner)
+    if not change.settlement.new_life:
+        return ticket
+    return ticket._replace(scope=ERASED, key=ERASED, path="", request_id="", guarantee=record.guarantee)
 
 
 def taken_by_hand(change: Change, claimed: Record, ticket: Ticket) -> Change | Intervention:
@@ -514,7 +525,8 @@ def released(record: Record) -> Settlement | None:
     """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before."""
     if record.status is Status.FREE or expired(record):
         return None
-    return _same(record)._replace(status=Status.FREE)
+    # An erased record is nobody's: the next request must say anew whose its key is.
+    return _same(record)._replace(status=Status.FREE, expires_in=0 if record.scope == ERASED else None)
 
 
 def erased(record: Record) -> Settlement | None:
@@ -526,6 +538,21 @@ def erased(record: Record) -> Settlement | None:
     if expired(record) and record.status is Status.FREE and not record.digest:
         return None
     return _same(record)._replace(status=Status.FREE, digest=b"", expires_in=0)
+
+
+def forgotten(record: Record) -> Settlement | Intervention | None:
+    """Say how what a record knows about a person is removed; `None` when it is. The key stays used.
+
+    Response, digest, scope, key, path and request id go; the id stays. So until its retention ends, a request with the key
+    finds a finished record without a response, and does not run: not even if the record was free, since an earlier attempt
+    may have had an effect. A running record stays as it is, since its owner will write to it, and so does a held one, about
+    which a person decides.
+    """
+    if record.scope == ERASED:
+        return None
+    if record.status is Status.RUNNING or kind_of(record.outcome) is OutcomeKind.HELD:
+        return Intervention.BUSY
+    return _same(record)._replace(status=Status.COMPLETED, digest=b"", outcome=erasure(record.outcome), new_life=True)
 
 
 def expired_now(record: Record) -> Settlement | None:

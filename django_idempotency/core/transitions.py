@@ -32,8 +32,8 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     expires_at = known.expires_at if expires_in is None else now + timedelta(seconds=expires_in)
     return Record(
         id=known.id,
-        scope=known.scope,
-        key=known.key,
+        scope=born.scope,
+        key=born.key,
         digest=settlement.digest,
         status=settlement.status,
         owner=ticket.owner,

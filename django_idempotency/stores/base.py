@@ -226,7 +226,13 @@ class BaseStore(ABC):
         """
         return self._intervene(record_id, rules.erased, audit)
 
-    def _intervene(self, record_id: UUID, change: Callable[[Record], Settlement | None], audit: Audit) -> Intervention:
+    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """Remove what a record knows about a person, and keep its key used: see `rules.forgotten`."""
+        return self._intervene(record_id, rules.forgotten, audit)
+
+    def _intervene(
+        self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
+    ) -> Intervention:
         decided = rules.intervention(self.get(record_id), change)
         if isinstance(decided, Intervention):
             return decided
@@ -234,7 +240,7 @@ class BaseStore(ABC):
 
     def _change_by_hand(self, change: rules.Change) -> Intervention:
         # A new owner token: an owner that lost the record with its lease must not settle it after this.
-        ticket = change.record.ticket(owner=uuid4())
+        ticket = rules.ticket_by_hand(change, uuid4())
         if change.record.status is Status.RUNNING:
             decided = rules.taken_by_hand(change, self.claim(ticket), ticket)
             if isinstance(decided, Intervention):

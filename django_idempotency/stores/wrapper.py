@@ -92,6 +92,9 @@ class WrappedStore(BaseStore):
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
         return self.store.erase(record_id, audit=audit)
 
+    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        return self.store.forget(record_id, audit=audit)
+
 
 def layers(store: BaseStore) -> Iterator[BaseStore]:
     """Yield a store, then the store inside it, and so on, down to the innermost."""

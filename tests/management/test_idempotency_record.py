@@ -25,6 +25,7 @@ from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnkno
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
 from django_idempotency.management.commands import idempotency_record
+from django_idempotency.management.operators import operator
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
@@ -410,7 +411,7 @@ class TestAudit:
 
         monkeypatch.setattr("getpass.getuser", unnamed)
         monkeypatch.delenv("SUDO_USER", raising=False)
-        assert idempotency_record.operator().startswith("uid ")
+        assert operator().startswith("uid ")
 
     @pytest.mark.parametrize("ended", [Intervention.BUSY, Intervention.ALREADY, Intervention.GONE])
     def test_only_what_was_done(

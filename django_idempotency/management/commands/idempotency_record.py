@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
 from typing import Any
 from uuid import UUID
 
@@ -37,6 +35,7 @@ from ...runtime.derivation import derived_by
 from ...runtime.registry import stores
 from ...stores.base import Audit, BaseStore
 from ...stores.wrapper import innermost, layers
+from ..operators import operator
 
 logger = logging.getLogger("django_idempotency")
 
@@ -260,13 +259,3 @@ class Command(BaseCommand):
             *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
             extra={"idempotency": facts},
         )
-
-
-def operator() -> str:
-    """Name the operating system user, and the user behind sudo."""
-    try:
-        user = getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a container without an entry for its user
-        user = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-    behind = os.environ.get("SUDO_USER")
-    return plain(f"{user} (sudo by {behind})" if behind else user)

@@ -28,7 +28,7 @@ MAX_TIMEOUT = 60
 #: Writes in one transaction: DynamoDB's limit.
 TOGETHER = 100
 #: The fields that a record takes from its ticket once per life.
-_LIFE = ("created_at", "guarantee", "secret_id", "method", "path")
+_LIFE = ("scope", "key", "created_at", "guarantee", "secret_id", "method", "path")
 #: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps the record.
 _SEEN = ("owner", "status", "attempt", "lease_until")
 

@@ -191,23 +191,30 @@ class LayeredStore(WrappedStore):
         try:
             return super().release(record_id, audit=audit)
         finally:
-            self._forget(record_id)
+            self._drop_copy(record_id)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """See BaseStore.expire(). Also drops the copy."""
         try:
             return super().expire(record_id, audit=audit)
         finally:
-            self._forget(record_id)
+            self._drop_copy(record_id)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """See BaseStore.erase(). Also drops the copy, even of a record that was deleted by other means."""
         try:
             return super().erase(record_id, audit=audit)
         finally:
-            self._forget(record_id)
+            self._drop_copy(record_id)
 
-    def _forget(self, record_id: UUID) -> None:
+    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See BaseStore.forget(). Also drops the copy."""
+        try:
+            return super().forget(record_id, audit=audit)
+        finally:
+            self._drop_copy(record_id)
+
+    def _drop_copy(self, record_id: UUID) -> None:
         def drop() -> None:
             if not self.front.drop(record_id, insist=True):
                 logger.error(

@@ -5,6 +5,7 @@ It never waits for a lock. So a record is held if its row is locked, or its leas
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
@@ -14,7 +15,7 @@ from uuid import UUID, uuid4
 from django.db.models.expressions import RawSQL
 
 from ...core import rules
-from ...core.records import Guarantee, Record, Settlement, Status, Ticket
+from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket
 from ...core.rules import Intervention
 from ...errors import LostRace
 from ...models import IdempotencyRecord, InstantField
@@ -48,11 +49,16 @@ def erase(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUI
     return _intervene(make_guard, connection, record_id, rules.erased, audit)
 
 
+def forget(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
+    """Remove what the record knows about a person, and keep its key used."""
+    return _intervene(make_guard, connection, record_id, rules.forgotten, audit)
+
+
 def _intervene(
     make_guard: MakeGuard,
     connection: BaseDatabaseWrapper,
     record_id: UUID,
-    change: Callable[[Record], Settlement | None],
+    change: Callable[[Record], Settlement | Intervention | None],
     audit: Audit,
 ) -> Intervention:
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
@@ -63,8 +69,9 @@ def _intervene(
                 guard.set_rollback()
                 return decided
             # A new owner token: an owner that lost the record with its lease must not settle it after this.
-            columns = _columns(decided.settlement, connection)
-            records.filter(owner=decided.settlement.fence).update(owner=uuid4(), **columns)
+            ticket = rules.ticket_by_hand(decided, uuid4())
+            columns = _columns(decided.settlement, connection) | _forgetting(decided, ticket, connection)
+            records.filter(owner=decided.settlement.fence).update(owner=ticket.owner, **columns)
             audit(decided.record)
             return decided.outcome
     except LostRace:  # SQLite does not show whose lock is in the way
@@ -79,6 +86,20 @@ def _columns(settlement: Settlement, connection: BaseDatabaseWrapper) -> dict[st
     if settlement.expires_in is not None:  # by hand it is always 0, which is now
         columns["expires_at"] = clock(connection)
     return columns
+
+
+def _forgetting(change: rules.Change, ticket: Ticket, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+    """Return what else a change writes that removes what a row knows about a person."""
+    outcome = change.settlement.outcome
+    if not change.settlement.new_life or outcome is None:
+        return {}
+    return {
+        **{name: getattr(ticket, name) for name in ("scope", "key", "path", "request_id")},
+        "completed_at": change.record.completed_at or clock(connection),
+        "response_status": outcome.status,
+        "response_headers": json.dumps(outcome.headers),
+        "response_body": None if outcome.body is MISSING else outcome.body,
+    }
 
 
 def _ticket(record_id: UUID) -> Ticket:

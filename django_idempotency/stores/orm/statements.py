@@ -225,8 +225,16 @@ class Statements:
         transaction_id: str | None = None,
     ) -> Bound:
         if begins is not None:  # a new life keeps nothing of the expired operation
-            columns += ["created_at", "method", "path", "guarantee", "secret_id", "operation"]
-            values += [ticket.method, ticket.path, ticket.guarantee.value, ticket.secret_id, self.uuid(begins)]
+            columns += ["created_at", "scope", "key", "method", "path", "guarantee", "secret_id", "operation"]
+            values += [
+                ticket.scope,
+                ticket.key,
+                ticket.method,
+                ticket.path,
+                ticket.guarantee.value,
+                ticket.secret_id,
+                self.uuid(begins),
+            ]
         owner, status, attempt = fence
         expected: list[Any] = [self.uuid(owner)]
         if status is not None:

@@ -341,6 +341,13 @@ class ORMStore(BaseStore):
         with translated:
             return erase(self.guard, self._connection, record_id, audit)
 
+    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See BaseStore.forget(). `audit` is called in the same transaction."""
+        from .interventions import forget  # not above: loads the model
+
+        with translated:
+            return forget(self.guard, self._connection, record_id, audit)
+
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""
         from .interventions import count_due  # not above: loads the model

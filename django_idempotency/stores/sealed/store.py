@@ -86,6 +86,9 @@ class SealedStore(WrappedStore):
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
         return self.store.erase(record_id, audit=self._opens(audit))
 
+    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
+        return self.store.forget(record_id, audit=self._opens(audit))
+
     def _opens(self, audit: Audit) -> Audit:
         return lambda record: audit(self.opened(record))
 

@@ -24,6 +24,7 @@ from .concurrency import Concurrency
 from .costs import Costs
 from .endings import Endings
 from .eviction import Eviction
+from .forgetting import Forgetting
 from .guards import Guards
 from .maintenance import Maintenance
 from .nesting import Nesting
@@ -39,6 +40,7 @@ class StoreContract(
     Maintenance,
     Retention,
     Scanning,
+    Forgetting,
     AsyncVariants,
     Guards,
     Costs,

@@ -1,0 +1,155 @@
+"""Remove what is stored about a person, and keep their keys used."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+
+from ... import conf
+from ...core.records import Record
+from ...core.rules import Intervention
+from ...core.scope_names import observed, spellings
+from ...errors import ConfigurationError
+from ...inspection.terminal import plain
+from ...runtime.registry import records_of, stores
+from ..operators import operator
+from ..scanning import ScanningCommand
+
+logger = logging.getLogger("django_idempotency")
+
+#: The most other scopes that are named.
+NAMED = 5
+
+
+class Command(ScanningCommand):
+    help = (
+        "Erase what is stored about the owner of a scope, in every store and every front: responses, request digests, "
+        "scopes, keys and paths. A key that was used stays used until its retention ends: a retry gets "
+        "response-not-stored, and never runs. What runs or is held is left and reported, and the exit status is 1 then."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--scope", metavar="SCOPE", help='Whose: "user:42", "user:auth.user:42", "scope:shop-7".')
+        parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
+        parser.add_argument("--outbox-key", metavar="KEY", help="Delete the waiting messages with this key.")
+        super().add_arguments(parser)
+        parser.add_argument("--dry-run", action="store_true", help="Only count what would be erased.")
+        parser.add_argument("--no-input", action="store_false", dest="asks", help="Do not ask for confirmation.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        scope, key = options["scope"], options["outbox_key"]
+        if scope is None and key is None:
+            raise CommandError('Type --scope and whose data it is, such as "user:42"; or --outbox-key, or both.')
+        if not (options["dry_run"] or self.confirmed(options)):
+            raise CommandError("Nothing was erased.")
+        self.left = 0
+        if key is not None:
+            self.erase_messages(key, dry=options["dry_run"])
+        if scope is not None:
+            self.wanted = scopes_of(scope, options["realm"])
+            self.elsewhere = Counter[str]()
+            for alias in self.aliases(options["store"]):
+                super().handle(*args, **{**options, "store": alias})
+            self.name_others()
+        if self.left:
+            raise CommandError(
+                f"{self.left:,} left: a request, a relay or a person holds them. Type the command again in a while."
+            )
+
+    def confirmed(self, options: dict[str, Any]) -> bool:
+        if not options["asks"]:
+            return True
+        if not sys.stdin.isatty():
+            raise CommandError("Nobody can be asked here. Type --no-input to erase, or --dry-run to count.")
+        which = " and ".join(plain(each) for each in (options["scope"], options["outbox_key"]) if each is not None)
+        return input(f"Erase what is stored of {which}? It cannot be undone. Type yes: ").strip().lower() == "yes"
+
+    def aliases(self, chosen: str | None) -> Iterator[str]:
+        """Yield the chosen alias; or one for each set of records."""
+        seen = []
+        for alias in [chosen] if chosen else conf.get("STORES"):
+            try:
+                records = records_of(stores[alias])
+            except Exception:  # noqa: BLE001 - reported when its turn comes
+                yield alias
+                continue
+            if records not in seen:
+                seen.append(records)
+                yield alias
+
+    def look(self, **options: Any) -> None:
+        self.store = stores.outermost(self.store)  # so that a change reaches every front
+        self.seen, counted = 0, Counter[Intervention]()
+        try:
+            for record in self.records(options["batch_size"]):
+                if record.scope not in self.wanted:
+                    self.note(record)
+                    continue
+                if options["dry_run"]:
+                    counted[Intervention.DONE] += 1
+                else:
+                    counted[self.patiently(partial(self.store.forget, record.id, audit=unread))] += 1
+        finally:
+            erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
+            self.left += left
+            if counted and not options["dry_run"]:
+                self.log(erased, left)
+        would = "would be erased" if options["dry_run"] else "erased"
+        busy = f", {left:,} left, which run or are held" if left else ""
+        self.stdout.write(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records {would}{busy}.")
+        if self.unreadable:
+            self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")
+
+    def note(self, record: Record) -> None:
+        """Count records that may belong to the same person, in another realm or database."""
+        if any(record.scope.endswith(f"/{scope}") for scope in self.wanted):
+            self.elsewhere[record.scope] += 1
+
+    def name_others(self) -> None:
+        for scope, count in self.elsewhere.most_common(NAMED):
+            self.stdout.write(
+                f"{count:,} more belong to {plain(scope)}. Type --scope {plain(scope)} if that is the same person."
+            )
+
+    def log(self, erased: int, left: int) -> None:
+        facts = {"event": "erased_scope", "user": operator(), "store": self.alias, "erased": erased, "left": left}
+        logger.warning(
+            "Erased by %s: %d records of one scope in the store %s; %d left.",
+            *(facts[name] for name in ("user", "erased", "store", "left")),
+            extra={"idempotency": facts},
+        )
+
+    def erase_messages(self, key: str, *, dry: bool) -> None:
+        if not apps.is_installed("django_idempotency.outbox"):
+            raise CommandError('INSTALLED_APPS has no "django_idempotency.outbox", so no message has a key.')
+        from ...outbox.erasing import erase  # not above: loads its model
+
+        try:
+            erased, left = erase(key, dry=dry)
+        except ConfigurationError as error:
+            raise CommandError(str(error)) from error
+        self.left += left
+        would = "would be deleted" if dry else "deleted, and are never published"
+        busy = f", {left:,} left, which a relay holds" if left else ""
+        self.stdout.write(f"The outbox: {erased:,} messages {would}{busy}.")
+
+
+def scopes_of(typed: str, realm: str | None) -> frozenset[str]:
+    """Return the stored scopes that a typed one may mean, also of keys that were only observed."""
+    front, user, name = typed.rpartition("user:")
+    if user and ":" not in name and (not front or front.endswith("/")):
+        typed = f"{front}user:{settings.AUTH_USER_MODEL.lower()}:{name}"
+    found = spellings(typed, realm=realm)
+    return frozenset((*found, *map(observed, found)))
+
+
+def unread(_: Record) -> None:
+    """Audit nothing: the command logs how many there were, and not whose."""
