@@ -8,6 +8,9 @@ and `released` of an `atomic` operation are sent after COMMIT.
 `unguarded` is about a request that asked to be guarded and is not: its `operation` is `None`, and `reason` is the code
 of why. `observed` is about a request that a guard with `mode="observe"` has let through: its `operation` is `None`, too,
 and `reason` says what the guard would have done.
+
+`duplicate_found` is no event of a key. `manage.py idempotency_suspects` sends it for each `suspect` (see
+`core.suspects.Suspect`); the sender is the model.
 """
 
 from django.dispatch import Signal
@@ -29,3 +32,5 @@ lost = Signal()
 unavailable = Signal()
 unguarded = Signal()
 observed = Signal()
+
+duplicate_found = Signal()

@@ -111,7 +111,8 @@ RINGS: dict[str, dict[str, Row]] = {
         "urls": row("publishing", "django"),
         "monitoring": row(),
         "management": row(
-            "checks conf core engine errors http inspection monitoring outbox publishing runtime stores stores.sealed",
+            "checks conf core engine errors http inspection instrumentation monitoring outbox publishing runtime stores"
+            " stores.sealed",
             "django",
         ),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),

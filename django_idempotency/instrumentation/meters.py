@@ -70,6 +70,9 @@ class Meter:
     def published(self, outcome: str, lag: float) -> None:
         """Count a message of the outbox, "published" or "failed", and the seconds since it was sent."""
 
+    def duplicate_found(self, model: str) -> None:
+        """Count a suspect that `manage.py idempotency_suspects` found. `model` is a label, such as "payments.Charge"."""
+
     def current_trace(self) -> str:
         """Return the trace context (W3C `traceparent`) of the running request; "": there is none."""
         return ""
@@ -110,6 +113,9 @@ class Meters:
 
     def published(self, outcome: str, lag: float) -> None:
         self._each(lambda meter: meter.published(outcome, lag))
+
+    def duplicate_found(self, model: str) -> None:
+        self._each(lambda meter: meter.duplicate_found(model))
 
     def current_trace(self) -> str:
         """Return the trace context of the first meter that knows one."""

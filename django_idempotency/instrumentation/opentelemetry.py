@@ -37,6 +37,9 @@ class OpenTelemetryMeter(Meter):
         self._lag = made.create_histogram(
             f"{_NAME}.outbox.lag", unit="s", description="From the sending of a message to its publishing."
         )
+        self._duplicates = made.create_counter(
+            f"{_NAME}.duplicates.found", unit="{suspect}", description="Suspects that a search found."
+        )
         self._propagator = TraceContextTextMapPropagator()
 
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
@@ -67,6 +70,9 @@ class OpenTelemetryMeter(Meter):
         self._messages.add(1, {f"{_NAME}.outcome": outcome})
         if outcome == "published":
             self._lag.record(lag)
+
+    def duplicate_found(self, model: str) -> None:
+        self._duplicates.add(1, {f"{_NAME}.model": model})
 
     def current_trace(self) -> str:
         carrier: dict[str, str] = {}

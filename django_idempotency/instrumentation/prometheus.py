@@ -28,6 +28,7 @@ OUTBOX_MESSAGES = Counter("django_idempotency_outbox_messages", "Messages that a
 OUTBOX_LAG = Histogram(
     "django_idempotency_outbox_lag_seconds", "From the sending of a message to its publishing.", buckets=_SLOW
 )
+DUPLICATES_FOUND = Counter("django_idempotency_duplicates_found", "Suspects that a search found.", ("model",))
 
 
 class PrometheusMeter(Meter):
@@ -49,3 +50,6 @@ class PrometheusMeter(Meter):
         OUTBOX_MESSAGES.labels(outcome).inc()
         if outcome == "published":
             OUTBOX_LAG.observe(lag)
+
+    def duplicate_found(self, model: str) -> None:
+        DUPLICATES_FOUND.labels(model).inc()

@@ -16,6 +16,7 @@ class RecordingMeter(Meter):
     lost: list[Source] = field(default_factory=list)
     operations: list[tuple[str, str]] = field(default_factory=list)
     messages: list[tuple[str, float]] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
     trace: str = ""
 
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
@@ -33,6 +34,9 @@ class RecordingMeter(Meter):
 
     def published(self, outcome: str, lag: float) -> None:
         self.messages.append((outcome, lag))
+
+    def duplicate_found(self, model: str) -> None:
+        self.duplicates.append(model)
 
     def current_trace(self) -> str:
         return self.trace

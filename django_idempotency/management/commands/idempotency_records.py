@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -19,10 +18,9 @@ from ...core.records import Record, Status
 from ...inspection import redaction
 from ...inspection.stats import STATUSES, age, status_of
 from ...inspection.terminal import plain, span
-from ..arguments import not_negative, positive
+from ..arguments import duration, positive
 from ..scanning import ScanningCommand
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 #: The table: the head of a column, its width, and what it shows of a record.
 _COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (
     ("STATUS", 10, status_of),
@@ -117,12 +115,3 @@ def as_dict(record: Record) -> dict[str, Any]:
         "request_id": record.original_request,
         "operation_ref": operation_ref(conf.derive_secret(), record.id),
     }
-
-
-def duration(text: str) -> float:
-    """Read a span of time such as 90s, 5m, 2h or 1d."""
-    number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        return not_negative(number) * _UNITS[unit]
-    except ArgumentTypeError as error:
-        raise ArgumentTypeError(f"{text!r} is not a span of time, such as 90s, 5m, 2h or 1d.") from error

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from ...inspection.stats import STATUSES, Tally
+from ..files import write_whole
 from ..scanning import ScanningCommand
 
 #: What a line of the text format says of each gauge.
@@ -58,7 +58,7 @@ class Command(ScanningCommand):
         if options["output"] is None:
             self.stdout.write(text, ending="")
         else:
-            write_whole(options["output"], text)
+            write_whole(options["output"], text, mode=0o644)  # the collector is another user
 
     def counts(self, tally: Tally) -> Iterator[tuple[str, int]]:
         for status in STATUSES:
@@ -91,15 +91,3 @@ def _gauge(name: str, values: dict[str, float]) -> Iterator[str]:
     yield f"# HELP {full} {_ABOUT[name]}\n# TYPE {full} gauge\n"
     for labels, value in values.items():
         yield f"{full}{labels} {value}\n"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new one. Raises `CommandError`."""
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
-            new.write(text)
-        made = Path(new.name)
-        made.chmod(0o644)  # the collector is another user
-        made.replace(path)
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from error

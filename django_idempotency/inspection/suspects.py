@@ -1,0 +1,197 @@
+"""Asks a model of the project for suspects: see `core.suspects`. Reads, in one statement, and never writes.
+
+The database decides what is equal, by its collation, and sorts; only rows that are near another one leave it. NULL
+equals nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
+from django.db import connections, models
+from django.db.models import Case, F, Q, QuerySet, Value, When, Window
+from django.db.models.constants import LOOKUP_SEP
+from django.db.models.functions import Lag, Lead
+
+from ..core.suspects import Sighting
+
+#: The field that a model keeps its idempotency key in, unless the command says otherwise.
+KEY = "idempotency_key"
+#: Our annotation: is the row near the one before it?
+_FOLLOWS = "idempotency_follows"
+
+
+class Unsearchable(Exception):
+    """The model cannot be searched like this. The message says what to type instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What to look for, in a model. Raises `Unsearchable` when it is made, if the model cannot be searched like this."""
+
+    model: type[models.Model]
+    #: Fields of the model, or paths such as `card__fingerprint`.
+    same: tuple[str, ...]
+    #: A `DateTimeField` of the model.
+    timestamp: str
+    #: The field, or path, of the idempotency key; `None`: the model does not store it.
+    key: str | None
+    #: Two rows are near if they are at most this far apart.
+    within: timedelta
+    #: Rows from `since`, and those that they are near to, until before `until`.
+    since: datetime
+    until: datetime
+    #: Lookups that each row must match, with their values as text.
+    where: tuple[tuple[str, str], ...]
+    #: An alias of DATABASES.
+    using: str
+
+    def __post_init__(self) -> None:
+        for path in (*self.same, *([] if self.key is None else [self.key])):
+            rest = _column(self.model, path)[1]
+            if rest:
+                raise Unsearchable(f"{path!r} goes past a column: {LOOKUP_SEP.join(rest)!r} is no field.")
+        for path, _ in self.where:
+            _column(self.model, path)
+        if not isinstance(_column(self.model, self.timestamp)[0], models.DateTimeField) or LOOKUP_SEP in self.timestamp:
+            raise Unsearchable(f"{self.timestamp!r} is not a DateTimeField of {self.model._meta.label}.")
+
+    def rows(self, limit: int) -> list[Sighting]:
+        """Return at most `limit` rows that are near another one: by facts, then time. Raises Django's `DatabaseError`."""
+        found = self._near().values(*self._names(), _FOLLOWS)[:limit]
+        return [self._sighting(row) for row in found]
+
+    def has_index(self) -> bool:
+        """Has the table an index that begins with the timestamp?"""
+        field = _column(self.model, self.timestamp)[0]
+        connection = connections[self.using]
+        with connection.cursor() as cursor:
+            constraints = connection.introspection.get_constraints(cursor, field.model._meta.db_table)
+        return any(
+            (each["index"] or each["unique"]) and list(each["columns"][:1]) == [field.column]
+            for each in constraints.values()
+        )
+
+    def _names(self) -> tuple[str, ...]:
+        keys = () if self.key is None else (self.key,)
+        return tuple(dict.fromkeys((*self.same, *self._pk(), self.timestamp, *keys)))
+
+    def _pk(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.model._meta.pk_fields)
+
+    def _near(self) -> QuerySet[Any]:
+        """Select the rows that are near the one before or after them, and of another key."""
+        chosen = {
+            f"{self.timestamp}__gte": self.since - self.within,
+            f"{self.timestamp}__lt": self.until,
+            **{f"{path}__isnull": False for path in self.same},
+        }
+        try:
+            everything = self.model._base_manager.using(self.using)  # noqa: SLF001 - documented; it hides no row
+            rows: QuerySet[Any] = everything.filter(*self._where(), **chosen)
+        except (FieldError, ValidationError, ValueError, TypeError) as error:
+            said = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
+            raise Unsearchable(f"--where cannot be asked: {said}") from error
+        span = Value(self.within, output_field=models.DurationField())
+        before, after = self._neighbour(Lag, self.timestamp), self._neighbour(Lead, self.timestamp)
+        rows = rows.annotate(idempotency_before=before, idempotency_after=after)
+        same_before, same_after = [], []
+        if self.key is not None:
+            rows = rows.annotate(
+                idempotency_key_before=self._neighbour(Lag, self.key),
+                idempotency_key_after=self._neighbour(Lead, self.key),
+            )
+            same_before = [When(self._one_key("idempotency_key_before"), then=Value(False))]
+            same_after = [When(self._one_key("idempotency_key_after"), then=Value(False))]
+        # Case, and not "NOT (a = b)": an unknown comparison is false here.
+        near_before = When(idempotency_before__gte=F(self.timestamp) - span, then=Value(True))
+        near_after = When(idempotency_after__lte=F(self.timestamp) + span, then=Value(True))
+        near: QuerySet[Any] = (
+            rows.annotate(
+                idempotency_follows=Case(*same_before, near_before, default=Value(False)),
+                idempotency_leads=Case(*same_after, near_after, default=Value(False)),
+            )
+            .filter(Q(idempotency_follows=True) | Q(idempotency_leads=True))
+            .order_by(*(F(path) for path in self.same), *self._order())
+        )
+        return near
+
+    def _neighbour(self, function: Any, path: str) -> Window:
+        return Window(function(path), partition_by=[F(each) for each in self.same], order_by=self._order())
+
+    def _order(self) -> list[Any]:
+        return [F(name).asc() for name in (self.timestamp, *self._pk())]
+
+    def _one_key(self, neighbour: str) -> Q:
+        """Have a row and its neighbour one key? An empty one is none."""
+        assert self.key is not None
+        one = Q(**{neighbour: F(self.key)})
+        text = isinstance(_column(self.model, self.key)[0], (models.CharField, models.TextField))
+        return one & ~Q(**{self.key: ""}) if text else one
+
+    def _where(self) -> list[Q]:
+        many = ("__in", "__range")
+        return [Q(**{path: text.split(",") if path.endswith(many) else text}) for path, text in self.where]
+
+    def _sighting(self, row: Mapping[str, Any]) -> Sighting:
+        return Sighting(
+            pk=tuple(row[name] for name in self._pk()),
+            at=row[self.timestamp],
+            key=None if self.key is None or row[self.key] == "" else row[self.key],
+            facts=tuple(row[path] for path in self.same),
+            follows=bool(row[_FOLLOWS]),
+        )
+
+
+def default_timestamp(model: type[models.Model]) -> str:
+    """Return the field that says when a row was made. Raises `Unsearchable`."""
+    times = [field for field in model._meta.concrete_fields if isinstance(field, models.DateTimeField)]
+    for field in times:
+        if field.auto_now_add:
+            return field.name
+    latest = model._meta.get_latest_by or ()
+    for name in [latest] if isinstance(latest, str) else latest:
+        if name.lstrip("-") in {field.name for field in times}:
+            return str(name).lstrip("-")
+    has = f"It has {_listed(field.name for field in times)}." if times else "It has no DateTimeField."
+    raise Unsearchable(f"Which field says when a row of {model._meta.label} was made? Type --timestamp FIELD. {has}")
+
+
+def default_key(model: type[models.Model]) -> str | None:
+    """Return the field `idempotency_key`, if the model has it."""
+    return KEY if any(field.name == KEY for field in model._meta.concrete_fields) else None
+
+
+def _column(model: type[models.Model], path: str) -> tuple[models.Field[Any, Any], list[str]]:
+    """Return the column at the end of a path, and what is left of the path. Raises `Unsearchable`."""
+    at: Any = model
+    parts = path.split(LOOKUP_SEP)
+    while True:
+        name = parts.pop(0)
+        try:
+            field = at._meta.pk if name == "pk" else at._meta.get_field(name)
+        except FieldDoesNotExist as error:
+            known = _listed(each.name for each in at._meta.concrete_fields)
+            raise Unsearchable(f"{at._meta.label} has no field {name!r}. It has {known}.") from error
+        if not isinstance(field, models.Field) or field.many_to_many or field.column is None:
+            raise Unsearchable(f"{path!r}: {name!r} of {at._meta.label} has many values for a row, or no column.")
+        onward = field.remote_field is not None and parts and _names_a_field(field.related_model, parts[0])
+        if not onward:
+            return field, parts
+        at = field.related_model
+
+
+def _names_a_field(model: Any, name: str) -> bool:
+    try:
+        model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return name == "pk"
+    return True
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

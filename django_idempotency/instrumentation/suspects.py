@@ -1,0 +1,15 @@
+"""Reports suspects that a search has found, each by a signal and a figure. Nothing is logged: facts may be personal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import signals
+from ..core.suspects import Suspect
+from .meters import meters
+
+
+def report(model: Any, suspect: Suspect) -> None:
+    """Send `duplicate_found`, and count it. What a receiver raises is logged by Django and changes nothing."""
+    meters.duplicate_found(model._meta.label)
+    signals.duplicate_found.send_robust(sender=model, suspect=suspect)

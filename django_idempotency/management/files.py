@@ -1,0 +1,25 @@
+"""Files that our commands write."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from django.core.management.base import CommandError
+
+
+def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a file so that a reader sees the old text or the new one. Raises `CommandError`.
+
+    A pipe or a device, such as /dev/null, is refused: a file would take its place.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise CommandError(f"{path} is not a file.")
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8", newline="") as new:
+            new.write(text)
+        made = Path(new.name)
+        made.chmod(mode)
+        made.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from error
