@@ -51,13 +51,19 @@ class Search:
     using: str
 
     def __post_init__(self) -> None:
-        for path in (*self.same, *([] if self.key is None else [self.key])):
-            rest = _column(self.model, path)[1]
-            if rest:
-                raise Unsearchable(f"{path!r} goes past a column: {LOOKUP_SEP.join(rest)!r} is no field.")
+        spelled: dict[str, str] = {}
+        for path in self._names():
+            found = _column(self.model, path)
+            if found.rest:
+                raise Unsearchable(f"{path!r} goes past a column: {LOOKUP_SEP.join(found.rest)!r} is no field.")
+            # Django mixes up the columns of a filtered window if one of them is selected twice.
+            if spelled.setdefault(found.path, path) != path:
+                raise Unsearchable(f"{path!r} and {spelled[found.path]!r} are one column. Leave one out.")
         for path, _ in self.where:
             _column(self.model, path)
-        if not isinstance(_column(self.model, self.timestamp)[0], models.DateTimeField) or LOOKUP_SEP in self.timestamp:
+        if not isinstance(_column(self.model, self.timestamp).field, models.DateTimeField) or (
+            LOOKUP_SEP in self.timestamp
+        ):
             raise Unsearchable(f"{self.timestamp!r} is not a DateTimeField of {self.model._meta.label}.")
 
     def rows(self, limit: int) -> list[Sighting]:
@@ -67,7 +73,7 @@ class Search:
 
     def has_index(self) -> bool:
         """Has the table an index that begins with the timestamp?"""
-        field = _column(self.model, self.timestamp)[0]
+        field = _column(self.model, self.timestamp).field
         connection = connections[self.using]
         with connection.cursor() as cursor:
             constraints = connection.introspection.get_constraints(cursor, field.model._meta.db_table)
@@ -85,8 +91,12 @@ class Search:
 
     def _near(self) -> QuerySet[Any]:
         """Select the rows that are near the one before or after them, and of another key."""
+        try:
+            first = self.since - self.within
+        except OverflowError as error:
+            raise Unsearchable(f"--since is too early: {self.since}.") from error
         chosen = {
-            f"{self.timestamp}__gte": self.since - self.within,
+            f"{self.timestamp}__gte": first,
             f"{self.timestamp}__lt": self.until,
             **{f"{path}__isnull": False for path in self.same},
         }
@@ -130,12 +140,11 @@ class Search:
         """Have a row and its neighbour one key? An empty one is none."""
         assert self.key is not None
         one = Q(**{neighbour: F(self.key)})
-        text = isinstance(_column(self.model, self.key)[0], (models.CharField, models.TextField))
+        text = isinstance(_column(self.model, self.key).field, (models.CharField, models.TextField))
         return one & ~Q(**{self.key: ""}) if text else one
 
     def _where(self) -> list[Q]:
-        many = ("__in", "__range")
-        return [Q(**{path: text.split(",") if path.endswith(many) else text}) for path, text in self.where]
+        return [Q(**{path: _value(path, text)}) for path, text in self.where]
 
     def _sighting(self, row: Mapping[str, Any]) -> Sighting:
         return Sighting(
@@ -166,10 +175,31 @@ def default_key(model: type[models.Model]) -> str | None:
     return KEY if any(field.name == KEY for field in model._meta.concrete_fields) else None
 
 
-def _column(model: type[models.Model], path: str) -> tuple[models.Field[Any, Any], list[str]]:
-    """Return the column at the end of a path, and what is left of the path. Raises `Unsearchable`."""
+def _value(path: str, text: str) -> Any:
+    """Return the value of a lookup. Its field reads a text; some lookups take no text."""
+    if path.endswith(("__in", "__range")):
+        return text.split(",")
+    if path.endswith("__isnull"):
+        if text not in {"true", "false"}:
+            raise ValueError(f"{path} is true or false, and not {text!r}.")
+        return text == "true"
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    field: models.Field[Any, Any]
+    #: One spelling for each column: `card` is also `card_id` and `card__id`.
+    path: str
+    #: What comes behind it: lookups.
+    rest: list[str]
+
+
+def _column(model: type[models.Model], path: str) -> _Column:
+    """Return the column at the end of a path. Raises `Unsearchable`."""
     at: Any = model
     parts = path.split(LOOKUP_SEP)
+    walked: list[models.Field[Any, Any]] = []
     while True:
         name = parts.pop(0)
         try:
@@ -179,9 +209,10 @@ def _column(model: type[models.Model], path: str) -> tuple[models.Field[Any, Any
             raise Unsearchable(f"{at._meta.label} has no field {name!r}. It has {known}.") from error
         if not isinstance(field, models.Field) or field.many_to_many or field.column is None:
             raise Unsearchable(f"{path!r}: {name!r} of {at._meta.label} has many values for a row, or no column.")
-        onward = field.remote_field is not None and parts and _names_a_field(field.related_model, parts[0])
-        if not onward:
-            return field, parts
+        if not walked or getattr(walked[-1], "target_field", None) != field:
+            walked.append(field)
+        if field.remote_field is None or not parts or not _names_a_field(field.related_model, parts[0]):
+            return _Column(field=field, path=LOOKUP_SEP.join(each.name for each in walked), rest=parts)
         at = field.related_model
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 
 import yaml
 from django.core.management import load_command_class
@@ -34,7 +35,8 @@ def test_every_event() -> None:
     """Every event has its signal and level; the runbook quotes the log's message as it is."""
     shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
     assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observer._REPORTS.items()}
-    assert set(shown) == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    others = {"duplicate_found"}  # of a command, not of a key
+    assert set(shown) | others == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
     assert set(EVENTS) <= set(shown)
     assert observer._REPORTS["lost"][2] in text("how-to/unknown-outcome.md")
     assert observer._REPORTS["taken_over"][2] in text("tutorial/first-charge.md")
@@ -63,6 +65,22 @@ def test_every_option_of_the_purge() -> None:
     for option, default in rows.items():
         if default.startswith("`"):
             assert str(ours[option]) in (code(default), f"{code(default)}.0")
+
+
+def test_every_option_of_the_search_for_suspects() -> None:
+    """Every option is listed, in the order of --help, and what the signal carries."""
+    parser = load_command_class("django_idempotency", "idempotency_suspects").create_parser("manage.py", "x")
+    ours = {
+        action.option_strings[0]: action.default
+        for action in parser._actions
+        if action.option_strings and action.dest not in DJANGOS
+    }
+    page = text("reference/commands.md").partition("## idempotency_suspects")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(--[\w-]+)` \| ([^|]*?) *\|", page, re.MULTILINE))
+    assert list(rows) == list(ours)
+    assert {
+        name: code(default) for name, default in rows.items() if default.startswith("`") and " " not in default
+    } == {name: str(ours[name]) for name in ("--since", "--until", "--limit", "--format")}
 
 
 def test_request_idempotency() -> None:

@@ -46,12 +46,14 @@ def test_names_labels_and_units() -> None:
     meter.store_operation("default", "claim", 0.25)
     meter.published("published", 3.0)
     meter.published("failed", 3.0)
+    meter.duplicate_found("payments.Charge")
     assert sample("requests_total", counted) == before[0] + 1
     assert sample("wait_duration_seconds_sum", LABELS) >= 2
     assert sample("lease_lost_total", LABELS) >= 1
     assert sample("store_operation_duration_seconds_sum", operation) == pytest.approx(before[1] + 0.25)
     assert sample("outbox_lag_seconds_sum") >= 3
     assert sample("outbox_messages_total", {"outcome": "failed"}) >= 1
+    assert sample("duplicates_found_total", {"model": "payments.Charge"}) >= 1
 
 
 @pytest.mark.django_db(transaction=True)

@@ -16,7 +16,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from ...core.suspects import Suspect, suspects
 from ...inspection.suspects import Search, Unsearchable, default_key, default_timestamp
 from ...instrumentation.suspects import report
-from ..arguments import duration, moment, positive
+from ..arguments import MOST_ROWS, duration, moment, positive
 from ..files import write_whole
 from ..suspects import as_csv, as_json, as_table, as_textfile
 
@@ -78,7 +78,7 @@ class Command(BaseCommand):
                     f"{search.model._meta.label}.{search.timestamp} has no index that begins with it: the whole table "
                     f'is read. Add models.Index(fields=["{search.timestamp}"]).'
                 )
-            rows = search.rows(options["limit"] + 1)
+            rows = search.rows(min(options["limit"] + 1, MOST_ROWS))  # one more: is there more?
         except (Unsearchable, ArgumentTypeError) as error:
             raise CommandError(str(error)) from error
         except DatabaseError as error:
