@@ -58,6 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "KEEP": None,
     "HEADERS": None,
     "MAX_BODY": None,
+    "STORE_BODY": True,
     "MAX_REQUEST_BODY": 32 * 1024 * 1024,
     "BUFFER_STREAM": False,
     "ON_BUSY": "reject",

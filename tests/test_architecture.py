@@ -93,7 +93,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "templatetags": row("forms", "django"),
         PACKAGE: row("batches core decorators functions realms"),
         # An app of its own: it shares the columns of the records' table, and not the way they are stored.
-        "outbox": row("errors inspection instrumentation models stores", "django"),
+        "outbox": row("errors inspection instrumentation models runtime stores stores.sealed", "django"),
     },
     "what looks at all of it": {
         "testing": row(

@@ -15,6 +15,7 @@ from .operations import check_operations
 from .outbox import check_outbox
 from .replays import check_replays
 from .routes import check_routes
+from .secrets import check_secrets
 from .settings import check_environment, check_settings
 from .store_servers import check_servers
 from .tenants import check_hosts, check_tenants
@@ -35,7 +36,7 @@ def register() -> None:
         check_tenants,
     ):
         checks.register(check, TAG)
-    for check in (check_routes, check_replays, check_operations, check_exceptions, check_issuing):
+    for check in (check_routes, check_replays, check_operations, check_exceptions, check_issuing, check_secrets):
         checks.register(check, TAG, checks.Tags.urls)
     for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

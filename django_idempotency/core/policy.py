@@ -81,6 +81,8 @@ class Policy:
     #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is
     #: completed without its body.
     max_body: int | None = FROM_SETTINGS
+    #: Is the response stored? If not, only its status is, and the headers that `headers` names: for what mints secrets.
+    store_body: bool = FROM_SETTINGS
     #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused
     #: (413).
     max_request_body: int | None = FROM_SETTINGS
@@ -282,6 +284,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of header names, a function of a name, or None",
     ),
     "max_body": (lambda value: value is None or _size(value), "a number of bytes, 0 or more, or None"),
+    "store_body": (_flag, "True or False"),
     "max_request_body": (lambda value: value is None or _size(value), "a number of bytes, 0 or more, or None"),
     "buffer_stream": (_flag, "True or False"),
     "on_busy": (_one_of("reject", "wait"), '"reject" or "wait"'),

@@ -302,6 +302,8 @@ class FunctionCall:
         await run_to_completion(self.operation.asettle(end.work_result, end.outcome, end.ttl))
 
     def _outcome(self, kind: OutcomeKind, body: bytes) -> Outcome:
+        if not self.policy.store_body:
+            return kind.outcome()
         limit = body_limit(self.policy, self.operation.store)
         if len(body) > limit:
             raise Unstorable(f"it takes {len(body)} bytes, but max_body is {limit}")

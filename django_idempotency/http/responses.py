@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterator
 from http.client import responses as standard_reasons
 from itertools import chain
 from typing import Any
@@ -98,6 +99,8 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
 
     It is `MISSING` then: the work counts as done.
     """
+    if not policy.store_body:
+        return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
     body: bytes | Missing = MISSING
     if not _is_private(response):
         body = _stream(response, policy, limit) if response.streaming else _content(response)
@@ -116,11 +119,23 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
 
 def is_storable(response: HttpResponseBase, policy: Policy, limit: int) -> bool:
     """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
-    if _is_private(response):
+    if _is_private(response) or not policy.store_body:
         return False
     if response.streaming:
         return _is_buffered(response, policy, limit)
     return not getattr(response, "is_rendered", True) or len(_content(response)) <= limit
+
+
+def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, str]]:
+    """Yield the headers that a policy names. Any other, such as Location, may be the secret."""
+    for name, value in response.items():
+        wanted = policy.headers(name.lower()) if callable(policy.headers) else name.lower() in _lower(policy.headers)
+        if wanted and _kept(name.lower(), policy):
+            yield name, value
+
+
+def _lower(names: Collection[str] | None) -> set[str]:
+    return {name.lower() for name in names or ()}
 
 
 def _is_private(response: HttpResponseBase) -> bool:

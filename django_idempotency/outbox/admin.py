@@ -17,13 +17,15 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from ..inspection import redaction
 from ..inspection.ticked import TickedAdmin
 from ..stores.base import utcnow
+from ..stores.sealed import CannotOpen
 from .models import Message
+from .sealing import open_message
 
 Messages = QuerySet[Message]
 #: The position and the key of a message.
@@ -76,12 +78,12 @@ class MessageAdmin(TickedAdmin):
         return timesince(message.created_at)
 
     @admin.display(description=_("headers"))
-    def masked_headers(self, message: Message) -> SafeString:
-        return masked(message.headers)
+    def masked_headers(self, message: Message) -> SafeString | str:
+        return shown(message, "headers")
 
     @admin.display(description=_("payload"))
-    def masked_payload(self, message: Message) -> SafeString:
-        return masked(message.payload)
+    def masked_payload(self, message: Message) -> SafeString | str:
+        return shown(message, "payload")
 
     @admin.action(permissions=["retry"], description=_("Try again now"))
     def try_again(self, request: HttpRequest, queryset: Messages) -> None:
@@ -119,6 +121,15 @@ def batched(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     rest = iter(rows)
     while some := list(islice(rest, size)):
         yield some
+
+
+def shown(message: Message, name: str) -> SafeString | str:
+    """Show a field of a message, opened if it is sealed."""
+    try:
+        open_message(message)
+    except CannotOpen:
+        return gettext("Sealed, and no key of ENCRYPTION_KEYS opens it.")
+    return masked(getattr(message, name))
 
 
 def masked(value: Any) -> SafeString:

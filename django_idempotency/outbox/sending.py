@@ -32,16 +32,20 @@ def send(
     message.
     """
     from .models import Message  # not above: loads the model
+    from .sealing import SEALED, seal
 
     if not topic or len(topic) > LONGEST:
         raise ValueError(f"A topic has 1 to {LONGEST} characters: {topic[:LONGEST]!r}.")
     if len(key) > LONGEST or key.isspace():
         raise ValueError(f"A key has up to {LONGEST} characters, not only spaces. Use a digest, or leave it out.")
+    if headers is not None and SEALED in headers:
+        raise ValueError(f"The header {SEALED!r} marks sealed messages.")
     alias = router.db_for_write(Message) if using is None else using
     if not _in_transaction(connections[alias]):
         raise OutsideTransaction
     message = Message(topic=topic, payload=payload, key=key, headers=dict(headers or {}), created_at=utcnow())
     _require_json(topic, key, message.payload, message.headers)
+    seal(message)
     message.save(force_insert=True, using=alias)
     return message.message_id
 

@@ -65,6 +65,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     ),
     "headers": ([None, [], ["ETag"], str.islower], ["ETag", b"ETag", [1], 1], "a list of header names"),
     "max_body": ([None, 0, 1, 1 << 20], [-1, 1.5, "64k", True], "a number of bytes, 0 or more, or None"),
+    "store_body": ([True, False], [None, 0], "True or False"),
     "max_request_body": ([None, 0, 1 << 25], [-1, 1.5, "32M", True], "a number of bytes, 0 or more, or None"),
     "buffer_stream": ([True, False], [None, 0], "True or False"),
     "on_busy": (["reject", "wait"], ["block", None, True], '"reject" or "wait"'),

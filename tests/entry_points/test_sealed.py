@@ -85,3 +85,19 @@ def test_what_people_see(
         assert "no key of ENCRYPTION_KEYS opens it" in text
         assert "2499" not in text
         assert "response-not-stored" in text
+
+
+def test_a_function_that_mints_a_secret() -> None:
+    """With `store_body=False` its result is returned once, is not stored, and it does not run again."""
+    ran = []
+
+    @idempotent_function(key=lambda user: user, key_prefix="mints", store_body=False)
+    def mint(user: str) -> str:
+        ran.append(user)
+        return "secret"
+
+    assert mint("7") == "secret"
+    with pytest.raises(ResponseNotStored):
+        mint("7")
+    assert ran == ["7"]
+    assert IdempotencyRecord.objects.get(method="CALL").response_body is None

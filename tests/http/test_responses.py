@@ -297,3 +297,13 @@ def test_a_replay_has_data_as_a_response_of_rest_framework() -> None:
 
     assert data(b'{"id": 7}', "application/vnd.api+json; charset=utf-8") == {"id": 7}
     assert data(b"<p>", "text/html") is data(b"{", "application/json") is None
+
+
+def test_what_mints_secrets() -> None:
+    """With `store_body=False` the status is stored, and only headers that are named: Location may be the secret."""
+    response = HttpResponse(b"secret", status=201, headers={"Location": "/secret/", "X-Key-Id": "7"})
+    assert captured(response, store_body=False) == Outcome(status=201, body=MISSING)
+    named = captured(response, store_body=False, headers=["x-key-id"])
+    assert named.headers == (("X-Key-Id", "7"),)
+    by_function = captured(response, store_body=False, headers=lambda name: name == "location")
+    assert by_function.headers == (("Location", "/secret/"),)

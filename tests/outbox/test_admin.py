@@ -13,10 +13,12 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from pytest_django import Settings
 
 from django_idempotency import outbox
 from django_idempotency.outbox import admin
 from django_idempotency.outbox.models import Message
+from tests.stores.sealed.keys import FIRST, SECOND
 
 from ..support.factories import grant
 from .helpers import sent
@@ -131,3 +133,15 @@ def test_a_forged_primary_key(operator: Client, forged: str) -> None:
     """A forged primary key is a 404."""
     ticked = {"action": "try_again", "_selected_action": [forged]}
     assert operator.post(reverse(LIST), ticked).status_code == 404
+
+
+def test_a_sealed_message(operator: Client, settings: Settings) -> None:
+    """The page opens what the keys allow, and says so if they do not."""
+    settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": [FIRST]}
+    with transaction.atomic():
+        outbox.send("topic", {"amount": 2499})
+    message = Message.objects.get()
+    page = reverse("admin:idempotency_outbox_message_change", args=[message.pk])
+    assert "2499" in operator.get(page).content.decode()
+    settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": [SECOND]}
+    assert "no key of ENCRYPTION_KEYS opens it" in operator.get(page).content.decode()

@@ -91,6 +91,13 @@ ROUTES: dict[str, tuple[str, str]] = {
         "The fresh_keys of %(view)s cannot be counted: RATELIMIT_USE_CACHE is %(alias)s, which CACHES does not have.",
         'Type RATELIMIT_USE_CACHE = "%(close)s", or add the alias to CACHES.',
     ),
+    "W096": (
+        "%(view)s looks as if its responses contain secrets, and they are stored for a replay.",
+        (
+            "Put @idempotent(store_body=False) on it, or @idempotency_exempt if a second secret is better than none; "
+            "if it returns none, type store_body=True in its policy."
+        ),
+    ),
     "W093": (
         (
             'The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step, and CACHES["%(alias)s"] is a %(backend)s: '
