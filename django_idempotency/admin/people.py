@@ -13,6 +13,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from ..core.scope_names import user_of
+
 
 def people(scopes: Iterable[str], request: HttpRequest, site: AdminSite) -> dict[str, SafeString]:
     """Return the name of the user behind each scope that names one, linked to the page where the viewer may see them."""
@@ -25,14 +27,13 @@ def people(scopes: Iterable[str], request: HttpRequest, site: AdminSite) -> dict
 
 
 def key_of(scope: str, model: Any) -> Any:
-    """Return the primary key in a scope of a user of the default database; `None`: it names none."""
-    *_, last = scope.rpartition("/")
-    kind, _, key = last.partition(f"user:{model._meta.label_lower}:")
-    if kind or not key or "database:" in scope:
+    """Return the primary key in a scope of a user of the default database; `None`: it names none, or none that can be."""
+    named = user_of(scope)
+    if named is None or named[0] != model._meta.label_lower:
         return None
     try:
-        return model._meta.pk.to_python(key)
-    except ValidationError:
+        return model._meta.pk.get_prep_value(model._meta.pk.clean(named[1], None))
+    except (ValidationError, ValueError, TypeError, OverflowError):
         return None
 
 

@@ -18,7 +18,7 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import SELECTING, compiled
-from ..instrumentation.meters import meter, wanted
+from ..instrumentation.meters import meters
 from ..profiles.profile import is_free
 from ..runtime import switch
 from ..selectors import Selector
@@ -197,12 +197,8 @@ def _encryption() -> Iterator[CheckMessage]:
 
 
 def _metrics() -> Iterator[CheckMessage]:
-    try:
-        for chosen in wanted():
-            meter(chosen)
-    except Exception as error:  # noqa: BLE001 - the constructor may be the project's
-        problem = " ".join(str(error).split()).rstrip(".")
-        yield finding("E090", value=shown(conf.get("METRICS")), problem=problem)
+    if meters.problem:  # they were made when the process started: a second one might register its metrics twice
+        yield finding("E090", value=shown(conf.get("METRICS")), problem=meters.problem.rstrip("."))
 
 
 def _exemptions() -> Iterator[CheckMessage]:

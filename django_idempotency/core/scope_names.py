@@ -49,6 +49,20 @@ def spellings(typed: str, *, realm: str | None = None) -> tuple[str, ...]:
     return (as_typed, front + hashed(typed)) if as_typed.startswith(f"{front}scope:") else (as_typed,)
 
 
+def user_of(scope: str) -> tuple[str, str] | None:
+    """Return the model and the primary key of the user of the default database that a scope names; `None`: it names none.
+
+    Read from left to right: what a client has made up, as in `scope:x/user:auth.user:1`, never reads as a user.
+    """
+    while qualifier := _TYPED.match(scope):
+        if qualifier[1] == "database":
+            return None
+        scope = scope[qualifier.end() :]
+    kind, _, name = scope.partition(":")
+    model, colon, key = name.partition(":")
+    return (model, key) if kind == "user" and colon else None
+
+
 def _fitting(scope: str, taken: int) -> str:
     plain = taken + len(scope) <= LONGEST and scope.isascii() and scope.isprintable()
     return scope if plain else hashed(scope)

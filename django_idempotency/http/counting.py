@@ -14,6 +14,7 @@ from ..errors import Problem
 from ..instrumentation.counting import facts_of
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.outcomes import outcome_of
+from .references import operation_of
 
 #: On a request: what is noted of it.
 _COUNTING = "_idempotency_counting"
@@ -54,4 +55,4 @@ def count(request: HttpRequest, outcome: str, operation: Operation | None = None
 
 def count_problem(request: Any, problem: Problem) -> None:
     """Count a request that is refused."""
-    count(request, outcome_of(problem.code))
+    count(request, outcome_of(problem.code), operation_of(request))

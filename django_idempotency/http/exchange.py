@@ -182,9 +182,9 @@ class Exchange(DecidingExchange):
                 assert self.operation.record is not None, "it holds what is replayed"
                 original = self.operation.record.original_request
                 stored = rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
+                self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
                 response = self._current(stored, original)
                 note(self.request, HeaderStatus.REPLAYED, original=original)
-                self._count(outcome_of_verdict(verdict, self.operation))
                 return response
             case refused:
                 raise refusal_of(refused)

@@ -35,6 +35,12 @@ def note_operation(
     setattr(request, _OPERATION, _Noted(record, operation, durable))
 
 
+def operation_of(request: HttpRequest) -> Operation | None:
+    """Return the operation that a request is about, if it has claimed a record."""
+    noted: _Noted | None = getattr(request, _OPERATION, None)
+    return None if noted is None else noted.operation
+
+
 def describe(problem: Problem, request: HttpRequest) -> None:
     """Add to a problem what it says about the operation of a request, if that is known. Computed for problems only."""
     noted: _Noted | None = getattr(request, _OPERATION, None)

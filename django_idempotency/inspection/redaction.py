@@ -56,8 +56,12 @@ def secret_name(name: str) -> bool:
 
 
 def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return response headers, the secret ones masked."""
-    return [(name, MASK if name.lower() in _HEADERS or secret_name(name) else text(value)) for name, value in pairs]
+    """Return response headers, the secret ones masked. What is stored beside them has a colon in its name."""
+    return [
+        (name, MASK if name.lower() in _HEADERS or secret_name(name) else text(value))
+        for name, value in pairs
+        if not name.startswith(":")
+    ]
 
 
 def text(value: str) -> str:

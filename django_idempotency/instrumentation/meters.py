@@ -84,14 +84,17 @@ class Meters:
     def __init__(self) -> None:
         #: Read at each request.
         self.active: tuple[Meter, ...] = ()
+        #: Why there are none although METRICS is set; "": it is not, or there are.
+        self.problem = ""
 
     def install(self) -> None:
         """Make the meters of METRICS. What cannot be made is logged, and is an error of `manage.py check`."""
-        made: list[Meter] = []
+        made, self.problem = list[Meter](), ""
         try:
             made.extend(meter(chosen) for chosen in wanted())
         except Exception as error:  # noqa: BLE001 - the constructor may be the project's
-            logger.error("Metrics are off: %s", error)  # noqa: TRY400 - the message says what to do
+            self.problem = " ".join(str(error).split()) or type(error).__name__
+            logger.error("Metrics are off: %s", self.problem)  # noqa: TRY400 - the message says what to do
         self.active = tuple(made)
 
     def reload(self, *, setting: str, **_: Any) -> None:

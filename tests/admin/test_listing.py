@@ -127,7 +127,14 @@ class TestList:
         for user in users:
             completed(scope=f"user:auth.user:{user.pk}")
         completed(scope=f"realm:acme/user:auth.user:{users[0].pk}")
-        for scope in ("user:auth.user:0", "user:auth.user:x", f"database:b/user:auth.user:{users[0].pk}", "anonymous"):
+        for scope in (
+            "user:auth.user:0",
+            "user:auth.user:x",
+            f"user:auth.user:{10**30}",
+            f"scope:x/user:auth.user:{users[0].pk}",
+            f"database:b/user:auth.user:{users[0].pk}",
+            "anonymous",
+        ):
             completed(scope=scope)
         with CaptureQueriesContext(connection) as queries:
             page = text_of(boss.get(LIST))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.core.scope_names import LONGEST, hashed, observed, qualified, spellings
+from django_idempotency.core.scope_names import LONGEST, hashed, observed, qualified, spellings, user_of
 
 USER = "user:auth.user:7"
 
@@ -115,3 +115,23 @@ def test_what_a_person_types(typed: tuple[str, str | None], meant: list[tuple[st
     """A stored scope is found by the names that a person knows, and by what a log shows."""
     scope, realm = typed
     assert spellings(scope, realm=realm) == tuple(qualified(s, realm=r, database=d) for s, r, d in meant)
+
+
+@pytest.mark.parametrize(
+    ("scope", "user"),
+    [
+        ("user:auth.user:7", ("auth.user", "7")),
+        ("realm:acme/user:auth.user:7", ("auth.user", "7")),
+        ("mode:observe/realm#sha256:00/user:auth.user:a/b", ("auth.user", "a/b")),
+        ("realm:acme/database:other/user:auth.user:7", None),  # another person
+        ("scope:x/user:auth.user:7", None),  # a client's own text
+        ("scope:realm:acme/user:auth.user:7", None),
+        ("realmx:acme/user:auth.user:7", None),
+        ("user#sha256:00", None),
+        ("anonymous", None),
+        ("", None),
+    ],
+)
+def test_whose_scope_it_is(scope: str, user: tuple[str, str] | None) -> None:
+    """Read from left to right, so that no text of a client reads as a user."""
+    assert user_of(scope) == user

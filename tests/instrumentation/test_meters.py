@@ -18,6 +18,7 @@ from django.urls import path
 from pytest_django.fixtures import Settings
 
 from django_idempotency import idempotent, idempotent_function
+from django_idempotency.checks.settings import check_settings
 from django_idempotency.core.records import Status
 from django_idempotency.errors import InProgress, KeyMissing, RequestMismatch, StoreUnavailable
 from django_idempotency.instrumentation.meters import Meter, meters
@@ -67,7 +68,12 @@ def order(request: HttpRequest, number: int) -> HttpResponse:
     return JsonResponse({}, status=201)
 
 
-VIEWS = {view.__name__: view for view in (waiting, forgetful, watched, dated, optimistic)}
+@idempotent(anonymous="shared", on_replay=lambda request, response: 1 / 0)
+def broken_replay(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({}, status=201)
+
+
+VIEWS = {view.__name__: view for view in (waiting, forgetful, watched, dated, optimistic, broken_replay)}
 urlpatterns = [
     *project_urls,
     *(path(f"{name}/", view) for name, view in VIEWS.items()),
@@ -138,6 +144,24 @@ def test_refusals(meter: RecordingMeter) -> None:
     post("dated", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f")
     post("orders/1", "short")
     assert meter.outcomes == ["missing", "executed", "not_stored", "late", "invalid"]
+
+
+def test_a_replay_whose_hook_raises(meter: RecordingMeter) -> None:
+    """It is a replay, although its response is a 500."""
+    post("broken_replay")
+    assert post("broken_replay").status_code == 500
+    assert meter.outcomes == ["executed", "replayed"]
+
+
+def test_a_refusal_about_a_known_key(meter: RecordingMeter) -> None:
+    """A trace of a mismatch has the hash of its key; one without a record has none."""
+    post("forgetful")
+    Client(raise_request_exception=False).post(
+        "/forgetful/", {"a": 1}, "application/json", headers={"Idempotency-Key": KEY}
+    )
+    post("forgetful", None)
+    hashes = [None if facts is None else facts.key_hash for _, _, facts in meter.requests]
+    assert hashes == [IdempotencyRecord.objects.get().pk.hex[:12]] * 2 + [None]
 
 
 def test_busy_and_waited(meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +288,20 @@ def test_messages_of_the_outbox_count(meter: RecordingMeter) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- the settings
+
+
+def test_checks_make_no_second_meter(settings: Settings) -> None:
+    """A second one might register its metrics twice. What could not be made is reported by what had failed."""
+    made: list[Counting] = []
+
+    class Counting(Meter):
+        def __init__(self) -> None:
+            made.append(self)
+
+    globals()["Counting"] = Counting
+    settings.IDEMPOTENCY = {"METRICS": f"{__name__}.Counting"}
+    assert not [message for message in check_settings() if message.id == "django_idempotency.E090"]
+    assert len(made) == 1
 
 
 def test_a_meter_that_raises_changes_nothing(meter: RecordingMeter, caplog: pytest.LogCaptureFixture) -> None:

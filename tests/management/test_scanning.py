@@ -97,6 +97,13 @@ def test_stats_as_a_textfile(filled: MemoryStore, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["idempotency.prom"]
 
 
+def test_nothing_is_left_of_a_file_that_cannot_be_written(filled: MemoryStore, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(CommandError, match="cannot be written"):
+        call("idempotency_stats", output=tmp_path / "taken")
+    assert [each.name for each in tmp_path.iterdir()] == ["taken"]
+
+
 def test_a_file_that_cannot_be_written(filled: MemoryStore, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="cannot be written: No such file"):
         call("idempotency_stats", output=tmp_path / "no" / "file.prom")
@@ -152,6 +159,9 @@ def test_filters(filled: MemoryStore, user: User) -> None:
     assert listed(status="held") == ["held"]
     assert sorted(listed(user=user.get_username())) == sorted(listed(user=str(user.pk))) == ["lapsed", "running"]
     assert listed(user="nobody") == []
+    filled.claim(make_ticket(key="theirs", scope=f"database:other/user:auth.user:{user.pk}"))
+    filled.claim(make_ticket(key="made up", scope=f"scope:x/user:auth.user:{user.pk}"))
+    assert sorted(listed(user=str(user.pk))) == ["lapsed", "running"]
     assert listed(route="charges", scope="shop") == ["done"]
 
 

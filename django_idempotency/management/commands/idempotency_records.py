@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from django.core.management.base import CommandParser
 from ... import conf
 from ...core.hashing import operation_ref
 from ...core.records import Record, Status
+from ...core.scope_names import user_of
 from ...inspection import redaction
 from ...inspection.stats import STATUSES, age, status_of
 from ...inspection.terminal import plain, span
@@ -54,7 +55,7 @@ class Command(ScanningCommand):
 
     def look(self, **options: Any) -> None:
         as_json = options["format"] == "json"
-        users = None if options["user"] is None else scopes_of(options["user"])
+        users = None if options["user"] is None else users_of(options["user"])
         found = 0
         for record in self.records(options["batch_size"]):
             if not wanted(record, users=users, **options):
@@ -72,7 +73,7 @@ class Command(ScanningCommand):
             self.stderr.write(f"None of {self.seen:,} records.")
 
 
-def wanted(record: Record, *, users: tuple[str, ...] | None, **options: Any) -> bool:
+def wanted(record: Record, *, users: Collection[tuple[str, str]] | None, **options: Any) -> bool:
     """Is a record one of those that the options ask for?"""
     if options["running"] and record.status is not Status.RUNNING:
         return False
@@ -80,18 +81,18 @@ def wanted(record: Record, *, users: tuple[str, ...] | None, **options: Any) -> 
         return False
     if age(record) < options["older_than"] or (options["scope"] or "") not in record.scope:
         return False
-    if users is not None and not record.scope.endswith(users):
+    if users is not None and user_of(record.scope) not in users:
         return False
     return (options["route"] or "") in record.path
 
 
-def scopes_of(user: str) -> tuple[str, ...]:
-    """Return how the scopes of a user end: of the one with this name, and of the one with this primary key."""
+def users_of(user: str) -> Collection[tuple[str, str]]:
+    """Return the users that a text may mean: the one with this name, and the one with this primary key."""
     model = get_user_model()
     keys = [user]
     with suppress(ObjectDoesNotExist):
         keys.append(str(model._default_manager.get_by_natural_key(user).pk))  # noqa: SLF001 - documented
-    return tuple(f"user:{model._meta.label_lower}:{key}" for key in keys)
+    return {(model._meta.label_lower, key) for key in keys}
 
 
 def as_line(record: Record) -> str:

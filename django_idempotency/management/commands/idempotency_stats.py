@@ -80,10 +80,17 @@ class Command(ScanningCommand):
             yield f"{'size, with indexes':<28}{size / 2**20:>12,.1f} MiB\n"
 
     def as_textfile(self, tally: Tally, figures: dict[str, float], size: int | None) -> Iterator[str]:
-        yield from _gauge("records", {f'{{store="{self.alias}",status="{s}"}}': n for s, n in self.counts(tally)})
+        yield from _gauge(
+            "records", {f'{{store="{escaped(self.alias)}",status="{s}"}}': n for s, n in self.counts(tally)}
+        )
         gauges = figures | ({} if size is None else {"store_size_bytes": size})
         for name, value in gauges.items():
-            yield from _gauge(name, {f'{{store="{self.alias}"}}': value})
+            yield from _gauge(name, {f'{{store="{escaped(self.alias)}"}}': value})
+
+
+def escaped(label: str) -> str:
+    """Return the value of a label as the text format wants it."""
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _gauge(name: str, values: dict[str, float]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ from ...errors import StoreRefused, StoreUnavailable
 from . import cluster
 from .layout import SCRIPTS
 
+#: Keys of the server that one step of a scan looks at.
+SCANNED = 1000
+#: What a pattern of Redis means by more than itself.
+_SPECIAL = re.compile(r"[*?\[\]^\\-]")
 #: Runs a script with keys and arguments, and returns its reply.
 Script = Callable[[Sequence[str], Sequence[bytes | str]], Any]
 
@@ -105,11 +110,12 @@ class RedisClient:
         with self._translated:
             return dict(self._sync.info())
 
-    def named(self, pattern: str, *, size: int) -> Iterator[list[str]]:
-        """Yield the keys whose names match a pattern, in batches: in a cluster, of all nodes."""
+    def named(self, prefix: str, *, digits: int, size: int) -> Iterator[list[str]]:
+        """Yield the names that are a prefix and as many digits, in batches: in a cluster, of all nodes."""
         batch: list[str] = []
+        pattern = _SPECIAL.sub(r"\\\g<0>", prefix) + "?" * digits
         with self._translated:
-            for name in self._sync.scan_iter(match=pattern, count=size):
+            for name in self._sync.scan_iter(match=pattern, count=SCANNED):
                 batch.append(name.decode() if isinstance(name, bytes) else name)
                 if len(batch) >= size:
                     yield batch

@@ -25,6 +25,8 @@ CLAIM, CHANGE, RENEW, GET, DROP, PUT = "claim", "change", "renew", "get", "drop"
 
 #: The longest `timeout`, in seconds. After that, the client of the request has given up.
 MAX_TIMEOUT = 60
+#: Records in one trip of a scan: each comes whole, with a body of up to 1 MiB.
+LONGEST_BATCH = 50
 T = TypeVar("T")
 #: A verb as a generator: it yields calls, and is sent their replies. Sync and async verbs drive the same generators.
 Talk = Generator[Call, Any, T]
@@ -255,7 +257,7 @@ class RedisStore(BaseStore):
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
         """See BaseStore.scan(). By SCAN, which walks all keys of the server, also those of others."""
-        for names in self._client.named(self._name_of("?" * 32), size=size):
+        for names in self._client.named(self._name_of(""), digits=32, size=min(size, LONGEST_BATCH)):
             answers, away = self._client.ask_all([Call(GET, name) for name in names])
             if away is not None:
                 raise away

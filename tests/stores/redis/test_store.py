@@ -652,3 +652,17 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
     assert CircuitBreaker(store).peek(ticket.id) is None
     with pytest.raises(RecordUnreadable):
         store.claim(make_ticket())
+
+
+def test_a_scan_finds_only_its_own_prefix(server: Redis) -> None:
+    """Whatever the prefix means to a pattern of Redis; records of other prefixes are not even counted."""
+    prefix = f"scan[{uuid4()}]*?"
+    odd, other = (RedisStore(cache="redis", prefix=each, timeout=5) for each in (prefix, f"{prefix}x"))
+    for store in (odd, other):
+        for number in range(60):
+            store.claim(make_ticket(key=str(number)))
+    found = [record.key for batch in odd.scan() for record in batch.records]
+    assert sorted(found, key=int) == [str(number) for number in range(60)]
+    assert not any(batch.unreadable for batch in odd.scan())
+    for store in (odd, other):
+        server.delete(*(name for batch in store.scan() for name in (store._name(each.id) for each in batch.records)))
