@@ -13,13 +13,17 @@ def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
 
     A pipe or a device, such as /dev/null, is refused: a file would take its place.
     """
+    made: Path | None = None
     try:
         if path.exists() and not path.is_file():
             raise CommandError(f"{path} is not a file.")
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8", newline="") as new:
+            made = Path(new.name)
             new.write(text)
-        made = Path(new.name)
         made.chmod(mode)
         made.replace(path)
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if made is not None:  # it is still there if it has not taken its place
+            made.unlink(missing_ok=True)

@@ -97,11 +97,18 @@ def test_stats_as_a_textfile(filled: MemoryStore, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["idempotency.prom"]
 
 
-def test_nothing_is_left_of_a_file_that_cannot_be_written(filled: MemoryStore, tmp_path: Path) -> None:
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(CommandError, match="cannot be written"):
-        call("idempotency_stats", output=tmp_path / "taken")
-    assert [each.name for each in tmp_path.iterdir()] == ["taken"]
+def test_nothing_is_left_of_a_file_that_cannot_be_written(
+    filled: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a cron job that fails every minute nor a full disk fills the collector's folder."""
+
+    def full(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(CommandError, match="No space left"):
+        call("idempotency_stats", output=tmp_path / "idempotency.prom")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_file_that_cannot_be_written(filled: MemoryStore, tmp_path: Path) -> None:
