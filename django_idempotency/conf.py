@@ -32,6 +32,8 @@ DEFAULTS: dict[str, Any] = {
     "DERIVE_SECRET_FALLBACKS": [],
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
     "ENCRYPTION_KEYS": [],
+    # Are scopes and keys stored as keyed hashes? The secret is that of derive().
+    "HASH_KEYS": False,
     # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
     "PROBLEM_DOCS": None,
     # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".

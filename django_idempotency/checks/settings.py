@@ -189,6 +189,8 @@ def _secrets() -> Iterator[CheckMessage]:
 
 
 def _encryption() -> Iterator[CheckMessage]:
+    if not isinstance(conf.get("HASH_KEYS"), bool):
+        yield _senseless("HASH_KEYS", "True or False")
     keys = conf.get("ENCRYPTION_KEYS")
     if (problem := key_problem(keys)) is not None:
         yield finding("E098", problem=problem)

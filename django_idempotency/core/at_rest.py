@@ -6,14 +6,19 @@ read as done and not stored: its work does not run again.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from typing import Final
 
+from .hashing import framed, octets
 from .records import CANCELLATION, MISSING, Outcome, OutcomeKind, Record, Ticket, kind_of
 
 #: The one header of a sealed response; its value holds the others. No header has a colon in its name.
 SEALED: Final = ":sealed"
 #: What an erased record has in place of its scope and of its key.
 ERASED: Final = "#erased"
+#: How a hashed scope or key begins. One that is hashed already stays as it is.
+HASHED: Final = "#hmac:"
 #: What an erased record has in place of a response's headers.
 _ERASURE = ((":erased", "true"),)
 
@@ -21,9 +26,26 @@ _ERASURE = ((":erased", "true"),)
 def is_same_key(record: Record, ticket: Ticket) -> bool:
     """Do a record and a ticket with the same id belong to one key? If not, their digests collide.
 
-    An erased record no longer says whose it was. Its id does.
+    An erased record no longer says whose it was, and a hash depends on a secret that may have changed. Their ids do not.
     """
-    return (record.key == ticket.key and record.scope == ticket.scope) or record.scope == ERASED
+    if record.key == ticket.key and record.scope == ticket.scope:
+        return True
+    return record.scope == ERASED or record.scope.startswith(HASHED) or ticket.scope.startswith(HASHED)
+
+
+def hashed_scope(secret: str | bytes, scope: str) -> str:
+    """Return what is stored in place of a scope: the same for each of its keys, so that they can be found together."""
+    return scope if scope.startswith((ERASED, HASHED)) else _hashed(secret, b"scope", scope)
+
+
+def hashed_key(secret: str | bytes, scope: str, key: str) -> str:
+    """Return what is stored in place of a key. Equal keys of two owners have different hashes."""
+    return key if scope.startswith((ERASED, HASHED)) else _hashed(secret, b"key", scope, key)
+
+
+def _hashed(secret: str | bytes, kind: bytes, *texts: str) -> str:
+    message = framed((b"at rest", kind, *(text.encode() for text in texts)))
+    return HASHED + hmac.new(octets(secret), message, hashlib.sha256).hexdigest()
 
 
 def erasure(outcome: Outcome | None) -> Outcome:

@@ -8,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
 from ..stores.base import BaseStore
+from ..stores.hashed import HashedStore
 from ..stores.sealed import Keyring, SealedStore, key_problem
 
 
@@ -29,4 +30,6 @@ def _keyring(keys: tuple[str | None, ...]) -> Keyring:
 def protected(store: BaseStore) -> BaseStore:
     """Return a store that keeps the records of `store` as the settings ask for; the same one if they ask for nothing."""
     ring = keyring()
-    return store if ring is None else SealedStore(store, ring)
+    if ring is not None:
+        store = SealedStore(store, ring)
+    return HashedStore(store, conf.derive_secret) if conf.get("HASH_KEYS") else store

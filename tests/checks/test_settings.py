@@ -144,6 +144,7 @@ MALFORMED = [
     ("ENCRYPTION_KEYS", ["no base64!"], "E098", "token_bytes(32)"),
     ("ENCRYPTION_KEYS", [KEY, None], "E098", "token_bytes(32)"),
     ("ENCRYPTION_KEYS", [KEY, KEY], "E098", "token_bytes(32)"),
+    ("HASH_KEYS", "yes", "E003", '"HASH_KEYS": False'),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),

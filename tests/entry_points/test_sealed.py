@@ -101,3 +101,15 @@ def test_a_function_that_mints_a_secret() -> None:
         mint("7")
     assert ran == ["7"]
     assert IdempotencyRecord.objects.get(method="CALL").response_body is None
+
+
+def test_hashed_scopes_and_keys(entry_point: Sender, settings: Settings) -> None:
+    """No column says whose the key was; a retry is replayed, also when the setting is taken back."""
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "HASH_KEYS": True}
+    first, again = entry_point(), entry_point()
+    (row,) = IdempotencyRecord.objects.all()
+    assert (row.scope[:6], row.key[:6]) == ("#hmac:", "#hmac:")
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "HASH_KEYS": False}
+    for replay in (again, entry_point()):
+        assert (replay.content, replay["Idempotent-Replayed"]) == (first.content, "true")
+    assert effects() == 1

@@ -22,6 +22,7 @@ from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.outbox.models import Message
 from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.hashed import HashedStore
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import LocalCache
 from django_idempotency.stores.memory import MemoryStore
@@ -198,3 +199,15 @@ def test_a_message_that_a_relay_holds() -> None:
     finally:
         relay.close()
     assert "1 messages deleted" in erase("--outbox-key", key)
+
+
+@pytest.mark.unit
+def test_hashed_scopes(settings: Settings) -> None:
+    """Also those that an earlier secret has hashed."""
+    settings.SECRET_KEY_FALLBACKS = ["earlier"]
+    inner = MemoryStore()
+    complete(HashedStore(inner, lambda: "earlier"), MINE)
+    complete(HashedStore(inner, lambda: settings.SECRET_KEY), MINE, "key-2")
+    complete(HashedStore(inner, lambda: settings.SECRET_KEY), THEIRS)
+    with stores.replaced("default", inner):
+        assert "2 of 3 records erased" in erase("--scope", "user:42")

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from ... import conf
+from ...core.at_rest import hashed_scope
 from ...core.records import Record
 from ...core.rules import Intervention
 from ...core.scope_names import observed, spellings
@@ -148,7 +149,9 @@ def scopes_of(typed: str, realm: str | None) -> frozenset[str]:
     if user and ":" not in name and (not front or front.endswith("/")):
         typed = f"{front}user:{settings.AUTH_USER_MODEL.lower()}:{name}"
     found = spellings(typed, realm=realm)
-    return frozenset((*found, *map(observed, found)))
+    plain_scopes = (*found, *map(observed, found))
+    hashes = [hashed_scope(secret, scope) for secret in conf.derive_secrets() for scope in plain_scopes]
+    return frozenset((*plain_scopes, *hashes))
 
 
 def unread(_: Record) -> None:

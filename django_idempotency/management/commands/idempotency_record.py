@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import conf
 from ...core import rules
+from ...core.at_rest import HASHED
 from ...core.hashing import operation_ref, record_id, record_of_ref
 from ...core.records import Record, shortened
 from ...core.rules import Intervention
@@ -136,6 +137,12 @@ class Command(BaseCommand):
         record = store.get(self.id)
         if record is None:
             raise CommandError(self.unknown(store))
+        if record.scope.startswith(HASHED):
+            if not self.key:
+                raise CommandError(
+                    "The record has hashes of its scope and its key. Type both, instead of the operation_ref."
+                )
+            record = record._replace(scope=self.scope, key=self.key)
         try:
             self.stdout.write(derived_by(record, label))
             if rules.expired(record):

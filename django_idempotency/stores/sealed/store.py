@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from enum import Enum
-from types import TracebackType
 from uuid import UUID
 
 from ...core.at_rest import SEALED, is_sealed, says_nothing
@@ -20,7 +19,7 @@ from ...core.records import MISSING, Missing, Outcome, Record, Settlement, Statu
 from ...core.rules import Intervention
 from .. import packing
 from ..base import Audit, BaseStore, Guard, Scanned
-from ..wrapper import WrappedStore
+from ..wrapper import ReadingGuard, WrappedStore
 from .keyring import CannotOpen, Keyring
 
 logger = logging.getLogger("django_idempotency")
@@ -65,7 +64,7 @@ class SealedStore(WrappedStore):
         return await self.store.asettle(ticket, self._sealed(ticket, settlement))
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return _OpeningGuard(self.store.guard(ticket, takeover=takeover), self)
+        return ReadingGuard(self.store.guard(ticket, takeover=takeover), self.opened)
 
     def get(self, record_id: UUID) -> Record | None:
         record = self.store.get(record_id)
@@ -153,25 +152,6 @@ class SealedStore(WrappedStore):
             outcome=sealed_outcome(self.keyring, record_id, opened.outcome),
         )
         return Resealing.DONE if self.store.settle(ticket, settlement) else Resealing.CHANGED
-
-
-class _OpeningGuard(AbstractContextManager[Guard]):
-    """Opens the record that a guard has locked."""
-
-    def __init__(self, guard: AbstractContextManager[Guard], store: SealedStore) -> None:
-        self._guard = guard
-        self._store = store
-
-    def __enter__(self) -> Guard:
-        guard = self._guard.__enter__()
-        if guard.record is not None:
-            guard.record = self._store.opened(guard.record)
-        return guard
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return self._guard.__exit__(kind, error, traceback)
 
 
 def sealed_outcome(keyring: Keyring, record_id: UUID, outcome: Outcome) -> Outcome:
