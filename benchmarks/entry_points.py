@@ -19,6 +19,9 @@ from rest_framework.authtoken.models import Token
 from django_idempotency.core.records import Status
 from django_idempotency.instrumentation.meters import meters
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.sealed import Keyring, SealedStore
 from testproject.payments.models import Charge
 
 from . import counting, views
@@ -28,6 +31,8 @@ from .table import Row, Section
 MIDDLEWARE = "django_idempotency.middleware.IdempotencyMiddleware"
 BODY = {"amount": 2499, "currency": "inr"}
 LABELLED = {"label": "work"}
+#: An encryption key.
+KEY = "x" * 43 + "="
 
 Answer = Callable[[HttpRequest], HttpResponseBase]
 
@@ -151,6 +156,8 @@ def plain(entry_points: EntryPoints, effort: Effort) -> Section:
 
 def rest(entry_points: EntryPoints, effort: Effort) -> Section:
     replayed = entry_points.used("/rest/guarded/")
+    with stores.replaced("default", sealing()):
+        kept = entry_points.used("/rest/guarded/")
     base = entry_points.case("bare DRF view", "/rest/bare/")
     cases = [
         (entry_points.case("first request, atomic, by the mixin", "/rest/guarded/", entry_points.fresh), 1.45),
@@ -161,6 +168,8 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
             None,
         ),
         (counted(entry_points.case("no key, counted for Prometheus", "/rest/guarded/")), None),
+        (sealed(entry_points.case("first request, sealed", "/rest/guarded/", entry_points.fresh)), None),
+        (sealed(entry_points.case("replay, sealed", "/rest/guarded/", lambda: kept)), None),
         (entry_points.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True), 1.02),
     ]
     timings = interleaved([base, *(case for case, _ in cases)], effort)
@@ -186,6 +195,27 @@ def counted(case: Case) -> Case:
                 act()
             finally:
                 meters.active = ()
+
+        return measured
+
+    return Case(case.name, prepare)
+
+
+def sealing() -> BaseStore:
+    """Return the store as with ENCRYPTION_KEYS."""
+    return SealedStore(stores["default"], Keyring([KEY]))
+
+
+def sealed(case: Case) -> Case:
+    """Return a case with ENCRYPTION_KEYS."""
+    store = sealing()
+
+    def prepare() -> Act:
+        act = case.prepare()
+
+        def measured() -> None:
+            with stores.replaced("default", store):
+                act()
 
         return measured
 

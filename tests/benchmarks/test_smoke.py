@@ -29,6 +29,8 @@ ROWS = (
     "first request, atomic, by the mixin",
     "replay, by the mixin",
     "no key, under the mixin",
+    "first request, sealed",
+    "replay, sealed",
     "claim of a new key, atomic / a bare INSERT of the row",
     "claim of a new key, atomic / get_or_create",
     "claim of a known key (replay) / its SELECT by key",

@@ -257,3 +257,11 @@ class TestThroughAnEntryPoint:
         """A dry run counts in the table under the layers."""
         call_command("purge_idempotency", "--dry-run")
         assert capsys.readouterr().out == "Nothing to purge.\n"
+
+
+def test_protection_is_off_by_default(settings: Settings) -> None:
+    """Without keys and hashes the store is the one of STORES, without anything around it."""
+    settings.IDEMPOTENCY = {}
+    assert type(stores["default"]) is ORMStore
+    settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": ["x" * 43 + "="], "HASH_KEYS": True}
+    assert [type(layer).__name__ for layer in layers(stores["default"])] == ["HashedStore", "SealedStore", "ORMStore"]
