@@ -1,7 +1,8 @@
 """The hidden field of a form that holds its key.
 
 Each page that shows the form has a key of its own. A page that shows a form again because it was not valid says so to the
-guard, so that the key of the refused one is free again: the person may go back, correct the form there and send it.
+guard, so that the key of the refused one is free again: the person may go back, correct the form there and send it. What
+else the page shows may have succeeded, so that it says so only if all its forms were refused.
 """
 
 from __future__ import annotations
@@ -62,20 +63,27 @@ def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeStri
 
 
 def note_refusal(request: HttpRequest, shown: Iterable[Any]) -> None:
-    """Free the key of a guarded request that is answered with the invalid form that it has sent, among what its page shows.
+    """Free the key of a guarded request whose page shows nothing but refused forms, as the first tag of the page finds them.
 
-    The view's own `keep()` or `drop()` goes before that.
+    A key that is freed after the work was done makes it done twice, one that is kept only repeats this page: any doubt
+    keeps it. Starts no validation. The view's own `keep()` or `drop()` goes before that.
     """
     handle = getattr(request, "idempotency", None)
-    if not isinstance(handle, RequestIdempotency) or handle._ending is not None:  # noqa: SLF001
+    if not isinstance(handle, RequestIdempotency) or handle._ending is not None or handle._weighed:  # noqa: SLF001
         return
-    if any(_has_sent(request, value) and not value.is_valid() for value in shown):
+    handle._weighed = True  # noqa: SLF001 - what follows this tag renders forms, and so validates them
+    forms = [value for value in shown if isinstance(value, (BaseForm, BaseFormSet)) and value.data is not request.GET]
+    if forms and all(_was_refused(form, request) for form in forms):
         handle.drop()
 
 
-def _has_sent(request: HttpRequest, value: Any) -> bool:
-    """Is it a form of this request's fields? A page may also have one of its query, such as to search."""
-    return isinstance(value, (BaseForm, BaseFormSet)) and value.is_bound and value.data == request.POST
+def _was_refused(form: BaseForm | BaseFormSet[Any], request: HttpRequest) -> bool:
+    """Is it a form of this request's fields that the view has validated, and found invalid?
+
+    Of a formset that cannot be known: the view may have carried out the valid ones of its forms.
+    """
+    validated = isinstance(form, BaseForm) and hasattr(form, "cleaned_data")
+    return validated and form.data == request.POST and not form.is_valid()
 
 
 def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:

@@ -7,20 +7,24 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connections
-from django.test import Client, override_settings
+from django.test import Client, RequestFactory, override_settings
 from django.urls import path
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytest_django import Settings
 
+from django_idempotency.engine.operation import Operation
+from django_idempotency.forms.field import note_refusal
 from django_idempotency.http.error_pages import TEMPLATE
+from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.issued import issue
 from django_idempotency.models import IdempotencyRecord
 
@@ -101,6 +105,34 @@ def test_an_answer_without_a_redirect(browser: Client) -> None:
     responses = [post(browser, "/one-page/", fields) for _ in range(2)]
     assert [status(each) for each in responses] == [(200, "created"), (200, "replayed")]
     assert orders() == ["tea 1"]
+
+
+@pytest.mark.parametrize("how", ["shown", "as-dict", "replaced", "rendered", "validated", "formset"])
+def test_another_form_of_the_page_is_invalid(browser: Client, how: str) -> None:
+    """The order is made once: a page whose forms were not all refused keeps the key, and the tag validates no form."""
+    fields = {**TEA, "idempotency_key": key_in(browser.get(f"/two/{how}/"))}
+    responses = [post(browser, f"/two/{how}/", fields) for _ in range(2)]
+    assert [status(each) for each in responses] == [(200, "created"), (200, "replayed")]
+    assert [order for order in orders() if order != "validated"] == ["tea 1"]
+
+
+def test_the_tag_validates_nothing(rf: RequestFactory) -> None:
+    """A form that the view has not validated stays so: its clean() is the project's, and may do anything."""
+    request = rf.post("/", {"text": "a"})
+    handle = RequestIdempotency(mock.create_autospec(Operation, instance=True))
+    request.idempotency = handle  # type: ignore[attr-defined]
+    form = shop.Note(request.POST)
+    note_refusal(request, [form])
+    assert not hasattr(form, "cleaned_data")
+    assert handle._ending is None
+
+
+def test_a_copy_of_the_fields(browser: Client) -> None:
+    """Nothing recognizes the form of a copy: its page is remembered, and drop() says it."""
+    for query, expected in (("", (422, "mismatch")), ("?drop", (302, "created"))):
+        key = key_in(browser.get("/copied/"))
+        post(browser, f"/copied/{query}", {"item": "tea", "count": "0", "idempotency_key": key})
+        assert status(post(browser, f"/copied/{query}", {**TEA, "idempotency_key": key})) == expected
 
 
 def test_the_view_has_the_last_word(browser: Client) -> None:
