@@ -15,13 +15,27 @@ from .bodies import FORMS
 logger = logging.getLogger("django_idempotency")
 
 TEMPLATE = "django_idempotency/problem.html"
+#: Refused before any record was looked up, for what is wrong with the key: the view did not run, and a new key is the cure.
+NOTHING_DONE = frozenset(
+    {
+        "key-missing",
+        "key-malformed",
+        "key-too-short",
+        "key-foreign",
+        "key-not-issued",
+        "key-expired",
+        "key-ahead",
+        "key-unsupported",
+        "scope-required",
+    }
+)
 _TYPES = ["text/html", "application/problem+json", "application/json"]
 
 
 def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
     """Return the page that answers a form; `None` for a request that no form has sent, or that wants no page.
 
-    A template that fails is logged, and the client gets the problem document: an error must not become another.
+    `nothing_done` in its context: may the page lead to a form with a new key? A template that fails is logged, and the client gets the problem document: an error must not become another.
     """
     if (request.content_type or "").lower() not in FORMS or request.get_preferred_type(_TYPES) != "text/html":
         return None
@@ -32,6 +46,7 @@ def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
         "status": status,
         "retry_in": problem.retry_in,
         "form_url": _form_url(request),
+        "nothing_done": problem.code in NOTHING_DONE or problem.extensions.get("safe_new_key") is True,
     }
     try:
         return render_to_string(TEMPLATE, context, request)

@@ -1,0 +1,80 @@
+"""What the page of a refused form says: never that nothing was done where that is not proven."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import RequestFactory
+from django.utils import translation
+
+from django_idempotency import errors
+from django_idempotency.core.standings import STANDINGS
+from django_idempotency.errors import OperationCancelled, Problem
+from django_idempotency.http.error_pages import NOTHING_DONE, page_of
+
+from .test_problems import PROBLEMS
+
+
+class OfAProject(Problem):
+    """A code that we do not know."""
+
+    status, code, title = 409, "of-a-project", "A project's own"
+
+
+def shown(problem: Problem) -> str:
+    headers = {"Accept": "text/html", "Referer": "http://testserver/order/"}
+    page = page_of(problem, RequestFactory().post("/order/", headers=headers), problem.status)
+    assert page is not None
+    return page
+
+
+def problem_of(kind: type[Problem], *, safe: bool | None = None) -> Problem:
+    problem = kind()
+    if safe is not None:
+        problem.extensions["safe_new_key"] = safe
+    return problem
+
+
+def invites(page: str) -> bool:
+    """Does a page lead to another key, or say that nothing was done?"""
+    said = re.search(r"nothing was done|was not processed<|open the form again</a>", page, re.IGNORECASE)
+    return said is not None or "/order/" in page
+
+
+def test_the_list_has_only_problems_about_no_record() -> None:
+    assert all(STANDINGS[code] is None for code in NOTHING_DONE)
+
+
+@pytest.mark.parametrize("safe", [None, False])
+@pytest.mark.parametrize("kind", [*PROBLEMS, OfAProject])
+def test_only_where_nothing_was_done_a_page_says_so(kind: type[Problem], safe: bool | None) -> None:
+    """A person who is led to a new form pays twice, if the first one did its work."""
+    page = shown(problem_of(kind, safe=safe))
+    assert invites(page) is (kind.code in NOTHING_DONE)
+    assert kind.code in page
+
+
+def test_where_it_is_proven_for_this_request() -> None:
+    """Such as a cancellation before the first attempt; not one after another attempt."""
+    assert invites(shown(problem_of(OperationCancelled, safe=True)))
+    late = shown(OperationCancelled.after(2, headers={}))
+    assert not invites(late)
+    assert "What that attempt has done is unknown." in late
+
+
+@pytest.mark.parametrize("kind", [errors.OutcomeUnknown, errors.StoreUnavailable, errors.TransactionLost])
+def test_what_is_unknown_is_sent_again_with_its_key(kind: type[Problem]) -> None:
+    page = shown(kind())
+    assert "<title>It is not known yet whether this form was processed</title>" in page
+    assert "reload this page" in page
+
+
+@pytest.mark.parametrize("kind", [*PROBLEMS, OfAProject])
+def test_the_title_is_the_heading(kind: type[Problem]) -> None:
+    """In each language."""
+    for language in ("en", "de"):
+        with translation.override(language):
+            found = re.search(r"<title>(.+?)</title>.*<h1>(.+?)</h1>", shown(kind()), re.DOTALL)
+        assert found is not None
+        assert found[1] == found[2]
