@@ -33,7 +33,7 @@ from .http.keys import user_of
 from .http.markers import guards_itself, is_exempt, rest_class, view_class
 from .http.ninja_views import is_ninja, operation_of
 from .http.observing import aconclude, conclude, watch
-from .http.problems import problem_response
+from .http.problems import aproblem_response, problem_response
 from .http.status import note, noted, stamp
 from .http.terms import resolve_policy
 from .http.unguarded import (
@@ -109,7 +109,7 @@ class IdempotencyMiddleware:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException as error:
             if (exchange := self._exchange(request)) is not None:
-                return problem_response(await run_to_completion(exchange.afail(error)), request)
+                return await aproblem_response(await run_to_completion(exchange.afail(error)), request)
             await self._areport(request)
             raise
         if (exchange := self._exchange(request)) is None:
@@ -120,7 +120,7 @@ class IdempotencyMiddleware:
         try:
             return await run_to_completion(exchange.asettle(response))
         except Problem as problem:
-            return problem_response(problem, request)
+            return await aproblem_response(problem, request)
 
     def _begin(self, request: HttpRequest, how: str) -> None:
         setattr(request, _SETTLES, how)
@@ -205,7 +205,7 @@ class IdempotencyMiddleware:
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
             return None if exchange is None else self._opened(request, exchange, await exchange.aopen())
         except Problem as problem:
-            return problem_response(problem, request)
+            return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
             if conf.get("MODE") != OBSERVE:
                 raise

@@ -28,7 +28,7 @@ from ..http.exchange import exchange_of
 from ..http.facts import facts_of
 from ..http.markers import POLICY
 from ..http.observing import observation_of
-from ..http.problems import problem_response
+from ..http.problems import aproblem_response, problem_response
 from ..http.running import arun_guarded, run_guarded
 from ..http.status import stamp
 from ..http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
@@ -128,7 +128,7 @@ class _AsyncGuardedView(_GuardedView):
         try:
             _require_bounded(request, policy)
         except Problem as problem:
-            return problem_response(problem, request)
+            return await aproblem_response(problem, request)
         asked = await operations.aof_strawberry(self, request)
         if any(operation.changes for operation in asked):
 

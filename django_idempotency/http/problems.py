@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 
+from ..concurrency.threads import in_thread
 from ..core.rules import Busy, Mismatch, Unreadable
 from ..errors import (
     InProgress,
@@ -115,3 +117,10 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
         content_type="application/problem+json" if profile.errors in DOCUMENTS else "application/json",
         headers=about,
     )
+
+
+async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
+    """See problem_response(). A page is rendered in a thread: its context may query a database, such as for the user."""
+    if spoken_to(request).profile.errors == "page":
+        return await in_thread(problem_response, problem, request, close=connections.close_all)
+    return problem_response(problem, request)

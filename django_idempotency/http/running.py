@@ -21,7 +21,7 @@ from .atomic_requests import OpenedTransactions, atomic_requests
 from .exchange import Exchange
 from .keys import user_of
 from .observing import aconclude, conclude
-from .problems import problem_response
+from .problems import aproblem_response, problem_response
 from .responses import render
 from .status import stamp
 from .takeovers import Finish
@@ -105,7 +105,7 @@ async def arun_guarded(
                 raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
         replay = None if exchange is None else await exchange.aopen()
     except Problem as problem:
-        return problem_response(problem, request)
+        return await aproblem_response(problem, request)
     if replay is not None:
         return replay
     if exchange is None:
@@ -121,8 +121,8 @@ async def arun_guarded(
         exchange.fail(closed)
         raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return problem_response(await run_to_completion(exchange.afail(error)), request)
+        return await aproblem_response(await run_to_completion(exchange.afail(error)), request)
     try:
         return await run_to_completion(exchange.asettle(response))
     except Problem as problem:
-        return problem_response(problem, request)
+        return await aproblem_response(problem, request)

@@ -165,7 +165,7 @@ class OperationCall:
             raise
         except BaseException as error:
             if self.exchange is not None:
-                return self._respond(await run_to_completion(self.exchange.afail(_met(error))))
+                return await self._arespond(await run_to_completion(self.exchange.afail(_met(error))))
             raise
         finally:
             delattr(self.request, CALL)
@@ -177,7 +177,7 @@ class OperationCall:
         try:
             return await run_to_completion(self.exchange.asettle(response))
         except Problem as problem:
-            return self._respond(problem)
+            return await self._arespond(problem)
 
     def _judge(self, response: HttpResponseBase) -> None:
         """Note the status of a keyed request that ninja has responded to before its function was called."""
@@ -227,7 +227,7 @@ class OperationCall:
             if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
                 await self._aopen(key)
         except Problem as problem:
-            raise OperationFinished(self._respond(problem)) from problem
+            raise OperationFinished(await self._arespond(problem)) from problem
         if self.exchange is None:
             await areport_unguarded(self.request)
         try:
@@ -266,11 +266,21 @@ class OperationCall:
 
     def _respond(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the API's own handler, if there is one, or a problem document."""
-        handled = handled_exceptions(self._api)
-        if not any(issubclass(cls, IdempotencyError) and cls in handled for cls in type(problem).__mro__):
-            return problems.problem_response(problem, self.request)
+        handled = self._handled(problem)
+        return problems.problem_response(problem, self.request) if handled is None else handled
+
+    async def _arespond(self, problem: Problem) -> HttpResponseBase:
+        """See _respond()."""
+        handled = self._handled(problem)
+        return await problems.aproblem_response(problem, self.request) if handled is None else handled
+
+    def _handled(self, problem: Problem) -> HttpResponseBase | None:
+        """Return the response of the API's own handler, if it has one for a problem."""
+        handlers = handled_exceptions(self._api)
+        if not any(issubclass(cls, IdempotencyError) and cls in handlers for cls in type(problem).__mro__):
+            return None
         note_problem(self.request, problem)
-        response = self._api.on_exception(self.request, problem)
+        response: HttpResponseBase = self._api.on_exception(self.request, problem)
         for name, value in problems.headers(problem, self.request).items():
             response.setdefault(name, value)
         return response

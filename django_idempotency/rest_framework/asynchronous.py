@@ -24,7 +24,7 @@ from ..http.bodies import keep
 from ..http.exchange import Exchange
 from ..http.markers import EXEMPT
 from ..http.observing import aconclude
-from ..http.problems import problem_response
+from ..http.problems import aproblem_response
 from ..http.responses import render
 from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
@@ -112,7 +112,7 @@ class _AsyncGuardedHandler:
             if problems.has_own_handler(self._view):
                 note_problem(request._request, problem)
                 raise IdempotencyException(problem, request._request) from problem
-            raise DispatchFinished(problem_response(problem, request._request)) from problem
+            raise DispatchFinished(await aproblem_response(problem, request._request)) from problem
         return await _called(self._handler, request, *args, **kwargs)
 
     async def _open(self, request: Any) -> None:
@@ -212,7 +212,7 @@ async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) ->
 async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
     """Return the response to a problem: from the project's exception handler, or a problem document."""
     if not problems.has_own_handler(view):
-        return problem_response(problem, view.request._request)
+        return await aproblem_response(problem, view.request._request)
     note_problem(view.request._request, problem)
     response: HttpResponseBase = view.handle_exception(IdempotencyException(problem, view.request._request))
     response = view.finalize_response(view.request, response, *view.args, **view.kwargs)

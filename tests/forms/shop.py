@@ -212,6 +212,11 @@ def copied(request: HttpRequest) -> HttpResponse:
     return page(PAGE, request, {"form": form})
 
 
+@idempotent_form(guarantee="lease")
+async def by_a_loop(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("paid")
+
+
 urlpatterns = [
     path("", include("django_idempotency.urls")),
     path("order/", simple),
@@ -230,5 +235,6 @@ urlpatterns = [
     path("one-page/", one_page),
     path("two/<how>/", two_forms),
     path("copied/", copied),
+    path("by-a-loop/", by_a_loop),
     *project_urls,
 ]

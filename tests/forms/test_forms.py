@@ -10,11 +10,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connections
-from django.test import Client, RequestFactory, override_settings
+from django.http import HttpRequest, HttpResponse
+from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -214,7 +216,11 @@ def test_under_the_middleware(browser: Client) -> None:
     assert orders() == ["tea 1", "tea 1"]
 
 
-urlpatterns = [path("undecorated/", shop.Order.as_view())]
+async def by_a_loop(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("paid")
+
+
+urlpatterns = [path("undecorated/", shop.Order.as_view()), path("undecorated/by-a-loop/", by_a_loop)]
 
 
 # ------------------------------------------------------------------------------------------------------ what a person sees
@@ -296,6 +302,34 @@ def test_a_projects_own_page(browser: Client, settings: Settings, caplog: pytest
         else:
             assert json.loads(refused.content)["code"] == "key-missing"
             assert "cannot be rendered" in caplog.text
+
+
+@pytest.mark.parametrize("settings_guard", [False, True], ids=["decorator", "middleware"])
+def test_a_page_that_asks_a_database(user: User, settings: Settings, settings_guard: bool) -> None:
+    """The template has the project's context, such as the user, whom an event loop may not fetch."""
+    source = "{{ code }} for {{ user.username }}"
+    processors = ["django.contrib.auth.context_processors.auth"]
+    settings.TEMPLATES = [
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "OPTIONS": {
+                "loaders": [("django.template.loaders.locmem.Loader", {TEMPLATE: source})],
+                "context_processors": processors,
+            },
+        }
+    ]
+    if settings_guard:
+        terms = {"PROFILE": "form", "KEY_FORMAT": "issued", "REQUIRED": True, "GUARANTEE": "lease"}
+        settings.IDEMPOTENCY, settings.ROOT_URLCONF = terms, __name__
+
+    async def send() -> Any:
+        client = AsyncClient()
+        await sync_to_async(client.force_login)(user)
+        url = "/undecorated/by-a-loop/" if settings_guard else "/by-a-loop/"
+        return await client.post(url, {**TEA, "idempotency_key": "a"}, headers={"Accept": "text/html"})
+
+    refused = async_to_sync(send)()
+    assert refused.content.decode() == f"key-malformed for {user.get_username()}"
 
 
 def test_a_second_click_waits(browser: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
