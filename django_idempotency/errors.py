@@ -43,8 +43,6 @@ class Problem(IdempotencyError):
     title: ClassVar[str]
     #: Sent with the response where nothing more precise is known.
     retry_after: ClassVar[str | None] = None
-    #: Is it proven that nothing of the operation was applied? Then a new key is safe.
-    unapplied = False
 
     def __init__(
         self,
@@ -187,22 +185,12 @@ class ReplayUnchecked(ReplayRefused):
 
 
 class OperationCancelled(Problem):
-    """This operation was cancelled before it began, so nothing was carried out. If you want it after all, use a new key."""
+    """This operation was cancelled, so this request was not carried out, and no later one with its key will be.
+
+    An earlier one may have been. Look up its result before you send it with a new key.
+    """
 
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
-
-    @classmethod
-    def after(cls, attempt: int, *, headers: Mapping[str, str]) -> OperationCancelled:
-        """Return the problem of a cancellation that was this attempt of its key. An earlier one may have left traces."""
-        found = cls("" if attempt == 1 else _CANCELLED_LATE, headers=headers)
-        found.unapplied = attempt == 1
-        return found
-
-
-_CANCELLED_LATE = (
-    "This operation was cancelled after an attempt at it had failed, been refused or broken off. It is not carried out any "
-    "more. What that attempt has done is unknown."
-)
 
 
 class OperationFinished(Problem):

@@ -1,15 +1,13 @@
-"""What a problem says about its operation: its state, and whether a new key is safe.
+"""What a problem says about its operation: running · completed · held · unknown.
 
-    operation_state   running · completed · held · not_applied · unknown
-    safe_new_key      true only if it is proven that nothing of the operation was applied under its key
-
-A problem about no record says neither: an earlier request with the same key may have run under other settings.
+No problem says that the operation was not applied. That a key has no record does not prove it: an earlier request may
+have run while idempotency was switched off or only observed, or past a store that was down, or its record may have
+expired. So a problem about no record says nothing, and none says that a new key is safe.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 from . import rules
 from .records import CANCELLATION, OutcomeKind, Record, Status, kind_of
@@ -21,19 +19,11 @@ class OperationState(Enum):
     RUNNING = "running"
     COMPLETED = "completed"
     HELD = "held"  # a person finds out how far it came
-    NOT_APPLIED = "not_applied"  # proven: nothing of it was carried out under its key
-    UNKNOWN = "unknown"  # it may have been carried out, wholly or in part
-
-
-class Standing(NamedTuple):
-    """What a problem says about its operation."""
-
-    state: OperationState
-    safe_new_key: bool = False
+    UNKNOWN = "unknown"  # it may have been carried out, wholly or in part, or not at all
 
 
 #: The code of a problem → what it says; `None`: it is about no record.
-STANDINGS: dict[str, Standing | None] = {
+STANDINGS: dict[str, OperationState | None] = {
     # Refused before the record was looked up.
     "key-missing": None,
     "key-malformed": None,
@@ -48,37 +38,26 @@ STANDINGS: dict[str, Standing | None] = {
     "nothing-guarded": None,
     "key-unknown": None,
     # About a record. That of a mismatch says its state itself: see standing().
-    "request-mismatch": Standing(OperationState.UNKNOWN),
-    "in-progress": Standing(OperationState.RUNNING),
-    "too-many-keys": Standing(OperationState.NOT_APPLIED),  # but a client that makes new keys may have repeated it
-    "possible-duplicate": Standing(OperationState.UNKNOWN),  # of the other key
-    "response-not-stored": Standing(OperationState.COMPLETED),
-    "operation-held": Standing(OperationState.HELD),
-    "replay-refused": Standing(OperationState.COMPLETED),
-    "replay-unchecked": Standing(OperationState.COMPLETED),
-    "operation-cancelled": Standing(OperationState.UNKNOWN),  # an earlier attempt may have done a part of it
-    "operation-finished": Standing(OperationState.COMPLETED),
-    "record-unreadable": Standing(OperationState.UNKNOWN),
-    "store-unavailable": Standing(OperationState.UNKNOWN),  # this request did nothing, but an earlier one may have
-    "transaction-lost": Standing(OperationState.UNKNOWN),
-    "outcome-unknown": Standing(OperationState.UNKNOWN),
+    "request-mismatch": OperationState.UNKNOWN,
+    "in-progress": OperationState.RUNNING,
+    "too-many-keys": OperationState.UNKNOWN,  # this request did nothing, but an earlier one may have
+    "possible-duplicate": OperationState.UNKNOWN,  # of the other key
+    "response-not-stored": OperationState.COMPLETED,
+    "operation-held": OperationState.HELD,
+    "replay-refused": OperationState.COMPLETED,
+    "replay-unchecked": OperationState.COMPLETED,
+    "operation-cancelled": OperationState.UNKNOWN,  # an earlier request may have done it, or a part of it
+    "operation-finished": OperationState.COMPLETED,
+    "record-unreadable": OperationState.UNKNOWN,
+    "store-unavailable": OperationState.UNKNOWN,  # this request did nothing, but an earlier one may have
+    "transaction-lost": OperationState.UNKNOWN,
+    "outcome-unknown": OperationState.UNKNOWN,
 }
 
-#: What a problem says that is raised with a proof: see `Problem.unapplied`.
-UNAPPLIED = Standing(OperationState.NOT_APPLIED, safe_new_key=True)
 
-
-def standing(code: str, *, unapplied: bool = False, record: Record | None = None) -> Standing | None:
-    """Return what a problem with this code says about the operation of `record`; `None` for a code without a record.
-
-    `unapplied`: is it proven that nothing of the operation was applied?
-    """
-    found = STANDINGS.get(code)
-    if found is None:
-        return None
-    if unapplied:
-        return UNAPPLIED
-    return Standing(state_of(record)) if code == "request-mismatch" and record is not None else found
+def standing(code: str, *, record: Record | None = None) -> OperationState | None:
+    """Return what a problem with this code says about the operation of `record`; `None` for a code without a record."""
+    return state_of(record) if code == "request-mismatch" and record is not None else STANDINGS.get(code)
 
 
 def state_of(record: Record) -> OperationState:

@@ -70,9 +70,7 @@ class Exchange(DecidingExchange):
             operation = LeaseOperation(store, ticket, self._observer, hold_failures=hold_failures)
         else:
             operation = AtomicOperation(store, ticket, self._observer)
-        # A store outside the database may lose a record, and one that is down may be passed by.
-        durable = store.supports_atomic and policy.on_store_failure == "closed"
-        note_operation(request, ticket.id, operation, durable=durable)
+        note_operation(request, ticket.id, operation)
         super().__init__(request, policy, operation, non_atomic=non_atomic)
         self._screening = screening_of(policy, identity.document, ticket)
 
@@ -177,11 +175,11 @@ class Exchange(DecidingExchange):
                 self._mark()
                 self._count(outcome_of_verdict(verdict, self.operation))
                 return None
-            case Replay(outcome=outcome, attempt=attempt):
+            case Replay(outcome=outcome):
                 self._authorize(outcome)
                 assert self.operation.record is not None, "it holds what is replayed"
                 original = self.operation.record.original_request
-                stored = rebuild(outcome, spoken=self._spoken, original=original, attempt=attempt)
+                stored = rebuild(outcome, spoken=self._spoken, original=original)
                 self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
                 response = self._current(stored, original)
                 note(self.request, HeaderStatus.REPLAYED, original=original)

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.hashing import operation_ref
-from ..core.standings import standing
+from ..core.standings import OperationState, standing
 from ..engine.operation import Operation
 from ..errors import Problem
 
@@ -22,17 +22,11 @@ EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
 class _Noted(NamedTuple):
     record: UUID
     operation: Operation | None
-    durable: bool
 
 
-def note_operation(
-    request: HttpRequest, record: UUID, operation: Operation | None = None, *, durable: bool = False
-) -> None:
-    """Note on a request that it is about this record, claimed by this operation.
-
-    `durable`: has no earlier request with the key run without leaving a record that is still there?
-    """
-    setattr(request, _OPERATION, _Noted(record, operation, durable))
+def note_operation(request: HttpRequest, record: UUID, operation: Operation | None = None) -> None:
+    """Note on a request that it is about this record, claimed by this operation."""
+    setattr(request, _OPERATION, _Noted(record, operation))
 
 
 def operation_of(request: HttpRequest) -> Operation | None:
@@ -47,22 +41,22 @@ def describe(problem: Problem, request: HttpRequest) -> None:
     if noted is None:
         return
     record = None if noted.operation is None else noted.operation.record
-    found = standing(problem.code, unapplied=problem.unapplied and noted.durable, record=record)
-    if found is not None:
-        problem.extensions |= {
-            "operation_ref": reference_to(noted.record),
-            "operation_state": found.state.value,
-            "safe_new_key": found.safe_new_key,
-        }
+    state = standing(problem.code, record=record)
+    if state is not None:
+        problem.extensions |= _members(reference_to(noted.record), state)
 
 
 def example_of(kind: type[Problem]) -> Problem:
     """Return a problem for a schema."""
-    problem, found = kind(), standing(kind.code)
-    if found is not None:
-        members = {"operation_state": found.state.value, "safe_new_key": found.safe_new_key}
-        problem.extensions |= {"operation_ref": EXAMPLE, **members}
+    problem, state = kind(), standing(kind.code)
+    if state is not None:
+        problem.extensions |= _members(EXAMPLE, state)
     return problem
+
+
+def _members(reference: str, state: OperationState) -> dict[str, str | int]:
+    """Nothing proves that a new key is safe: see `core.standings`."""
+    return {"operation_ref": reference, "operation_state": state.value, "safe_new_key": False}
 
 
 def reference_to(record: UUID) -> str:

@@ -199,17 +199,15 @@ def is_held(outcome: Outcome | None) -> bool:
     return kind_of(outcome) is OutcomeKind.HELD
 
 
-def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "", attempt: int = 1) -> HttpResponse:
+def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
     """Return the stored response, marked as a replay of the request `original`, with the status that its profile gives.
-
-    `attempt` is the one that has stored it.
 
     Raises `ResponseNotStored` when its body was not stored, `OperationCancelled` when the work was cancelled, and
     `OperationHeld` when its effect is unknown.
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
     if is_cancellation(outcome):
-        raise OperationCancelled.after(attempt, headers=FINAL)
+        raise OperationCancelled(headers=FINAL)
     if is_held(outcome):
         raise OperationHeld(headers=FINAL)
     if outcome.body is MISSING:

@@ -55,7 +55,7 @@ PROBLEM = {
         },
         "safe_new_key": {
             "type": "boolean",
-            "description": "Is it proven that nothing of the operation was carried out? Otherwise a new key may repeat it.",
+            "description": "Is it proven that a new key repeats nothing? At present it never is, so this is false.",
         },
     },
     "required": ["type", "title", "status", "detail", "code"],

@@ -10,26 +10,25 @@ import pytest
 
 from django_idempotency.core.hashing import operation_ref, record_of_ref
 from django_idempotency.core.records import CANCELLATION, Outcome, OutcomeKind, Status
-from django_idempotency.core.standings import STANDINGS, OperationState, Standing, standing, state_of
+from django_idempotency.core.standings import STANDINGS, OperationState, standing, state_of
 
 from .test_rules import record
 
 RUNNING, COMPLETED, HELD = OperationState.RUNNING, OperationState.COMPLETED, OperationState.HELD
-UNKNOWN, NOT_APPLIED = OperationState.UNKNOWN, OperationState.NOT_APPLIED
+UNKNOWN = OperationState.UNKNOWN
 
 
-def test_a_new_key_is_safe_only_with_a_proof() -> None:
-    """No code alone says so: what ran, or may have run, could be repeated."""
-    assert [code for code, found in STANDINGS.items() if found is not None and found.safe_new_key] == []
-    assert standing("operation-cancelled") == Standing(UNKNOWN, safe_new_key=False)
-    assert standing("operation-cancelled", unapplied=True) == Standing(NOT_APPLIED, safe_new_key=True)
+def test_nothing_is_said_not_to_have_been_applied() -> None:
+    """Not even by a flood or a cancellation that meets no record: an earlier request may have left none."""
+    assert {state.value for state in OperationState} == {"running", "completed", "held", "unknown"}
+    assert standing("operation-cancelled") is standing("too-many-keys") is UNKNOWN
 
 
 def test_a_problem_about_no_record_says_nothing() -> None:
-    """An earlier request with the key may have run under other settings, so not even a proof counts."""
+    """An earlier request with the key may have run under other settings."""
     silent = [code for code, found in STANDINGS.items() if found is None]
     assert silent[:3] == ["key-missing", "key-malformed", "key-too-short"]
-    assert {standing(code, unapplied=True, record=record()) for code in [*silent, "of-the-project"]} == {None}
+    assert {standing(code, record=record()) for code in [*silent, "of-the-project"]} == {None}
 
 
 @pytest.mark.parametrize(
@@ -47,13 +46,13 @@ def test_a_problem_about_no_record_says_nothing() -> None:
 def test_a_mismatch_says_what_the_record_says(fields: dict[str, Any], state: OperationState) -> None:
     """The other problems have a state of their own, whatever the record says."""
     assert state_of(record(**fields)) is state
-    assert standing("request-mismatch", record=record(**fields)) == Standing(state)
-    assert standing("in-progress", record=record(**fields)) == Standing(RUNNING)
+    assert standing("request-mismatch", record=record(**fields)) is state
+    assert standing("in-progress", record=record(**fields)) is RUNNING
 
 
 def test_a_mismatch_without_a_record() -> None:
     """It was not read."""
-    assert standing("request-mismatch") == Standing(UNKNOWN)
+    assert standing("request-mismatch") is UNKNOWN
 
 
 ID = UUID("a5a5a5a5-0000-5000-8000-00000000ffff")
