@@ -88,8 +88,12 @@ class Screening:
         return None if known is not None and not rules.expired(known) else _too_many(usage)
 
     def screened(self, run: rules.Execute) -> Screened | None:
-        """Judge a claimed key whose work is about to run. A crashed owner's is not judged again: it is the same request."""
+        """Judge a claimed key whose work is about to run. A crashed owner's is not judged again: it is the same request.
+
+        Its facts are remembered all the same, so that they are forgotten if this attempt fails.
+        """
         if run.takeover:
+            self._remember()
             return None
         if run.attempt == 1 and (usage := self._usage(increment=True)) is not None and usage.made > usage.limit:
             return _too_many(usage)
@@ -108,6 +112,16 @@ class Screening:
             _report(error)
 
     def _suspected(self) -> Screened | None:
+        first = self._remember()
+        if first is None:
+            return None
+        if self._policy.suspect_action != "refuse":
+            return Screened("suspected")
+        note_operation(self._request, first)  # the problem names the first
+        return Screened("suspected", PossibleDuplicate(headers=FINAL))
+
+    def _remember(self) -> UUID | None:
+        """Remember the facts as those of this key. Return the record whose facts they are already, if there is one."""
         if self._facts is None:
             return None
         mine = self._record.hex
@@ -119,17 +133,10 @@ class Screening:
                     self._remembered = True
                     return None
                 if other is not None:
-                    first = UUID(hex=other)
-                    break
-            else:
-                return None
+                    return UUID(hex=other)
         except Exception as error:  # noqa: BLE001 - see the module
             _report(error)
-            return None
-        if self._policy.suspect_action != "refuse":
-            return Screened("suspected")
-        note_operation(self._request, first)  # the problem names the first
-        return Screened("suspected", PossibleDuplicate(headers=FINAL))
+        return None
 
     def _usage(self, *, increment: bool) -> Usage | None:
         """Return how many new keys were made; `None` if they are not counted. `increment`: this is one of them."""

@@ -158,6 +158,12 @@ def send(user: User, request: pytest.FixtureRequest) -> Send:
     return sender(user, asgi=request.param)
 
 
+def crash(key: str) -> None:
+    """Leave the record of a request as an owner does that is killed before its settle."""
+    found = IdempotencyRecord.objects.filter(key=key)
+    assert found.update(status=Status.RUNNING, lease_until=F("created_at"), completed_at=None) == 1
+
+
 def codes(*responses: Any) -> list[Any]:
     return [response.status_code if response.status_code < 400 else response.json()["code"] for response in responses]
 
@@ -393,6 +399,28 @@ def test_a_failed_request_is_no_first(send: Send, name: str, how: str) -> None:
     assert codes(send(url, "k2")) == [201]
     assert codes(send(url, "k1")) == ["possible-duplicate"]  # a late retry of the first, which is now the second
     assert codes(send(url, "k2")) == [201]
+
+
+@pytest.mark.parametrize("door", ["decorator", "async"])
+@pytest.mark.parametrize("how", ["400", "raise"])
+def test_a_takeover_that_fails_is_no_first(user: User, door: str, how: str) -> None:
+    """The facts of a crashed request are those of the one that takes over, which are forgotten when that fails."""
+    send, url = sender(user), f"/refusing/{door}/"
+    send(url, "k1")
+    crash("k1")
+    assert send(url, "k1", how).status_code in (400, 500)
+    assert codes(send(url, "k2")) == [201]
+
+
+def test_a_takeover_is_not_judged(user: User) -> None:
+    """It is the same request: it runs, even if its facts have become another key's, and they stay that one's."""
+    send, url = sender(user), "/refusing/lease/"
+    send(url, "k1")
+    crash("k1")
+    cache.clear()
+    assert codes(send(url, "k2")) == [201]
+    assert send(url, "k1", "400").status_code == 400
+    assert codes(send(url, "k3")) == ["possible-duplicate"]
 
 
 def test_a_refused_retry_keeps_its_record(user: User) -> None:
