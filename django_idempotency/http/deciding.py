@@ -78,6 +78,10 @@ class DecidingExchange(RunningExchange):
             found = await run_to_completion(sync_to_async(screening.screened)(run))
             if found is not None:
                 await self._observer.asend(found.event, self.operation)
+        except GeneratorExit:  # nothing can be awaited any more
+            self.operation.abandon()
+            screening.forget()
+            raise
         except BaseException:
             await run_to_completion(self.operation.aabandon())
             await run_to_completion(sync_to_async(screening.forget)())

@@ -33,6 +33,7 @@ from rest_framework.views import APIView
 from django_idempotency import Policy, idempotent, signals
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.screening import Screening
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
@@ -465,6 +466,45 @@ def test_a_client_that_disconnects_before_the_view(user: User, monkeypatch: pyte
     record = IdempotencyRecord.objects.get(key="k2")
     assert (record.status, effects()) == (Status.FREE, 1)
     assert codes(send(url, "k2")) == [201]
+
+
+def test_a_coroutine_that_is_closed_before_the_view(user: User, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be awaited then. Its key is free at once, and its facts are forgotten."""
+    settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}}
+    view = idempotent(**REFUSING, guarantee="lease")(aplain)
+    screened = Screening.screened
+
+    def made(key: str) -> HttpRequest:
+        body, headers = {"card": "1", "amount": 1}, {"Idempotency-Key": key}
+        request = RequestFactory().post("/", body, content_type="application/json", headers=headers)
+        request.user = user
+        return request
+
+    async def closed() -> None:
+        loop, remembered, over = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        def slow(self: Screening, run: Any) -> Any:
+            found = screened(self, run)
+            loop.call_soon_threadsafe(remembered.set)
+            over.wait(20)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Screening, "screened", slow)
+            task = asyncio.ensure_future(view(made("k1")))
+            await asyncio.wait_for(remembered.wait(), 20)
+            coroutine = task.get_coro()
+            assert coroutine is not None
+            try:
+                coroutine.close()
+            finally:
+                over.set()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async_to_sync(closed)()
+    assert codes(async_to_sync(view)(made("k2"))) == [201]
+    cache.clear()
+    assert codes(async_to_sync(view)(made("k1"))) == [201]
 
 
 def test_what_the_cache_does_not_have_from_us(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
