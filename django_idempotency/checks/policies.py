@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import Policy, Resolved, flood_contradiction, profile_contradiction, takeover_contradiction
+from ..core.policy import (
+    Policy,
+    Resolved,
+    flood_contradiction,
+    profile_contradiction,
+    shared_contradiction,
+    takeover_contradiction,
+)
 from ..core.records import Guarantee
 from .caches import cache_errors
 from .catalogue import closest, finding
@@ -45,9 +52,11 @@ def policy_errors(
 
 def _of_requests(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
     """Yield what is wrong with the fields that functions do not have."""
-    for problem in (profile_contradiction(terms), flood_contradiction(terms)):
+    for problem in (profile_contradiction(terms), flood_contradiction(terms), shared_contradiction(terms)):
         if problem is not None:
             yield finding("E035", view=name, error=problem)
     if takeover_contradiction(policy, terms) is not None:
         yield finding("E091", view=name)
+    if terms.fresh_keys is not None and terms.fresh_keys_by is None and terms.anonymous == "shared":
+        yield finding("W104", view=name)
     yield from cache_errors(name, terms)

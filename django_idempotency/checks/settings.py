@@ -100,6 +100,8 @@ def _fields() -> Iterator[CheckMessage]:
 def _floods() -> Iterator[CheckMessage]:
     if conf.get("FRESH_KEYS_BY") is not None and conf.get("FRESH_KEYS") is None:
         yield finding("E093")
+    if conf.get("SUSPECT") is not None and (conf.get("SUSPECT_ACTION"), conf.get("ANONYMOUS")) == ("refuse", "shared"):
+        yield finding("E104")
     if conf.get("CACHE") not in django_settings.CACHES:
         yield finding(
             "E094", value=shown(conf.get("CACHE")), close=closest(str(conf.get("CACHE")), django_settings.CACHES)

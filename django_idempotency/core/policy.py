@@ -136,6 +136,8 @@ class Policy:
                 f'Policy(key={self.key!r}, anonymous="shared"): equal payloads of two clients would get one response. '
                 "Identify the client: scope=…"
             )
+        if self.given().get("suspect") is not None and shows_strangers(self):
+            raise ValueError(f'Policy(suspect=…, suspect_action="refuse", anonymous="shared"): {_STRANGERS}')
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
@@ -199,6 +201,24 @@ def flood_contradiction(terms: Resolved) -> str | None:
     """Return why a policy counts nothing by its `fresh_keys_by`, and what to type; `None` if it does."""
     if terms.fresh_keys_by is not None and terms.fresh_keys is None:
         return 'fresh_keys_by counts nothing without a limit. Type fresh_keys="60/m", or leave fresh_keys_by out.'
+    return None
+
+
+_STRANGERS = (
+    "clients without a login would learn of each other's requests. Identify the client: scope=…, or type "
+    'suspect_action="report".'
+)
+
+
+def shows_strangers(terms: Policy) -> bool:
+    """Would a refusal name, to one of the clients that share a scope, the request of another?"""
+    return terms.anonymous == "shared" and terms.suspect_action == "refuse"
+
+
+def shared_contradiction(terms: Resolved) -> str | None:
+    """Return what a policy would reveal to clients that share a scope, and what to type; `None` if nothing."""
+    if terms.suspect is not None and shows_strangers(terms):
+        return f'suspect_action="refuse" with anonymous="shared": {_STRANGERS}'
     return None
 
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from .. import conf
-from ..core.policy import Policy, Resolved, flood_contradiction, profile_contradiction, takeover_contradiction
+from ..core.policy import (
+    Policy,
+    Resolved,
+    flood_contradiction,
+    profile_contradiction,
+    shared_contradiction,
+    takeover_contradiction,
+)
 from ..errors import ConfigurationError
 
 
@@ -13,7 +20,12 @@ def resolve_policy(policy: Policy) -> Resolved:
         terms = conf.resolve(policy)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    problem = profile_contradiction(terms) or takeover_contradiction(policy, terms) or flood_contradiction(terms)
+    problem = (
+        profile_contradiction(terms)
+        or takeover_contradiction(policy, terms)
+        or flood_contradiction(terms)
+        or shared_contradiction(terms)
+    )
     if problem is not None:
         raise ConfigurationError(problem)
     return terms

@@ -472,6 +472,17 @@ def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure,
     assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
 
 
+def test_what_clients_that_share_a_scope_share(check: Check, configure: Configure, settings: Settings) -> None:
+    """A refusal would name another's request, and one of them would use up the limit of all."""
+    settings.DEBUG = True  # the cache is not what is checked
+    configure(ANONYMOUS="shared")
+    refusing = idempotent(suspect="body.card", suspect_action="refuse")(plain)
+    assert "Type both fields" in check(refusing)["E035"]
+    assert check(idempotent(suspect="body.card")(plain)) == {}
+    assert "fresh_keys_by=" in check(idempotent(fresh_keys="60/m")(plain))["W104"]
+    assert check(idempotent(fresh_keys="60/m", fresh_keys_by="headers.client")(plain)) == {}
+
+
 def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing library or cache is an error, and a cache of one process a warning, except in development."""
     view = login_required(idempotent(fresh_keys="60/m")(plain))

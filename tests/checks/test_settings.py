@@ -285,6 +285,14 @@ def test_what_is_counted_without_a_limit(configure: Configure) -> None:
     assert list(hints(check_settings())) == ["E043"]
 
 
+def test_strangers_are_not_shown_to_each_other(configure: Configure) -> None:
+    """E104: a refusal names the other's request. Without facts to compare none is refused."""
+    configure(ANONYMOUS="shared", SUSPECT="body.card", SUSPECT_ACTION="refuse")
+    assert '"SUSPECT_ACTION": "report"' in hints(check_settings())["E104"]
+    configure(ANONYMOUS="shared", SUSPECT_ACTION="refuse")
+    assert not check_settings()
+
+
 def test_the_cache_of_facts(configure: Configure) -> None:
     """E094: it is an alias of CACHES."""
     configure(CACHE="defualt")

@@ -153,6 +153,14 @@ def test_a_selected_key_is_not_a_secret(key: Any) -> None:
     Policy(key=key, anonymous="refuse")
 
 
+def test_strangers_are_not_shown_to_each_other() -> None:
+    """A refusal names the other request; a report does not, nor one without facts to compare."""
+    with pytest.raises(ValueError, match=r"learn of each other's requests\. Identify the client"):
+        Policy(suspect="body.card", suspect_action="refuse", anonymous="shared")
+    Policy(suspect="body.card", suspect_action="report", anonymous="shared")
+    Policy(suspect=None, suspect_action="refuse", anonymous="shared")
+
+
 def test_nothing_given() -> None:
     """An empty policy leaves everything to the settings."""
     assert dict(Policy().given()) == {}

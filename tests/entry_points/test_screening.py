@@ -521,6 +521,14 @@ def test_two_clients_are_never_one(user: User) -> None:
     ]
 
 
+def test_strangers_are_never_one(settings: Any) -> None:
+    """Clients that share a scope learn nothing of each other: settings that would refuse one of them are refused."""
+    settings.IDEMPOTENCY = {"ANONYMOUS": "shared"}
+    with pytest.raises(ConfigurationError, match="each other's requests"):
+        idempotent(**REFUSING)(plain)(RequestFactory().post("/", {}, headers={"Idempotency-Key": "k" * 20}))
+    assert effects() == 0
+
+
 def test_without_the_facts(user: User) -> None:
     """A request without all of them is not compared."""
     send = sender(user)

@@ -83,6 +83,16 @@ ROUTES: dict[str, tuple[str, str]] = {
         'The on_takeover of %(view)s is never asked: with guarantee="atomic" nothing of a crashed owner is left.',
         'Type guarantee="lease" in the policy of %(view)s, or leave on_takeover out.',
     ),
+    "W104": (
+        (
+            'The fresh_keys of %(view)s count all clients without a login as one, since they share a scope (anonymous="shared"): '
+            "one of them can use up the limit of all."
+        ),
+        (
+            "Type fresh_keys_by= a function that returns what tells them apart, such as the address that your proxy has "
+            f"verified. If one limit for all of them is meant, {SILENCE}."
+        ),
+    ),
     "E095": (
         "The fresh_keys of %(view)s cannot be counted: django-ratelimit is not installed, and a request with a key raises.",
         'Type python -m pip install "django-idempotency[throttle]", or leave fresh_keys out.',

@@ -55,6 +55,16 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["FRESH_KEYS_BY"] counts nothing, since "FRESH_KEYS" sets no limit.',
         'Type "FRESH_KEYS": "60/m", or leave "FRESH_KEYS_BY" out.',
     ),
+    "E104": (
+        (
+            'IDEMPOTENCY["SUSPECT_ACTION"] is "refuse" and "ANONYMOUS" is "shared", so clients without a login would learn of '
+            "each other's requests."
+        ),
+        (
+            'Type "SUSPECT_ACTION": "report"; or "ANONYMOUS": "refuse", and "SCOPE": the dotted path of a function that '
+            "identifies the client."
+        ),
+    ),
     "E094": (
         'IDEMPOTENCY["CACHE"] = %(value)s, and CACHES has no such alias.',
         'Type "CACHE": "%(close)s", or add the alias to CACHES.',
