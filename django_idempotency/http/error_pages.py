@@ -46,7 +46,7 @@ def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
         "status": status,
         "retry_in": problem.retry_in,
         "form_url": _form_url(request),
-        "nothing_done": problem.code in NOTHING_DONE or problem.extensions.get("safe_new_key") is True,
+        "nothing_done": problem.code in NOTHING_DONE,
     }
     try:
         return render_to_string(TEMPLATE, context, request)
