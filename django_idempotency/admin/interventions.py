@@ -160,7 +160,8 @@ class Interventions(Columns, TickedAdmin):
         for row in rows:
 
             def audit(record: Record, row: IdempotencyRecord = row) -> None:
-                facts = {"evidence": evidence(record), "expires": record.expires_at.isoformat(), "reason": reason}
+                noted = evidence(record, erased=verb.name == "erase")
+                facts = {"evidence": noted, "expires": record.expires_at.isoformat(), "reason": reason}
                 self.log_change(request, row, verb.logged % facts)
 
             try:

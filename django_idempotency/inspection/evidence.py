@@ -9,12 +9,15 @@ from ..core.records import MISSING, Record
 from . import redaction
 
 
-def evidence(record: Record) -> str:
-    """Describe a record and its response on one line: status, size, SHA-256 and the address of what it made."""
-    return ", ".join(_facts(record))
+def evidence(record: Record, *, erased: bool = False) -> str:
+    """Describe a record and its response on one line: status, size, SHA-256 and the address of what it made.
+
+    Of a record that is `erased` no trace of the response's content is noted: its hash could be compared with a guess.
+    """
+    return ", ".join(_facts(record, erased=erased))
 
 
-def _facts(record: Record) -> Iterator[str]:
+def _facts(record: Record, *, erased: bool) -> Iterator[str]:
     yield f"{record.status.name.lower()}, attempt {record.attempt}"
     if record.completed_at is not None:
         yield f"completed {record.completed_at.isoformat(timespec='seconds')}"
@@ -24,9 +27,11 @@ def _facts(record: Record) -> Iterator[str]:
     yield f"response {record.outcome.status}"
     if content_type := named.get("content-type"):
         yield redaction.text(content_type)
-    if location := named.get("location"):
+    if (location := named.get("location")) and not erased:
         yield f"Location {redaction.text(location)}"
     if record.outcome.body is MISSING:
         yield "body not stored"
     else:
-        yield f"{len(record.outcome.body):,} bytes, SHA-256 {sha256(record.outcome.body).hexdigest()}"
+        yield f"{len(record.outcome.body):,} bytes"
+        if not erased:
+            yield f"SHA-256 {sha256(record.outcome.body).hexdigest()}"

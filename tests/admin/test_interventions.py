@@ -146,6 +146,16 @@ class TestInterventions:
         assert sha256(b'{"card": "swordfish"}').hexdigest() in message
         assert "swordfish" not in message
 
+    def test_the_log_of_an_erasure_keeps_no_trace_of_the_content(self, boss: Client) -> None:
+        """A hash could be compared with a guess, and an address names what was made."""
+        body = b'{"name": "Ada"}'
+        ticket = completed(body, (("Location", "/people/ada/"),))
+        boss.post(page_of(ticket, "erase"), WHY)
+        message = LogEntry.objects.get().change_message
+        assert "response 201, 15 bytes, kept until" in message
+        assert sha256(body).hexdigest() not in message
+        assert "ada" not in message.lower()
+
     def test_the_confirmation_shows_what_is_confirmed(self, boss: Client) -> None:
         """Keys that begin alike are told apart, with scope, status and response of each."""
         user = UserFactory()
