@@ -161,6 +161,39 @@ def test_back_and_edited(window: Window, url: str) -> None:
     assert orders() == ["tea 1", "tea 2", "tea 3"]
 
 
+def test_an_answer_that_is_no_key(window: Window) -> None:
+    """It changes nothing; and a form that the browser then stops, since it is invalid by now, asks again the next time."""
+    page = fill(window("/order/"))
+    send(page)
+    fill(back(page), count="2")
+    page.evaluate("""() => {
+        const real = window.fetch, item = document.querySelector("[name=item]");
+        window.fetch = async () => {
+            window.fetch = real;
+            item.value = "";
+            return Response.json({ key: 7 });
+        };
+    }""")
+    page.click("button")
+    page.wait_for_function("document.querySelector('[name=item]').value === ''")
+    send(fill(page, count="3"))
+    assert orders() == ["tea 1", "tea 3"]
+
+
+def test_a_script_that_sends_the_form_itself(window: Window) -> None:
+    """It cancels the event, and what it sends counts as sent: edited, the form is another order."""
+    page = fill(window("/order/"))
+    page.evaluate("""() => document.addEventListener("submit", (event) => {
+        event.preventDefault();
+        fetch(location.href, { method: "POST", body: new FormData(event.target) });
+    })""")
+    for count in ("1", "2"):
+        fill(page, count=count)
+        with page.expect_response("**/done/"):
+            page.click("button")
+    assert orders() == ["tea 1", "tea 2"]
+
+
 def test_back_and_edited_without_a_script(window: Window) -> None:
     """A page says what happened, and leads to no other key: a person looks first, and then opens the form as before."""
     page = fill(window("/order/", javascript=False))

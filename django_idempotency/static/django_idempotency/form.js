@@ -71,8 +71,9 @@
     const body = JSON.stringify({ path: addressOf(form, button).pathname });
     try {
       const response = await fetch(field.dataset.idempotency, { method: "POST", headers, body });
-      if (response.ok) {
-        field.value = (await response.json()).key;
+      const { key } = response.ok ? await response.json() : {};
+      if (typeof key === "string" && key) {
+        field.value = key;
       }
     } catch {
       // The form is sent with the key that it has, and the server says why that does not do.
@@ -101,7 +102,8 @@
       }
       const sent = memory.get(field.value);
       if (sent === null || sent === content || passing.has(form) || !field.dataset.idempotency) {
-        passing.delete(form);
+        // Noted although a script of the page may cancel the event: most do so to send the form themselves, by fetch() or
+        // submit(), which nothing sees. After one that sends nothing, an edited form gets a key that it does not need.
         memory.set(field.value, content);
         memory.set(page, field.value);
         return;
@@ -112,7 +114,11 @@
       renew(form, field, button).then(() => {
         renewing.delete(form);
         passing.add(form);
-        form.requestSubmit(button);
+        try {
+          form.requestSubmit(button); // sends the event at once, unless the browser finds the form invalid now
+        } finally {
+          passing.delete(form);
+        }
       });
     },
     true,
