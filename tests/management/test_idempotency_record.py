@@ -24,7 +24,6 @@ from django_idempotency.engine.durable import Execution
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
-from django_idempotency.management.commands import idempotency_record
 from django_idempotency.management.operators import operator
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore
