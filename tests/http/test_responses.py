@@ -150,6 +150,7 @@ def test_a_stream_may_be_buffered(count: int) -> None:
     assert response.getvalue() == b"12345" * count
 
 
+@pytest.mark.django_db  # close() ends a request: Django looks at connections that other tests have left open
 @pytest.mark.parametrize(("size", "kept"), [(0, True), (10, True), (11, False)])
 def test_a_small_file_is_kept(size: int, kept: bool) -> None:
     """A file's length is known beforehand; a large one goes to the caller unread."""
