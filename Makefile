@@ -9,7 +9,7 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := test
-.PHONY: quick test foreign clients reach browser lint format demo bench docs pictures screenshots
+.PHONY: quick test foreign clients reach chaos browser lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
 quick: .venv/dev
@@ -33,6 +33,10 @@ clients: .venv/dev
 # Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
 reach: .venv/dev
 	$(BIN)/python -m tests.reach $(REACH)
+
+# PostgreSQL restarts every few seconds under clients that retry; CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE say how hard.
+chaos: .venv/dev
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 # HTML forms in a headless Chromium, with htmx and Turbo, which npm fetches into .cache/.
 browser: .venv/dev .venv/browser

@@ -17,9 +17,12 @@ EXTRAS = {
     "boto3",
     "botocore",
     "cryptography",
+    "debug_toolbar",
     "django_ratelimit",
     "drf_spectacular",
     "graphql",
+    "httpx",
+    "httpx2",
     "hypothesis",
     "ninja",
     "ninja_extra",
@@ -27,8 +30,10 @@ EXTRAS = {
     "prometheus_client",
     "pytest",
     "redis",
+    "requests",
     "rest_framework",
     "schemathesis",
+    "urllib3",
 }
 
 assert "django_idempotency.models" not in sys.modules
@@ -39,7 +44,10 @@ settings.configure(
     INSTALLED_APPS=[
         *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages", "sessions")),
         "django_idempotency",
+        "django_idempotency.client",
         "django_idempotency.outbox",
+        "django_idempotency.audit",
+        "django_idempotency.steps",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     SECRET_KEY="nobody's",

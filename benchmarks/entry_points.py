@@ -131,6 +131,7 @@ def plain(entry_points: EntryPoints, effort: Effort) -> Section:
             "first request, atomic, by the middleware", "/plain/", entry_points.fresh, middleware=True
         ),
         "first, lease": entry_points.case("first request, lease", "/lease/", entry_points.fresh),
+        "three steps": entry_points.case("first request, lease, in three steps", "/steps/", entry_points.fresh),
         "replay": entry_points.case("replay", "/atomic/", lambda: replayed),
         "busy": entry_points.case("busy (409)", "/lease/", lambda: running, status=409),
         "mismatch": entry_points.case("mismatch (422)", "/atomic/", lambda: replayed, status=422, body={"amount": 1}),
@@ -147,6 +148,7 @@ def plain(entry_points: EntryPoints, effort: Effort) -> Section:
     guarded = bare + {"postgresql": 3, "mysql": 5, "sqlite": 6}[connection.vendor]
     leased = bare + (3 if connection.vendor == "sqlite" else 2)
     most |= {"first, atomic": guarded, "first, middleware": guarded, "first, lease": leased}
+    most["three steps"] = leased + 3 + 2  # the row of each, and BEGIN and COMMIT of the second that writes here
     timings = interleaved([base, *cases.values()], effort)
     return Section(
         title=f"Through HTTP; bare two-statement view in its own transaction = 1 ({shown(timings, base)}, {bare} statements)",

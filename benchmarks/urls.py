@@ -9,6 +9,7 @@ urlpatterns = [
     path("plain/", views.plain),
     path("atomic/", views.atomic),
     path("lease/", views.lease),
+    path("steps/", views.steps),
     path("rest/authenticated/", views.Authenticated.as_view()),
     path("rest/bare/", views.BareCreate.as_view()),
     path("rest/guarded/", views.GuardedCreate.as_view()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import connection, transaction
 from django.http import HttpRequest, JsonResponse
 from rest_framework import generics, status
@@ -36,7 +38,27 @@ def bare(request: HttpRequest) -> JsonResponse:
         return plain(request)
 
 
+def execute(statement: str, *given: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, given)
+
+
+def call(*, idempotency_key: str) -> str:
+    """Call a provider that responds at once."""
+    return idempotency_key
+
+
+def in_steps(request: HttpRequest) -> JsonResponse:
+    """The same in two steps that write here, and a third that calls elsewhere."""
+    run: Any = request.idempotency  # type: ignore[attr-defined]
+    run.step("insert", execute, INSERT)
+    run.step("update", execute, UPDATE, STOCK)
+    run.step("call", call)
+    return JsonResponse(ANSWER, status=201)
+
+
 atomic = idempotent()(plain)
+steps = idempotent(guarantee="lease")(in_steps)
 lease = idempotent(guarantee="lease")(bare)
 
 

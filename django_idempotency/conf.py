@@ -32,6 +32,10 @@ DEFAULTS: dict[str, Any] = {
     "DERIVE_SECRET_FALLBACKS": [],
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
     "ENCRYPTION_KEYS": [],
+    # Where the admin looks for suspects: a list of {"model": "payments.Charge", "same": ["card", "amount"], "within": 300}.
+    "SUSPECTS": [],
+    # Are replays and mismatches counted, in memory and written in batches? For the admin; the counts are lower bounds.
+    "COUNT_REPLAYS": False,
     # Are scopes and keys stored as keyed hashes? The secret is that of derive().
     "HASH_KEYS": False,
     # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
@@ -42,6 +46,12 @@ DEFAULTS: dict[str, Any] = {
     "CACHE": "default",
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
+    # Is every event of a key written to the audit trail? It needs the app django_idempotency.audit.
+    "AUDIT": False,
+    # How long the audit trail is kept, in seconds or as a timedelta; None: without end.
+    "AUDIT_RETENTION": 365 * 86400,
+    # Whom the client half calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path, "RETENTION", "MAX_BODY"}.
+    "PROVIDERS": {},
     # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these; None: nothing is counted.
     "METRICS": None,
     # The fields of Policy.
@@ -70,6 +80,7 @@ DEFAULTS: dict[str, Any] = {
     "AUTHORIZE_REPLAY": None,
     "ON_REPLAY": None,
     "ON_TAKEOVER": None,
+    "UNDO_ON": (),
     "FRESH_KEYS": None,
     "FRESH_KEYS_BY": None,
     "SUSPECT": None,

@@ -223,6 +223,20 @@ class DeadlinePassed(IdempotencyError):
     """This host's deadline passed before the call began, so nothing ran. Call it again elsewhere."""
 
 
+class CallChanged(IdempotencyError):
+    """Another request was made under the name of this outgoing call, so nothing was sent.
+
+    A name is one call: its method, its URL and its body. Give this one another name, such as "order-17-second-card".
+    """
+
+
+class CallResponseNotStored(IdempotencyError):
+    """The provider has carried out the outgoing call of this name, but its response is not stored. Nothing was sent.
+
+    Look it up there.
+    """
+
+
 class BatchFailed(IdempotencyError):
     """Some records of this batch did not complete; see `report`. Run the batch again: those that did are replayed."""
 
@@ -240,6 +254,13 @@ class HeldForPerson(IdempotencyError):
 
     Check with the provider, then release the record (in the admin, or by `manage.py idempotency_record --release`), and
     the next call runs.
+    """
+
+
+class CallHeld(HeldForPerson):
+    """An outgoing call of this name was sent, its outcome is unknown, and the provider may have forgotten its key.
+
+    Nothing was sent. Look it up there, and say in the admin whether it was carried out.
     """
 
 
@@ -312,6 +333,17 @@ class ImplicitCommit(ConfigurationError):
     """
 
 
+class StepsChanged(ConfigurationError):
+    """The steps of an operation that broke off are not those of the code that resumes it.
+
+    Run the code that began it until such operations have ended, or undo them: `manage.py idempotency_complete --undo`.
+    """
+
+
+class StepResultNotStored(ConfigurationError):
+    """A step was carried out, but its result could not be stored, so nothing that needs it can follow. Return less."""
+
+
 class SecretUnknown(ConfigurationError):
     """The secret that this operation's first attempt used is no longer configured.
 
@@ -320,11 +352,44 @@ class SecretUnknown(ConfigurationError):
     """
 
 
+class CallInTransaction(ConfigurationError):
+    """An outgoing call in an open transaction: its key could not be committed before the first byte. Nothing was sent.
+
+    Make the call after COMMIT (`transaction.on_commit`); or type guarantee="lease", and make it outside atomic(), in a
+    step that is not transactional.
+    """
+
+
+class CallWithoutName(ConfigurationError):
+    """Nothing names this outgoing call, and its transport has require_names=True. Nothing was sent.
+
+    Make it inside `with outgoing("order-17"):`, or in a step; with httpx, type extensions={"idempotency": "order-17"}.
+    """
+
+
+class StepNamesOneCall(ConfigurationError):
+    """The name of this step belongs to an outgoing call that has its response already. Nothing was sent.
+
+    Make each call in a step of its own, or inside `with outgoing("…"):`.
+    """
+
+
+class StreamedRequest(ConfigurationError):
+    """An outgoing call whose body is a stream cannot be sent again. Nothing was sent.
+
+    Read the body first, and pass bytes.
+    """
+
+
 class OutsideTransaction(ConfigurationError):
     """outbox.send() outside a transaction: the message could be sent although the effect fails, or the reverse.
 
     Call it inside the transaction.atomic() that writes the effect, on the same database, or name that with using=….
     """
+
+
+class AppendOnly(IdempotencyError):
+    """The audit trail is written once: its rows are not changed or deleted. `manage.py purge_idempotency` ends their retention."""
 
 
 class BrokerUnavailable(IdempotencyError):

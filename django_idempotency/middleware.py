@@ -50,6 +50,7 @@ from .http.unguarded import (
 )
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
+from .steps.endings import left_by
 
 _POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not that of an inner guard.
@@ -217,6 +218,8 @@ class IdempotencyMiddleware:
         if (exchange := self._exchange(request)) is None:
             return None
         exchange.raised = exception
+        if (problem := left_by(exchange.handle, exception)) is not None:
+            return problem_response(problem, request)
         if isinstance(exception, TransactionLost) or (exchange.degraded and isinstance(exception, OperationUnknown)):
             return problem_response(exception, request)
         if (clearer := translate_django_error(exception)) is not exception:

@@ -99,3 +99,23 @@ class IdempotencyRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key} ({self.scope})"
+
+
+class RepeatCount(models.Model):
+    """How often a key came again, since the row before it of the same record. Only `stores.orm` writes it."""
+
+    record_id = models.UUIDField(_("record"), db_index=True)
+    replays = models.PositiveIntegerField(_("replays"))
+    mismatches = models.PositiveIntegerField(_("refused as another request"))
+    last_seen = InstantField(_("last seen"))
+    #: When the record is purged, and nothing needs the row any more.
+    purge_at = InstantField(_("kept until"), db_index=True)
+
+    class Meta:
+        db_table = "django_idempotency_repeats"
+        verbose_name = _("repeats")
+        verbose_name_plural = _("repeats")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.record_id}: {self.replays}, {self.mismatches}"

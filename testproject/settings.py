@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "django_idempotency",
+    "django_idempotency.client",
     "django_idempotency.outbox",
+    "django_idempotency.audit",
+    "django_idempotency.steps",
     "testproject.payments",
 ]
 
@@ -65,10 +69,21 @@ REST_FRAMEWORK = {
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 
+# The app is there for its tables; a test that is about the trail switches it on.
+SILENCED_SYSTEM_CHECKS = ["django_idempotency.W111"]
+
 LOGIN_URL = "admin:login"
 
+BANK_URL = os.environ.get("BANK_URL", "")  # the demo's own address
+IDEMPOTENCY: dict[str, Any] = {}
 if "METRICS" in os.environ:  # "prometheus", for the demo
-    IDEMPOTENCY: dict[str, Any] = {"METRICS": os.environ["METRICS"]}
+    IDEMPOTENCY["METRICS"] = os.environ["METRICS"]
+if "AUDIT" in os.environ:
+    IDEMPOTENCY["AUDIT"] = True
+if BANK_URL:
+    IDEMPOTENCY["PROVIDERS"] = {
+        "bank": {"LIFETIME": timedelta(hours=24), "CLIENT": "testproject.payments.bank.bank_client"}
+    }
 
 # ---- The database ----------------------------------------------------------------------------------------------------
 

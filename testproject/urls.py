@@ -6,7 +6,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from testproject.metrics import metrics
-from testproject.payments import views
+from testproject.payments import bank, views
 from testproject.payments.webhooks import webhook
 
 api = SimpleRouter()
@@ -19,6 +19,9 @@ urlpatterns = [
     path("api/", include(api.urls)),
     # The decorator: on a DRF function view, a plain view, an async view
     path("api/payouts/", views.payout),
+    # A bank over HTTP, through the client half; and that bank
+    path("api/transfers/", views.transfer),
+    path("bank/transfers/", bank.transfers),
     path("plain/charges/", views.plain_charges),
     path("async/charges/", views.async_charges),
     # The middleware alone: the same views, undecorated

@@ -65,43 +65,61 @@ RINGS: dict[str, dict[str, Row]] = {
         "signals": row("", "django"),
         "scopes": row("errors", "asgiref django"),
         "realms": row("core errors", "django"),
-        "instrumentation": row("conf core engine signals", "django opentelemetry prometheus_client"),
+        "instrumentation": row("conf core engine errors signals", "django opentelemetry prometheus_client"),
         "inspection": row("core errors serialization", "django"),
         "runtime": row(
             "concurrency conf core engine errors instrumentation stores stores.layered stores.sealed", "asgiref django"
         ),
+        # An app of its own.
+        "steps": row(
+            "concurrency core engine errors instrumentation models runtime serialization stores stores.orm stores.sealed",
+            "asgiref django",
+        ),
     },
     "what requests and calls have in common": {
         "http": row(
-            "concurrency conf core engine errors instrumentation profiles realms runtime scopes selectors stores",
+            "concurrency conf core engine errors instrumentation profiles realms runtime scopes selectors steps stores",
             "asgiref django django_ratelimit rest_framework",
         ),
         "functions": row(
-            "concurrency conf core engine errors instrumentation realms runtime selectors serialization",
+            "concurrency conf core engine errors instrumentation realms runtime selectors serialization steps",
             "asgiref django jmespath",
         ),
     },
     "entry points": {
         "batches": row("core errors functions selectors", "django"),
         "graphql": row("concurrency conf core errors http", "asgiref django graphql"),
-        "ninja": row("concurrency core errors http", "asgiref django ninja ninja_extra"),
-        "rest_framework": row("concurrency conf core errors http", "adrf asgiref django rest_framework"),
-        "middleware": row("concurrency conf core errors graphql http instrumentation rest_framework", "asgiref django"),
+        "ninja": row("concurrency core errors http steps", "asgiref django ninja ninja_extra"),
+        "rest_framework": row("concurrency conf core errors http steps", "adrf asgiref django rest_framework"),
+        "middleware": row(
+            "concurrency conf core errors graphql http instrumentation rest_framework steps", "asgiref django"
+        ),
         "cors": row("conf http"),
         "decorators": row("conf core errors graphql http ninja rest_framework", "asgiref django"),
         "forms": row("conf core decorators errors http", "django"),
         "templatetags": row("forms", "django"),
         PACKAGE: row("batches core decorators functions realms"),
         # An app of its own: it shares the columns of the records' table, and not the way they are stored.
+        "audit": row(
+            "concurrency conf core engine errors instrumentation models runtime stores stores.orm stores.sealed",
+            "django",
+        ),
         "outbox": row("errors inspection instrumentation models runtime stores stores.sealed", "django"),
+        # Another.
+        "client": row(
+            "concurrency conf core errors functions inspection models runtime stores stores.sealed", "asgiref django"
+        ),
+        "client.httpx": row("client", "httpx"),
+        "client.httpx2": row("client", "httpx2"),
+        "client.requests": row("client core errors", "requests urllib3"),
     },
     "what looks at all of it": {
         "testing": row(
-            "conf core engine errors http models runtime signals stores", "asgiref django hypothesis pytest"
+            "conf core engine errors http models runtime signals steps stores", "asgiref django hypothesis pytest"
         ),
         "testing.schemathesis": row("testing", "django schemathesis"),
         "checks": row(
-            "conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
+            "audit client conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
             " runtime scopes selectors stores stores.orm stores.sealed",
             "asgiref django",
         ),
@@ -111,12 +129,17 @@ RINGS: dict[str, dict[str, Row]] = {
         "urls": row("publishing", "django"),
         "monitoring": row(),
         "management": row(
-            "checks conf core engine errors http inspection instrumentation monitoring outbox publishing runtime stores"
+            "audit checks client conf core engine errors http inspection instrumentation monitoring outbox publishing runtime steps stores"
             " stores.sealed",
             "django",
         ),
+        "debug_toolbar": row("core engine http models signals stores", "debug_toolbar django"),
+        "client.management": row("client management stores", "django"),
+        "steps.management": row("functions management steps", "django"),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
-        "admin": row("conf core errors inspection models runtime stores stores.orm", "django"),
+        "admin": row("conf core errors inspection instrumentation models runtime stores stores.orm", "django"),
+        "audit.admin": row("admin audit core inspection models", "django"),
+        "steps.admin": row("admin core steps", "django"),
         "apps": row("checks engine instrumentation", "django"),
     },
 }

@@ -42,6 +42,7 @@ DIFFERENT = {
     "ninja/calls.py OperationCall.run": _ENTERS,
     "ninja/calls.py OperationCall._open": "a request knows its user by another name in async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
+    "steps/actions.py Call.run": "each refuses, or drives, the other's functions",
     "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
     "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a thread",
     "stores/redis/client.py RedisClient.ask": _DRIVES,

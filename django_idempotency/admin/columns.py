@@ -11,13 +11,16 @@ from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
+from ..core.failures import Failure, failure_in
 from ..core.records import CALL_METHOD, OutcomeKind, Record, Status
 from ..errors import RecordUnreadable
 from ..inspection import redaction
 from ..inspection.status import DisplayStatus, display_status, next_answer
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord
+from ..stores.orm.statements import outcome_of
 from .listing import ModelAdmin
 from .rows import record_of_row
 
@@ -45,7 +48,13 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("status"))
     def state_and_guarantee(self, row: IdempotencyRecord) -> SafeString:
-        return two_lines(self.state(row), self.since(row) or row.guarantee)
+        failure = self.failure_of(row)
+        return two_lines(self.state(row), self.since(row) or (row.guarantee if failure is None else failure.name))
+
+    def failure_of(self, row: IdempotencyRecord) -> Failure | None:
+        """Return how the last attempt of a row failed. The list reads that of released rows only: see `noting()`."""
+        noted = getattr(row, "noted", "")
+        return failure_in(outcome_of(row.response_status, noted, None)) if noted else None
 
     def since(self, row: IdempotencyRecord) -> str:
         """Return how long a record has been abandoned; "" for any other."""
@@ -68,7 +77,7 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("response"), empty_value="-")
     def answer(self, row: IdempotencyRecord) -> SafeString | None:
-        if row.response_status is None:
+        if row.response_status is None or (row.status == Status.FREE and row.method == CALL_METHOD):
             return None
         ended = row.response_status
         said = _ENDED.get(ended, ended) if row.method == CALL_METHOD else ended
@@ -130,9 +139,36 @@ class Columns(ModelAdmin):
     def created(self, row: IdempotencyRecord) -> SafeString:
         return moment(row.created_at)
 
-    @admin.display(description=_("completed"), empty_value="-")
-    def done(self, row: IdempotencyRecord) -> SafeString | None:
-        return moment(row.completed_at) if row.completed_at else None
+    @admin.display(description=_("completed"))
+    def done(self, row: IdempotencyRecord) -> SafeString | str:
+        return moment(row.completed_at) if row.completed_at else "-"
+
+    @admin.display(description=_("failed"), empty_value="-")
+    def failed(self, row: IdempotencyRecord) -> SafeString | None:
+        """Show how, when and in which request the last attempt failed."""
+        failure = self.failure_of(row)
+        if failure is None:
+            return None
+        told = failure.error or _("response %d") % failure.status
+        when = "" if failure.at is None else moment(failure.at)
+        known = row.request_id and row.method != CALL_METHOD
+        where = (
+            format_html(str(_("in the request {}")), format_html("<code>{}</code>", row.request_id)) if known else ""
+        )
+        return format_html("<code>{}</code> {} {}", told, when, where)
+
+    @admin.display(description=_("came again"))
+    def repeated(self, row: IdempotencyRecord) -> SafeString | str:
+        """Show what was counted of later requests with this key."""
+        counted = getattr(row, "repeats", None)
+        if counted is None:
+            return "-"
+        replays = ngettext("%d replay", "%d replays", counted.replays) % counted.replays
+        others = (
+            ngettext("%d refused as another request", "%d refused as other requests", counted.mismatches)
+            % counted.mismatches
+        )
+        return format_html("{}, {}; {} {}", replays, others, _("last seen"), moment(counted.last_seen))
 
     @admin.display(description=_("expires"))
     def ends(self, row: IdempotencyRecord) -> SafeString:

@@ -22,6 +22,7 @@ from ..inspection import redaction
 from ..inspection.evidence import evidence
 from ..inspection.interventions import VERBS, Verb
 from ..inspection.ticked import TickedAdmin
+from ..instrumentation.trail import trail
 from ..models import IdempotencyRecord
 from ..stores.base import BaseStore
 from .columns import Columns
@@ -163,6 +164,9 @@ class Interventions(Columns, TickedAdmin):
                 noted = evidence(record, erased=verb.name == "erase")
                 facts = {"evidence": noted, "expires": record.expires_at.isoformat(), "reason": reason}
                 self.log_change(request, row, verb.logged % facts)
+                user: Any = request.user
+                actor = f"{user._meta.label_lower}:{user.pk}"
+                trail.intervened(f"{verb.done.lower()}_by_hand", record, actor=actor, reason=reason)
 
             try:
                 counted[getattr(store, verb.name)(row.pk, audit=audit)] += 1

@@ -8,24 +8,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone as django_timezone
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
-from ..core.hashing import record_id, record_of_ref
 from ..core.records import CALL_METHOD
-from ..core.scope_names import spellings
 from ..models import IdempotencyRecord
+from .panels import PANELS
+from .searching import Search, parse
 
 #: Rows that a filter or a search reads: some 30 ms when they are in memory.
 SCANNED = 20_000
@@ -113,50 +111,31 @@ class ResponseFilter(admin.SimpleListFilter):
         return queryset
 
 
-def exact(records: Records, term: str) -> Records | None:
-    """Return the record that `term` names, by a scope and a key, an `operation_ref` or its id; `None`: it names none.
-
-    Scope and key may contain spaces, so each space may separate them. The scope may be stored as its hash.
-    """
-    words = term.split(" ")
-    borders = range(1, min(len(words), 10))
-    ids = [
-        record_id(scope, " ".join(words[border:]))
-        for border in borders
-        for scope in spellings(" ".join(words[:border]))
-    ]
-    if not ids and (referred := record_of_ref(conf.derive_secrets(), term)) is not None:
-        ids = [referred]
-    try:
-        ids = ids or [UUID(term)]
-    except ValueError:
-        return None
-    return records.filter(pk__in=ids)
-
-
-def named_request(term: str) -> Q:
-    """Find the records whose `Original-Request` is `term`."""
-    with suppress(ValueError):
-        return Q(request_id=term) | Q(request_id="", owner=UUID(term))
-    return Q(request_id=term)
-
-
 class RecordChangeList(ChangeList):
     #: Did a filter or a search read only part of the window?
     cut = False
+    #: Did a search look at the window only, and not at one record by its primary key?
+    windowed = False
+    #: What was searched, if anything.
+    searched: Search | None = None
 
     def get_ordering(self, request: HttpRequest, queryset: Records) -> list[Any]:
         return ["-purge_at", "-pk"]  # ignores ?o=: any other order would sort the table
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Records:
         queryset = super().get_queryset(request, exclude_parameters).defer("response_headers", "response_body")
-        term = self.query.strip()
-        found = exact(self.root_queryset, term)
-        if found is not None and found.exists():
-            return found.defer("response_headers", "response_body")
-        if term:
-            queryset = queryset.filter(Q(key=term) | Q(scope__in=spellings(term)) | named_request(term))
-        return self._bounded(request, queryset) if term or set(self.get_filters_params()) - {"kept"} else queryset
+        typed = self.query.strip()
+        searched = parse(typed) if typed else None
+        self.searched = searched
+        if searched is not None:
+            ids = searched.ids() or [name for panel in PANELS for name in panel.find(request, typed)]
+            found = self.root_queryset.filter(pk__in=ids) if ids else None
+            if found is not None and found.exists():
+                return found.defer("response_headers", "response_body")
+            self.windowed = True
+            queryset = queryset.filter(searched.condition())
+        filtered = searched is not None or set(self.get_filters_params()) - {"kept"}
+        return self._bounded(request, queryset) if filtered else queryset
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:
         """Limit a queryset to the first `SCANNED` rows of the window. Their end is read from the index alone."""

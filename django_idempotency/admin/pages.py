@@ -20,8 +20,9 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
 from .. import conf
+from ..core.failures import response_of
 from ..core.records import Record, Status
-from ..errors import RecordUnreadable
+from ..errors import RecordUnreadable, StoreUnavailable
 from ..inspection.interventions import VERBS
 from ..inspection.responses import shown
 from ..models import IdempotencyRecord
@@ -29,13 +30,15 @@ from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.orm.interventions import clock
-from .interventions import Interventions
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
+from .panels import PANELS
 from .people import people
+from .rows import noting
+from .suspects import Suspects
 
 
 @admin.register(IdempotencyRecord)
-class IdempotencyRecordAdmin(Interventions):
+class IdempotencyRecordAdmin(Suspects):
     """Shows the records of one store. To show another, register a subclass with its `store_alias`."""
 
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
@@ -50,13 +53,13 @@ class IdempotencyRecordAdmin(Interventions):
     show_facets = admin.ShowFacets.NEVER  # each would count the table
     search_fields = ("key",)  # shows the search bar; how it searches: listing.py
     search_help_text = _(
-        "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id: found at once among all "
-        "records. A scope, a key or the id of a request (Original-Request) alone: searched among the newest records of the "
-        "window that is chosen."
+        "The name of a user or a scope, and a key, separated by a space (“alice order-42”), or a record's id: found at once "
+        "among all records. One of them alone, the id of a request (Original-Request), status:402, status:5xx, "
+        "error:CardDeclined or location:/charges/7/: searched among the newest records of the window that is chosen."
     )
     fieldsets = (
         (_("Now"), {"fields": ("state", "next_request", "principal", "whole_key", "request")}),
-        (_("History"), {"fields": ("attempt", "created", "done", "ends", "original_request")}),
+        (_("History"), {"fields": ("attempt", "created", "done", "failed", "ends", "original_request")}),
         (
             _("Technical"),
             {
@@ -86,7 +89,7 @@ class IdempotencyRecordAdmin(Interventions):
     def get_queryset(self, request: HttpRequest) -> Records:
         """Return the records of the store's database, each with that database's current time."""
         using = self.get_store().rows_in or DEFAULT_DB_ALIAS
-        return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]))
+        return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]), noted=noting())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RecordChangeList]:
         return RecordChangeList
@@ -106,6 +109,14 @@ class IdempotencyRecordAdmin(Interventions):
                 name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
             )
             for name in VERBS
+        ]
+        pages += [
+            path(
+                f"{name}/",
+                self.admin_site.admin_view(view),
+                name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
+            )
+            for name, view in (("statistics", self.statistics_view), ("suspects", self.suspects_view))
         ]
         urls = [*pages, *super().get_urls()]
         for url in urls:  # no transaction around the request: an intervention has its own, a short one
@@ -138,6 +149,9 @@ class IdempotencyRecordAdmin(Interventions):
             record = self.get_store().get(row.pk)
             if record is None:  # deleted since the row was read
                 return None
+        if conf.get("COUNT_REPLAYS"):
+            with suppress(StoreUnavailable):
+                row.repeats = self.get_store().repeats(row.pk)  # type: ignore[attr-defined]  # as below
         row.record = record  # type: ignore[attr-defined]  # for the columns, as an annotation of a queryset
         self.name_people(request, [row])
         return row
@@ -152,8 +166,16 @@ class IdempotencyRecordAdmin(Interventions):
         """See Columns.read(). In the list the row itself is read: the store would be asked once per row."""
         return row.record if hasattr(row, "record") else super().read(row)
 
+    def get_fieldsets(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> Any:
+        """Return the groups of facts: with a failure if there was one, and what was counted if the project counts."""
+        (now, shown), (history, named), *rest = self.fieldsets
+        fields = [name for name in named["fields"] if name != "failed" or (obj and self.failure_of(obj))]
+        if conf.get("COUNT_REPLAYS"):
+            fields.append("repeated")
+        return ((now, shown), (history, {**named, "fields": fields}), *rest)
+
     def get_readonly_fields(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> list[str]:
-        return flatten_fieldsets(self.fieldsets)
+        return flatten_fieldsets(self.get_fieldsets(request, obj))
 
     def render_change_form(  # noqa: PLR0917 - Django's own shape
         self,
@@ -166,8 +188,10 @@ class IdempotencyRecordAdmin(Interventions):
     ) -> HttpResponse:
         body_allowed = request.user.has_perm(f"{self.opts.app_label}.view_response")
         record = self.read(obj) if obj else None
-        outcome = record.outcome if record else None
+        outcome = response_of(record) if record else None
         context["response"] = shown(outcome, body_allowed=body_allowed)
         context["unreadable"] = outcome is None and (record is None or record.status is Status.COMPLETED)
         context["verbs"] = [verb for verb in VERBS.values() if self.may(request, verb)]
+        found = [panel.section(request, obj.pk, self.admin_site) for panel in PANELS] if obj else []
+        context["panels"] = [section for section in found if section]
         return super().render_change_form(request, context, add, change, form_url, obj)

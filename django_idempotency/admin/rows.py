@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import Case, F, TextField, Value, When
 
-from ..core.records import Record
+from ..core.records import Record, Status
 from ..models import IdempotencyRecord
 from ..stores.orm.statements import record_of
 
@@ -19,3 +20,8 @@ def record_of_row(row: IdempotencyRecord) -> Record:
     names = [field.attname for field in row._meta.concrete_fields if field.attname not in deferred]
     values = {name: getattr(row, name) for name in (*names, "read_at")}
     return record_of({**values, "location": None}, connections[row._state.db or DEFAULT_DB_ALIAS])  # noqa: SLF001 - documented, and the only name it has
+
+
+def noting() -> Case:
+    """Return what a released row notes of its failed attempt; "" for any other, whose headers may be long."""
+    return Case(When(status=Status.FREE.value, then=F("response_headers")), default=Value(""), output_field=TextField())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.core import checks
 
+from .audit import check_audit
+from .client import check_client
 from .cors import check_cors
 from .databases import check_databases, check_deployment
 from .exceptions import check_exceptions
@@ -32,7 +34,9 @@ def register() -> None:
         check_cors,
         check_databases,
         check_functions,
+        check_client,
         check_outbox,
+        check_audit,
         check_tenants,
     ):
         checks.register(check, TAG)

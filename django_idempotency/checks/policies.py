@@ -41,6 +41,8 @@ def policy_errors(
         yield from _of_requests(name, policy, terms)
     if terms.guarantee is not Guarantee.ATOMIC:
         return
+    if policy.given().get("undo_on"):
+        yield finding("E130", view=name)
     if terms.claim_lease >= terms.ttl:
         lease = conf.get("CLAIM_LEASE")
         yield finding("E035", view=name, error=f'make "CLAIM_LEASE" ({lease!r}) shorter than ttl ({terms.ttl:g}).')

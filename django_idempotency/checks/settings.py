@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -18,6 +19,8 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import SELECTING, compiled
+from ..inspection.suspect_sources import search_of
+from ..inspection.suspects import Unsearchable
 from ..instrumentation.meters import meters
 from ..profiles.profile import is_free
 from ..runtime import switch
@@ -49,6 +52,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *encryption,
         *_metrics(),
         *_exemptions(),
+        *_suspects(),
         *(() if encryption else check_stores()),  # without its keys no store can be built
     ]
 
@@ -111,6 +115,8 @@ def _floods() -> Iterator[CheckMessage]:
 def _takeovers() -> Iterator[CheckMessage]:
     if conf.get("ON_TAKEOVER") is not None and conf.get("GUARANTEE") == Guarantee.ATOMIC:
         yield finding("E092")
+    if conf.get("UNDO_ON") and conf.get("GUARANTEE") == Guarantee.ATOMIC:
+        yield finding("E131")
 
 
 def _expression(name: str, value: str | Selector) -> Iterator[CheckMessage]:
@@ -191,8 +197,12 @@ def _secrets() -> Iterator[CheckMessage]:
 
 
 def _encryption() -> Iterator[CheckMessage]:
-    if not isinstance(conf.get("HASH_KEYS"), bool):
-        yield _senseless("HASH_KEYS", "True or False")
+    for name in ("HASH_KEYS", "COUNT_REPLAYS", "AUDIT"):
+        if not isinstance(conf.get(name), bool):
+            yield _senseless(name, "True or False")
+    kept = conf.get("AUDIT_RETENTION")
+    if kept is not None and (expected := complaint("ttl", kept)) is not None:
+        yield _senseless("AUDIT_RETENTION", f"None, or {expected}")
     keys = conf.get("ENCRYPTION_KEYS")
     if (problem := key_problem(keys)) is not None:
         yield finding("E098", problem=problem)
@@ -203,6 +213,19 @@ def _encryption() -> Iterator[CheckMessage]:
 def _metrics() -> Iterator[CheckMessage]:
     if meters.problem:  # they were made when the process started: a second one might register its metrics twice
         yield finding("E090", value=shown(conf.get("METRICS")), problem=meters.problem.rstrip("."))
+
+
+def _suspects() -> Iterator[CheckMessage]:
+    entries = conf.get("SUSPECTS")
+    if not isinstance(entries, (list, tuple)):
+        yield _senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")
+        return
+    now = datetime.now(timezone.utc)
+    for entry in entries:
+        try:
+            search_of(entry, since=now, until=now)
+        except Unsearchable as error:
+            yield _senseless("SUSPECTS", str(error).rstrip("."))
 
 
 def _exemptions() -> Iterator[CheckMessage]:

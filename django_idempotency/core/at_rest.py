@@ -10,6 +10,7 @@ import hashlib
 import hmac
 from typing import Final
 
+from .failures import is_failure
 from .hashing import framed, octets
 from .records import CANCELLATION, MISSING, Outcome, OutcomeKind, Record, Ticket, kind_of
 
@@ -67,6 +68,6 @@ def readable(outcome: Outcome) -> Outcome:
 
 def says_nothing(outcome: Outcome) -> bool:
     """Is it one of our own marks, and not a response? Those are not sealed: they say the same of every key."""
-    if outcome == CANCELLATION or outcome.headers == _ERASURE:
+    if outcome == CANCELLATION or outcome.headers == _ERASURE or is_failure(outcome):
         return True
     return kind_of(outcome) is OutcomeKind.HELD and outcome.body is MISSING

@@ -102,6 +102,9 @@ class Policy:
     #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
     #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
     on_takeover: Callable[[Any], Any] | None = FROM_SETTINGS
+    #: `lease` only: exceptions on which the work gives up: the steps that have an undo are undone, and the response is
+    #: stored, whatever its status is.
+    undo_on: Collection[type[Exception]] = FROM_SETTINGS
     #: How many new keys a client may make: "60/m", "1000/h", "5/10s". More are refused (429). `None`: any number.
     fresh_keys: str | None = FROM_SETTINGS
     #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the request. `None`: the scope.
@@ -278,7 +281,14 @@ _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1
 _RATE = re.compile(r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]")
 _POSITIVE = "a positive number of seconds (or a timedelta), at most ten years"
 
+
 #: Field → (what it accepts, in words what to type).
+def _exceptions(value: object) -> bool:
+    return isinstance(value, Collection) and all(
+        isinstance(each, type) and issubclass(each, Exception) for each in value
+    )
+
+
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "mode": (_one_of(ENFORCE, OBSERVE), '"enforce" or "observe"'),
     "required": (lambda value: _flag(value) or value == WARN, 'True, False or "warn"'),
@@ -314,6 +324,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
     "on_replay": (lambda value: value is None or callable(value), "a function of request and response, or None"),
     "on_takeover": (lambda value: value is None or callable(value), "a function of a takeover, or None"),
+    "undo_on": (_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"),
     "fresh_keys": (
         lambda value: value is None or (isinstance(value, str) and _RATE.fullmatch(value) is not None),
         '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), or None',

@@ -62,6 +62,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .at_rest import ERASED, erasure, is_same_key, readable
+from .failures import is_failure, response_of
 from .hashing import first_operation, next_operation
 from .records import Guarantee, Outcome, OutcomeKind, Record, Settlement, Status, Ticket, kind_of
 
@@ -157,7 +158,7 @@ def untouched(record: Record, seen: Record, ticket: Ticket, settlement: Settleme
     Our own completed record is never released: an error after COMMIT is no reason to run the work again.
     """
     same = (record.owner, record.status, record.attempt) == (seen.owner, seen.status, seen.attempt)
-    releases_it = record.status is Status.COMPLETED and settlement.outcome is None
+    releases_it = record.status is Status.COMPLETED and settlement.status is not Status.COMPLETED
     return same or (record.owner == ticket.owner and not releases_it)
 
 
@@ -406,7 +407,7 @@ def settlement(
     """Say what the store writes, or `None` for nothing.
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. A takeover restarts the retention, and so does work that took (`worked`, seconds) longer than its
+    until now. `outcome` is the response, or what a release notes of a failed attempt. A takeover restarts the retention, and so does work that took (`worked`, seconds) longer than its
     response was to be kept. Otherwise only a response's own `ttl` (seconds) moves it.
     """
     if state is SettledState.LEASED:
@@ -420,7 +421,7 @@ def settlement(
         attempt=run.attempt,
         digest=b"" if state is SettledState.FREE else ticket.digest,
         operation=operation_begun_by(ticket) if fence is None else operation_of(fence, run),
-        outcome=outcome if state is SettledState.COMPLETED else None,
+        outcome=outcome if state is SettledState.COMPLETED or is_failure(outcome) else None,
         expires_in=ttl,
         new_life=run.new_life,
     )
@@ -552,7 +553,9 @@ def forgotten(record: Record) -> Settlement | Intervention | None:
         return None
     if record.status is Status.RUNNING or kind_of(record.outcome) is OutcomeKind.HELD:
         return Intervention.BUSY
-    return _same(record)._replace(status=Status.COMPLETED, digest=b"", outcome=erasure(record.outcome), new_life=True)
+    return _same(record)._replace(
+        status=Status.COMPLETED, digest=b"", outcome=erasure(response_of(record)), new_life=True
+    )
 
 
 def expired_now(record: Record) -> Settlement | None:

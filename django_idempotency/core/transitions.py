@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from . import rules
-from .records import Record, Settlement, Ticket
+from .records import Record, Settlement, Status, Ticket
 
 
 def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
@@ -28,6 +28,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     """Return the record that a settlement makes of `known`, which it fences, at the store's time `now`."""
     born = ticket if settlement.new_life else known
     earlier = None if settlement.new_life else known.completed_at
+    completes = settlement.status is Status.COMPLETED and settlement.outcome is not None
     expires_in, lease_in = settlement.expires_in, settlement.lease_in
     expires_at = known.expires_at if expires_in is None else now + timedelta(seconds=expires_in)
     return Record(
@@ -41,7 +42,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
         guarantee=born.guarantee,
         lease_until=known.lease_until if lease_in is None else now + timedelta(seconds=lease_in),
         created_at=now if settlement.new_life else known.created_at,
-        completed_at=None if settlement.outcome is None else (earlier or now),
+        completed_at=(earlier or now) if completes else None,
         expires_at=expires_at,
         purge_at=max(known.purge_at, expires_at),
         read_at=known.read_at,

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from datetime import datetime, timezone
 from typing import NoReturn
 
 from ..core import rules
+from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement
 from ..core.rules import Execute, SettledState, Verdict, WorkResult
 from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, TransactionLost
@@ -117,7 +119,7 @@ class AtomicOperation(Operation):
             elif isinstance(error, OwnershipLost):
                 self._report(None)
             else:
-                self._release(error if isinstance(error, TransactionLost) else None)
+                self._release(error if isinstance(error, TransactionLost) else None, cause=error)
                 if isinstance(error, LostRace):
                     raise OwnershipLost from error
             raise
@@ -139,13 +141,15 @@ class AtomicOperation(Operation):
             settlement = settlement._replace(transaction_id=guard.transaction_id)
         try:
             settled = self.store.settle(self.ticket, settlement)
+            if settled and not guard.needs_rollback():
+                self._committing(state)
         except LostRace as error:
-            self._roll_back()
+            self._roll_back(cause=error)
             raise OwnershipLost from error
         except IdempotencyError as error:
             if guard.transaction_id is not None and guard.lost():
                 self._lose(error)
-            self._roll_back()
+            self._roll_back(cause=error)
             raise
         if not settled:
             guard.set_rollback()
@@ -162,14 +166,15 @@ class AtomicOperation(Operation):
         self._roll_back(lost)
         raise lost from cause
 
-    def _roll_back(self, why: Exception | None = None) -> None:
+    def _roll_back(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
         """End the guard without the work's writes, release the record, and report the reason if there is one."""
         self.close()
-        self._release(why)
+        self._release(why, cause=cause)
 
-    def _release(self, why: Exception | None = None) -> None:
-        """Release the record of a failed call after its rollback."""
-        self._settle_apart(rules.conclude(WorkResult.FAILED, needs_rollback=True).state, why=why)
+    def _release(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
+        """Release the record of a failed call after its rollback, and note the `cause`."""
+        state = rules.conclude(WorkResult.FAILED, needs_rollback=True).state
+        self._settle_apart(state, failed_with(why or cause, at=datetime.now(timezone.utc)), why=why)
 
     def _settle_apart(
         self,
@@ -187,7 +192,7 @@ class AtomicOperation(Operation):
         began = time.monotonic()
         while True:
             try:
-                settled = self._settle_restored(settlement)
+                settled = self._settle_restored(state, settlement)
             except Exception as error:  # noqa: BLE001 - see above
                 if not may_retry(began):
                     self._report(None, None if isinstance(error, LostRace) else error)
@@ -197,20 +202,23 @@ class AtomicOperation(Operation):
                 return
             time.sleep(SETTLE_PAUSE)
 
-    def _settle_restored(self, settlement: Settlement) -> bool:
+    def _settle_restored(self, state: SettledState, settlement: Settlement) -> bool:
         """Settle the record as the rollback has restored it. Return whether we owned it."""
-        if self._settle_locked(settlement):
+        if self._settle_locked(state, settlement):
             return True
         # The rollback may have undone the claim as well.
         return (
             self.claimed_inside
             and rules.owned(self.store.claim(self.ticket), self.ticket)
-            and self._settle_locked(settlement)
+            and self._settle_locked(state, settlement)
         )
 
-    def _settle_locked(self, settlement: Settlement) -> bool:
+    def _settle_locked(self, state: SettledState, settlement: Settlement) -> bool:
         with suppress(OwnershipLost), self.store.guard(self.ticket) as guard:
-            return self._is_still_ours(guard, settlement) and self.store.settle(self.ticket, settlement)
+            settled = self._is_still_ours(guard, settlement) and self.store.settle(self.ticket, settlement)
+            if settled:
+                self._committing(state)
+            return settled
         return False
 
     def _is_still_ours(self, guard: Guard, settlement: Settlement) -> bool:

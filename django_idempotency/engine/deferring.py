@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from ..concurrency.forking import reset_in_children
 from ..errors import StoreUnavailable
+from .commands import drive
 from .notifying import notifier
 from .settling import SettleResult, Settling
-from .steps import drive
 
 if TYPE_CHECKING:
     from ..stores.base import BaseStore

@@ -21,7 +21,7 @@ from ..core.records import Record, Settlement, Status, Ticket
 from ..core.rules import Intervention
 from ..errors import StoreUnavailable
 from ..stores.base import Audit, BaseStore, audited
-from .steps import Pause, Settle, Steps, drive
+from .commands import Commands, Pause, Settle, drive
 
 #: Seconds before resuming a record is retried. If only the response was lost, the record is already ours, under a token
 #: that no other process knows.
@@ -52,19 +52,19 @@ class Execution:
         return suspension_token(self.name, record.id, record.attempt)
 
 
-def handing_over(ticket: Ticket, handover: Settlement) -> Steps[bool]:
+def handing_over(ticket: Ticket, handover: Settlement) -> Commands[bool]:
     """Hand a record over from another token. Return whether it is the ticket's now."""
     settled: bool = yield Settle(ticket, handover)
     return settled or (yield from handed_over_before(ticket, handover))
 
 
-def handed_over_before(ticket: Ticket, handover: Settlement) -> Steps[bool]:
+def handed_over_before(ticket: Ticket, handover: Settlement) -> Commands[bool]:
     """Return whether a refused handover had been made: by an earlier try whose response was lost. Writes it again."""
     settled: bool = yield Settle(ticket, handover._replace(fence=ticket.owner))
     return settled
 
 
-def resuming(ticket: Ticket, record: Record) -> Steps[Record]:
+def resuming(ticket: Ticket, record: Record) -> Commands[Record]:
     """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
     handover = rules.handover(record, ticket)
     try:

@@ -17,12 +17,12 @@ from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Busy, Execute, SettledState, Verdict, WorkResult
 from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
+from .commands import adrive, drive
 from .deferring import deferring
 from .durable import Execution, resuming
 from .heartbeat import Lease, heartbeat
 from .operation import EVENT_OF_STATE, EventSink, Operation
 from .settling import SettleResult, Settling
-from .steps import adrive, drive
 from .waiting import pauses
 
 #: Seconds. A lease is never zero, or the host's deadline would be read as a crash.

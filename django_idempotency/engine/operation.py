@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..core import rules
 from ..core.records import Outcome, Record, Settlement, Ticket
@@ -21,7 +21,11 @@ ROUNDS = 2
 
 
 class EventSink(Protocol):
-    """Receives each event. `event` is one of `EVENTS`. Async code calls its coroutine `asend` if it has one."""
+    """Receives each event. `event` is one of `EVENTS`. Async code calls its coroutine `asend` if it has one.
+
+    If it has a method `committing`, that is called with "completed" in the transaction that settles a record of `atomic`,
+    before its COMMIT. The `IdempotencyError` that it raises undoes the settle.
+    """
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
 
@@ -48,6 +52,10 @@ class Operation:
     left_as: SettledState | None = None
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
+    #: What settle() was asked to store.
+    outcome: Outcome | None = None
+    #: What the sink keeps from one event of this operation to the next.
+    kept_by_sink: Any = None
     #: Seconds that open() has waited for a busy record.
     waited = 0.0
     _opened_at = 0.0
@@ -163,6 +171,12 @@ class Operation:
     def _notify(self, event: str, error: BaseException | None = None) -> None:
         self.sink(event, self, error)
 
+    def _committing(self, state: SettledState) -> None:
+        """Let the sink write in the transaction that has just completed the record."""
+        committing = getattr(self.sink, "committing", None)
+        if committing is not None and state is SettledState.COMPLETED:
+            committing(EVENT_OF_STATE[state], self)
+
     async def _anotify(self, event: str, error: BaseException | None = None) -> None:
         """See _notify()."""
         asend = getattr(self.sink, "asend", None)
@@ -184,6 +198,8 @@ class Operation:
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle or release the record, by the table in `core.rules`. `ttl` is seconds; `None`: as the ticket says.
 
+        `outcome` is the response that is kept, or the note on a failure (`core.failures`).
+
         With `lease` it raises nothing of ours; for `atomic` see `AtomicOperation.settle`.
         """
         raise NotImplementedError
@@ -195,6 +211,7 @@ class Operation:
     def _settlement(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
         """Return what to write; `None` if nothing is."""
         assert self.run is not None, "settle() follows an open() that said Execute"
+        self.outcome = outcome
         worked = time.monotonic() - self._opened_at
         return rules.settlement(
             state, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl, worked=worked

@@ -14,9 +14,9 @@ from ..core import rules
 from ..core.records import MISSING, Record, Settlement, Ticket
 from ..core.rules import SettledState
 from ..errors import LostRace
+from .commands import Claim, Commands, Pause, Settle
 from .durable import handed_over_before
 from .heartbeat import Leased
-from .steps import Claim, Pause, Settle, Steps
 
 #: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
 #: response by up to a second.
@@ -79,12 +79,12 @@ class Settling:
         outcome = self.settlement.outcome
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
-    def writing(self) -> Steps[bool]:
+    def writing(self) -> Commands[bool]:
         """Write it. Return whether we owned the record."""
         settled: bool = yield Settle(self.ticket, self.settlement)
         return settled or (yield from self.refused())
 
-    def refused(self) -> Steps[bool]:
+    def refused(self) -> Commands[bool]:
         """Continue after a write that was refused. Return whether the record is settled nevertheless."""
         suspends = self.state is SettledState.SUSPENDED
         if suspends and (yield from handed_over_before(self.ticket, self.settlement)):
@@ -97,7 +97,7 @@ class Settling:
         settled: bool = yield Settle(self.ticket, self.settlement)
         return settled or (suspends and (yield from handed_over_before(self.ticket, self.settlement)))
 
-    def retrying(self, error: Exception) -> Steps[SettleResult]:
+    def retrying(self, error: Exception) -> Commands[SettleResult]:
         """Continue after a try that failed: with a few more, and then in the background."""
         while (result := self._failed(error)) is None:
             yield Pause(SETTLE_PAUSE)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..concurrency.cancellation import run_to_completion
 from ..core import rules
 from ..core.at_rest import readable
-from ..core.records import CALL_METHOD, Guarantee, Outcome, OutcomeKind, kind_of, shortened
-from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict, WorkResult
+from ..core.failures import failed_with
+from ..core.records import CALL_METHOD, CANCELLATION, Guarantee, Outcome, OutcomeKind, kind_of, shortened
+from ..core.rules import Busy, Execute, Mismatch, Replay, SettledState, Verdict, WorkResult
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
@@ -24,6 +26,8 @@ from ..errors import (
     HeldForPerson,
     IdempotencyError,
     InProgress,
+    OperationCancelled,
+    OperationHeld,
     Problem,
     RecordUnreadable,
     RequestMismatch,
@@ -42,6 +46,7 @@ from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions
 from ..serialization.results import Unreadable, Unstorable, dump_error, load_error
+from ..steps.endings import acompleted, completed, ending_by_steps, runs_under
 from .current import CURRENT, CurrentOperation, Takeover, living
 from .deadlines import remaining
 from .executions import EXECUTION, suspends
@@ -132,9 +137,10 @@ class FunctionCall:
         """Has the host's deadline passed, for example while the call waited?"""
         return remaining() == 0
 
-    def running(self) -> CurrentOperation:
-        """Return the context in which the function runs."""
+    def running(self, arguments: Callable[[], bytes | None] | None = None) -> CurrentOperation:
+        """Return the context in which the function runs. `arguments` returns those of the call, as bytes."""
         self.current = CurrentOperation(self.operation, self._outer)
+        runs_under(self.current, self.policy, arguments=arguments)
         return self.current
 
     def takeover(self) -> Takeover | None:
@@ -232,6 +238,9 @@ class FunctionCall:
                 f"{self.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
                 "Guard the function that makes it, or return a list."
             )
+        if (decided := ending_by_steps(self.current)) is not None and decided.is_held:
+            # The function went on after a step that must be looked into.
+            return CallEnd(**decided._asdict(), raised=self.naming(HeldForPerson()))
         given_up = self.operation.needs_rollback()
         try:
             outcome = self._outcome(OutcomeKind.RESULT, self.terms.results.dump(result))
@@ -239,17 +248,20 @@ class FunctionCall:
             outcome = self._unstored(OutcomeKind.RESULT, error)
         # The work did not mark it: a statement of the serializer failed.
         if not given_up and self.operation.needs_rollback():
-            return CallEnd(work_result=WorkResult.FAILED, raised=StoreUnavailable())
+            return _failed(StoreUnavailable(), raised=StoreUnavailable())
         return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=self.current.seconds, returned=result)
 
     def failed(self, error: BaseException) -> CallEnd:
         """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
-        kept = self.terms.keep_exceptions
+        kept = self.terms.kept
         if suspends(self.execution, error):
             leases = self.policy.guarantee is Guarantee.LEASE  # no transaction lasts that long
-            return CallEnd(work_result=WorkResult.SUSPENDED if leases else WorkResult.FAILED)
+            return CallEnd(work_result=WorkResult.SUSPENDED) if leases else _failed(error)
+        decided = ending_by_steps(self.current)
+        if decided is not None and (decided.is_held or not is_answer(error, kept)):
+            return CallEnd(**decided._asdict())
         if not is_answer(error, kept):
-            return CallEnd(work_result=WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+            return _failed(error) if isinstance(error, Exception) else CallEnd(work_result=WorkResult.CUT)
         self.operation.set_rollback()
         try:
             outcome = self._outcome(OutcomeKind.ERROR, dump_error(error, kept))
@@ -266,6 +278,10 @@ class FunctionCall:
             )
             refusal.__cause__ = error
             return refusal
+        if isinstance(error, OperationHeld):  # by a step
+            held = self.naming(HeldForPerson(str(error)))
+            held.__cause__ = error
+            return held
         return translate_django_error(error)
 
     def decided(self, decision: Any) -> CallEnd | None:
@@ -296,10 +312,14 @@ class FunctionCall:
     def settle(self, end: CallEnd) -> None:
         """Settle in the store. Raises what `Operation.settle` raises."""
         self.operation.settle(end.work_result, end.outcome, end.ttl)
+        if self.operation.left_as is SettledState.COMPLETED:
+            completed(self.current)
 
     async def asettle(self, end: CallEnd) -> None:
         """See settle(). A cancellation takes effect only after it has completed."""
         await run_to_completion(self.operation.asettle(end.work_result, end.outcome, end.ttl))
+        if self.operation.left_as is SettledState.COMPLETED:
+            await acompleted(self.current)
 
     def _outcome(self, kind: OutcomeKind, body: bytes) -> Outcome:
         if not self.policy.store_body:
@@ -316,6 +336,12 @@ class FunctionCall:
         return kind.outcome()
 
 
+def _failed(error: BaseException, raised: IdempotencyError | None = None) -> CallEnd:
+    """Return the end of a call that failed, with what is noted of that."""
+    note = failed_with(error, at=datetime.now(timezone.utc))
+    return CallEnd(work_result=WorkResult.FAILED, outcome=note, raised=raised)
+
+
 def source_of(terms: FunctionTerms) -> Source:
     """Return what the figures of a function's calls are labelled with."""
     return Source(entry_point="function", route=terms.name, store=terms.resolved().store)
@@ -329,6 +355,8 @@ def _runs_later(kind: type) -> bool:
 def remembered(terms: FunctionTerms, outcome: Outcome) -> Any:
     """Return the result in an outcome, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
     outcome = readable(outcome)
+    if outcome == CANCELLATION:
+        raise OperationCancelled
     kind = kind_of(outcome)
     if kind is OutcomeKind.HELD:
         raise HeldForPerson
@@ -337,7 +365,7 @@ def remembered(terms: FunctionTerms, outcome: Outcome) -> Any:
     try:
         if kind is not OutcomeKind.ERROR:
             return terms.results.load(outcome.body)
-        error = load_error(outcome.body, terms.keep_exceptions)
+        error = load_error(outcome.body, terms.kept)
     except Unreadable as unreadable:
         raise ResponseNotStored(
             f"{terms.name} was carried out, but its result cannot be read: {unreadable}"

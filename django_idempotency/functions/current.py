@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any
 
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
-from ..runtime.handle import OperationHandle, SwitchedOff
+from ..runtime.current_step import CURRENT_STEP, RunningStep
 from ..runtime.takeovers import Deciding
+from ..steps.handle import StepsHandle, StepsSwitchedOff
 from .deadlines import remaining
 
 
-class CurrentOperation(OperationHandle):
+class CurrentOperation(StepsHandle):
     """The call that runs under a key. `current_operation()` returns the innermost one."""
 
     #: Has its work ended? A task that it started still sees it.
     _over = False
     _outer: CurrentOperation | None = None
     _token: Token[CurrentOperation | None]
+    _outer_step: Token[RunningStep | None]
 
     def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
         super().__init__(operation)
@@ -26,12 +29,15 @@ class CurrentOperation(OperationHandle):
 
     def __enter__(self) -> None:
         self._token = CURRENT.set(self)
+        self._outer_step = CURRENT_STEP.set(None)  # a call inside a step has steps of its own
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         _ended(self._token, error)
+        with suppress(ValueError):  # as _ended() does
+            CURRENT_STEP.reset(self._outer_step)
         self._over = True
         # Otherwise a chain of tasks would hold all of them.
-        del self._token
+        del self._token, self._outer_step
         if self._outer is not None:
             self._outer = living(self._outer)
 
@@ -55,7 +61,7 @@ def living(call: CurrentOperation | None) -> CurrentOperation | None:
     return call
 
 
-class SwitchedOffOperation(SwitchedOff, CurrentOperation):
+class SwitchedOffOperation(StepsSwitchedOff, CurrentOperation):
     """The current operation while idempotency is off."""
 
     def holds(self, operation: Operation) -> bool:

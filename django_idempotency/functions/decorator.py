@@ -74,6 +74,7 @@ def idempotent_function(
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = ...,
     on_replay: OnReplay | None = ...,
     on_takeover: OnTakeover | None = ...,
+    undo_on: Sequence[type[Exception]] | type[Exception] = ...,
 ) -> Callable[[Callable[P, R_co]], Guarded[P, R_co]]: ...
 
 
@@ -103,6 +104,7 @@ def idempotent_function(
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = (),
     on_replay: OnReplay | None = None,
     on_takeover: OnTakeover | None = None,
+    undo_on: Sequence[type[Exception]] | type[Exception] = _FROM_SETTINGS,
 ) -> Any:
     """Make a function safe to call again: sync or async, any kind of method, a task, a handler.
 
@@ -113,7 +115,8 @@ def idempotent_function(
     `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that cannot be deduced from
     the return annotation. An exception frees the key, except for those in `keep_exceptions`, which are stored and
     raised again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a
-    crashed call is run again. The other fields are those of `Policy`.
+    crashed call is run again. On an exception in `undo_on`, which is stored as well, the steps of the call are undone.
+    The other fields are those of `Policy`.
 
     Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.run`.
     """
@@ -152,6 +155,7 @@ def idempotent_function(
                     on_store_failure=on_store_failure,
                     max_body=max_body,
                     store_body=store_body,
+                    undo_on=undo_on if undo_on is _FROM_SETTINGS else exception_classes(undo_on, "undo_on"),
                 ),
                 arguments=Arguments(undecorated, data_keyword_argument),
                 key=selector(key),

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from asgiref.sync import sync_to_async
 
 from ..core import rules
+from ..core.failures import response_of
 from ..core.hashing import record_id
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
 from ..core.rules import Intervention
 from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
+from ..instrumentation.trail import trail
 from ..runtime.registry import store_of, stores
 from .call import remembered
 from .executions import EXECUTION
@@ -60,9 +62,10 @@ class Known:
 
         Raises `InProgress` while there is none, and `RecordUnreadable` for a damaged one.
         """
-        if self.record.outcome is None:
+        outcome = response_of(self.record)
+        if outcome is None:
             raise RecordUnreadable if self.record.status is Status.COMPLETED else InProgress
-        return remembered(self.terms, self.record.outcome)
+        return remembered(self.terms, outcome)
 
     async def aresult(self) -> Any:
         """See result(). A serializer may query the ORM, which refuses calls from an event loop."""
@@ -147,6 +150,7 @@ class Handle:
 
     def _audit(self, record: Record) -> None:
         logger.warning("Forgotten: %s under %s, by a call of forget().", self.name, shortened(record.key))
+        trail.intervened("forgotten", record, actor=self.name)
 
 
 def is_bare(function: Any, handle: Handle) -> bool:

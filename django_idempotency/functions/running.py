@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -16,9 +17,11 @@ from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import MISSING, UNKEYED
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
+from ..steps.endings import aleft_by, left_by
 from .call import CallEnd, FunctionCall, source_of
 from .current import SwitchedOffOperation, Unguarded
 from .keys import best_effort_key, go_without_key, key_of
+from .stored_calls import dump_call
 from .terms import FunctionTerms
 
 
@@ -96,9 +99,10 @@ def _decide(call: FunctionCall) -> CallEnd | None:
 
 def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     try:
-        with call.running():
+        with call.running(partial(dump_call, call.terms, call.operation.ticket.key, args, kwargs)):
             return call.ended(call.terms.function(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again
+        left_by(call.current, error)
         call.settle(call.failed(error))
         raise call.leaving(error)  # noqa: B904 - its cause is its own
 
@@ -155,11 +159,12 @@ async def _adecide(call: FunctionCall) -> CallEnd | None:
 async def _awork(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     """See _work()."""
     try:
-        with call.running():
+        with call.running(partial(dump_call, call.terms, call.operation.ticket.key, args, kwargs)):
             return call.ended(await call.terms.function(*args, **kwargs))
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         call.settle(call.failed(closed))
         raise
     except BaseException as error:  # noqa: BLE001 - raised again
+        await aleft_by(call.current, error)
         await call.asettle(call.failed(error))
         raise call.leaving(error)  # noqa: B904 - the same

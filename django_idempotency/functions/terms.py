@@ -75,6 +75,11 @@ class FunctionTerms:
         return iscoroutinefunction(self.function)
 
     @property
+    def kept(self) -> tuple[type[Exception], ...]:
+        """The exceptions that are stored and raised again."""
+        return (*self.keep_exceptions, *self.resolved().undo_on)
+
+    @property
     def loads(self) -> bool:
         """Does project code produce the result of a replay?"""
         return self.results.serialized or self.on_replay is not None
@@ -117,14 +122,14 @@ def declared() -> list[FunctionTerms]:
     return sorted(_DECLARED, key=lambda terms: terms.name)
 
 
-def exception_classes(exceptions: Any) -> tuple[type[Exception], ...]:
-    """Return `keep_exceptions` as a tuple; a single class is accepted. Raises `TypeError` for anything else."""
+def exception_classes(exceptions: Any, field: str = "keep_exceptions") -> tuple[type[Exception], ...]:
+    """Return the classes that a field names as a tuple; a single class is accepted. Raises `TypeError` for anything else."""
     classes = (
         tuple(exceptions) if isinstance(exceptions, Iterable) and not isinstance(exceptions, type) else (exceptions,)
     )
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, Exception)):
-            raise TypeError(f"keep_exceptions takes classes of exceptions, such as (CardDeclined,), not {cls!r}.")
+            raise TypeError(f"{field} takes classes of exceptions, such as (CardDeclined,), not {cls!r}.")
     return classes
 
 

@@ -15,6 +15,7 @@ from django.utils.encoding import escape_uri_path
 
 from .. import conf
 from ..core import rules
+from ..core.failures import response_of
 from ..core.hashing import record_id
 from ..core.key_formats import kept_for
 from ..core.policy import OBSERVE, Policy, Resolved
@@ -31,6 +32,7 @@ from ..errors import (
     RecordUnreadable,
     ScopeRequired,
 )
+from ..instrumentation.trail import trail
 from ..runtime import switch
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
@@ -59,8 +61,9 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     if record is None or rules.expired(record):
         raise KeyUnknown
     found: dict[str, Any] = {"key": key, "state": _state(store, record), "attempt": record.attempt}
-    if record.outcome is not None and not (is_cancellation(record.outcome) or is_held(record.outcome)):
-        found["response"] = {"status": record.outcome.status}
+    response = response_of(record)
+    if response is not None and not (is_cancellation(response) or is_held(response)):
+        found["response"] = {"status": response.status}
     return found
 
 
@@ -95,7 +98,7 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
             operation.settle(WorkResult.KEPT, CANCELLATION)
             if operation.left_as is None:
                 raise InProgress
-            logger.info("Cancelled: the operation under %s will not be carried out.", shortened(key))
+            _report(operation, request)
         case Replay(outcome=outcome) if is_cancellation(outcome):
             pass
         case Replay(outcome=outcome) if is_held(outcome):
@@ -108,6 +111,12 @@ def cancel(request: HttpRequest, user: Any, policy: Policy, sent: str) -> None:
             raise InProgress
         case _:
             raise RecordUnreadable
+
+
+def _report(operation: LeaseOperation, request: HttpRequest) -> None:
+    logger.info("Cancelled: the operation under %s will not be carried out.", shortened(operation.ticket.key))
+    if trail.active is not None:
+        trail.active.event("cancelled", operation, request)
 
 
 def _terms(request: HttpRequest, policy: Policy) -> Resolved:

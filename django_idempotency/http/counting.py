@@ -18,6 +18,8 @@ from .references import operation_of
 
 #: On a request: what is noted of it.
 _COUNTING = "_idempotency_counting"
+#: On a request that is looked at: what is called with its entry point and policy. See `debug_toolbar`.
+WATCHED = "_idempotency_watched"
 
 
 @dataclass(slots=True)
@@ -28,6 +30,8 @@ class _Counting:
 
 def begin(request: HttpRequest, policy: Policy, entry_point: str) -> None:
     """Note which entry point guards a request. A request that is sent through it again counts again."""
+    if (watch := getattr(request, WATCHED, None)) is not None:
+        watch(entry_point, policy)
     if not meters.active:
         return
     match = request.resolver_match

@@ -14,7 +14,7 @@ from ..core.scope_names import qualified
 from ..errors import KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
-from ..runtime.handle import OperationHandle, SwitchedOff
+from ..steps.handle import StepsHandle, StepsSwitchedOff
 from .facts import facts_of
 from .status import HeaderStatus, note
 from .terms import resolve_policy
@@ -24,7 +24,7 @@ from .terms import resolve_policy
 _SCOPE = "unguarded"
 
 
-class RequestIdempotency(OperationHandle):
+class RequestIdempotency(StepsHandle):
     """`request.idempotency` in a guarded view."""
 
     _ending: WorkResult | None = None
@@ -57,7 +57,7 @@ def _key_or_new(request: HttpRequest, policy: Policy) -> str:
     return uuid4().hex
 
 
-class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
+class UnguardedIdempotency(StepsSwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 
     def __init__(self, request: HttpRequest, policy: Policy) -> None:

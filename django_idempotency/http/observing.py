@@ -36,9 +36,9 @@ from ..core.scope_names import observed
 from ..errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
 from ..instrumentation.observer import notify_observed
 from ..instrumentation.outcomes import OBSERVED
-from ..runtime.handle import SwitchedOff
 from ..runtime.registry import body_limit, store_of
 from ..runtime.transactions import refuse_open_transactions
+from ..steps.handle import StepsSwitchedOff
 from ..stores.base import BaseStore
 from . import bodies, counting
 from .handle import RequestIdempotency
@@ -277,7 +277,7 @@ class NotRead(Exception):
     """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
 
 
-class ObservedIdempotency(SwitchedOff, RequestIdempotency):
+class ObservedIdempotency(StepsSwitchedOff, RequestIdempotency):
     """`request.idempotency` in an observed view."""
 
     def __init__(self, observation: Observation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from datetime import datetime, timezone
 from typing import NoReturn
 
 from django.db import connections
@@ -13,6 +14,7 @@ from django.http.response import HttpResponseBase
 
 from ..concurrency.threads import in_thread
 from ..core import rules
+from ..core.failures import failed_with
 from ..core.policy import Resolved
 from ..core.records import Outcome
 from ..core.rules import SettledState, WorkResult
@@ -20,6 +22,16 @@ from ..engine.operation import Operation
 from ..errors import OperationUnknown, Problem, TransactionLost, translate_django_error
 from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
+from ..steps.endings import (
+    acompleted,
+    aleft_by,
+    completed,
+    ending_by_steps,
+    have_begun,
+    left_by,
+    problem_of,
+    runs_under,
+)
 from .admission import GUARDED_BY
 from .atomic_requests import asks_for_transaction
 from .handle import RequestIdempotency
@@ -27,7 +39,7 @@ from .raised import response_to, status_of
 from .responses import capture, ending_of, render, wanted_by
 from .screening import Screening
 from .spoken import spoken_to
-from .status import OF_RECORD, HeaderStatus, note, set_headers
+from .status import OF_RECORD, HeaderStatus, note, of_problem, set_headers
 
 #: How a record is left whose request may come again.
 RELEASED = (SettledState.FREE, SettledState.BOUND)
@@ -51,6 +63,7 @@ class RunningExchange:
         self.policy = policy
         self.operation = operation
         self.handle = RequestIdempotency(operation)
+        runs_under(self.handle, policy)
         self._spoken = spoken_to(request)
         self._max_body = body_limit(policy, operation.store)
         self._atomic_requests = asks_for_transaction(self._record_alias, non_atomic)
@@ -100,7 +113,11 @@ class RunningExchange:
 
     @property
     def _status(self) -> HeaderStatus:
-        return HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
+        if self.degraded:
+            return HeaderStatus.DEGRADED
+        left_as, problem = self.operation.left_as, problem_of(self.handle)
+        of_step = of_problem(problem) if problem is not None and left_as is SettledState.COMPLETED else None
+        return of_step or OF_RECORD[left_as]
 
     def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
         """Decide whether to store a response below 500 whose body reports a failure that its status does not.
@@ -128,6 +145,8 @@ class RunningExchange:
             self._fail(error)
         try:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
+            if self.operation.left_as is SettledState.COMPLETED:
+                completed(self.handle)
         finally:
             self._leave()
             self._unscreen()
@@ -150,19 +169,35 @@ class RunningExchange:
             await self._afail(error)
         try:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
+            if self.operation.left_as is SettledState.COMPLETED:
+                await acompleted(self.handle)
         finally:
             self._leave()
             await self._aunscreen()
         return self._stamp(response)
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
+        decided = ending_by_steps(self.handle)
+        if decided is not None and decided.is_held:
+            self.handle.seconds = decided.ttl
+            return decided.work_result, decided.outcome
         raised = self.raised is not None
         ending = rules.response_ending(response.status_code, raised=raised, atomic_requests=self._atomic_requests)
         if not ending.commit:
             self.operation.set_rollback()
+        if decided is not None:
+            # It has given up: this is its last word, unless it is a problem of ours, or an error page.
+            has_answer = ending.answers and problem_of(self.handle) is None
+            last = traced(capture(response, self.policy, self._max_body)) if has_answer else decided.outcome
+            return decided.work_result, last
         if not ending.answers:
-            return WorkResult.FAILED, None
+            return WorkResult.FAILED, _failure(self.raised, response.status_code)
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
+        if ended is WorkResult.FAILED:
+            return ended, _failure(self.raised, response.status_code)
+        if ended is WorkResult.DROPPED and have_begun(self.handle):
+            # The key is not free for another body: a retry continues after the steps.
+            return WorkResult.FAILED, _failure(None, response.status_code)
         return ended, traced(capture(response, self.policy, self._max_body)) if ended is WorkResult.KEPT else None
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
@@ -174,6 +209,8 @@ class RunningExchange:
         """
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
+        if (left := left_by(self.handle, error)) is not None:
+            return self._fail_with(left)
         response, error = self._ended(error, committed)
         if response is None:
             try:
@@ -190,6 +227,8 @@ class RunningExchange:
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
+        if (left := await aleft_by(self.handle, error)) is not None:
+            return await self._afail_with(left)
         # Its handler is the project's, and may query a database.
         known = isinstance(error, Exception) and status_of(error) is not None
         response, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
@@ -200,6 +239,20 @@ class RunningExchange:
         except Problem as problem:
             return problem
         raise translate_django_error(error)
+
+    def _fail_with(self, problem: Problem) -> Problem:
+        """End an exchange as its steps have decided, and return their problem."""
+        try:
+            self._fail(problem)
+        except Problem as raised:
+            return raised
+
+    async def _afail_with(self, problem: Problem) -> Problem:
+        """See _fail_with()."""
+        try:
+            await self._afail(problem)
+        except Problem as raised:
+            return raised
 
     def _stopped(self, problem: OperationUnknown) -> Problem:
         """End an exchange without a record, and return the view's problem."""
@@ -229,16 +282,31 @@ class RunningExchange:
         """End an exchange that has no response to store."""
         self._leave()
         if not self.degraded:
-            self.operation.settle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+            self.operation.settle(*self._end_after(error))
             self._unscreen()
         self._note()
         raise translate_django_error(error)
+
+    def _end_after(self, error: BaseException) -> tuple[WorkResult, Outcome | None, float | None]:
+        decided = ending_by_steps(self.handle) if isinstance(error, Exception) else None
+        return decided or (*_failed(error), None)
 
     async def _afail(self, error: BaseException) -> NoReturn:
         """See _fail()."""
         self._leave()
         if not self.degraded:
-            await self.operation.asettle(WorkResult.FAILED if isinstance(error, Exception) else WorkResult.CUT)
+            await self.operation.asettle(*self._end_after(error))
             await self._aunscreen()
         self._note()
         raise translate_django_error(error)
+
+
+def _failed(error: BaseException) -> tuple[WorkResult, Outcome | None]:
+    """Return how a view ends that raised, and what is noted of that. A cancelled one writes nothing."""
+    if isinstance(error, Exception):
+        return WorkResult.FAILED, _failure(error, 500)
+    return WorkResult.CUT, None
+
+
+def _failure(error: Exception | None, status: int) -> Outcome:
+    return failed_with(error, at=datetime.now(timezone.utc), status=status)

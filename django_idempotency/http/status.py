@@ -88,12 +88,13 @@ ACCEPTED = frozenset(
 
 def headers_of(problem: Problem, spoken: Spoken, code: int) -> dict[str, str]:
     """Return the headers of a problem's response with the status `code`; none for a request without a key."""
-    status = _of_problem(problem)
+    status = of_problem(problem)
     found = {} if status is None else _headers(status, spoken, code)
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _of_problem(problem: Problem) -> HeaderStatus | None:
+def of_problem(problem: Problem) -> HeaderStatus | None:
+    """Return the status of a problem; `None` for one of a request without a key."""
     return OF_PROBLEM.get(problem.code, HeaderStatus.REFUSED)
 
 
@@ -117,7 +118,7 @@ def note_problem(request: HttpRequest, problem: Problem) -> None:
     """Note on a request that its response is a problem, and on the problem what it says about the request's operation."""
     describe(problem, request)
     count_problem(request, problem)
-    note(request, _of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
+    note(request, of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
 
 
 def stamp(request: HttpRequest, response: T) -> T:

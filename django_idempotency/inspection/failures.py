@@ -1,4 +1,4 @@
-"""Why a store did not respond or cannot be used, for an operator: never for a client."""
+"""Why work failed, and why a store did not respond or cannot be used: for an operator, never for a client."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.connection import ConnectionDoesNotExist
 
+from ..core.failures import Failure
 from ..errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
 
 #: Raised if the settings ask for something missing, such as a driver or a database.
@@ -19,6 +20,11 @@ def reason(error: StoreUnavailable | OutcomeUnknown) -> str:
     cause = error.__cause__
     theirs = "" if cause is None else " ".join(str(cause).split()) or type(cause).__name__
     return f"{own} ({theirs})" if own and theirs else own or theirs or "the cause is unknown"
+
+
+def described(failure: Failure) -> str:
+    """Return how an attempt failed, on one line."""
+    return f"raised {failure.error}" if failure.error else f"response {failure.status}"
 
 
 def advice(error: Exception, alias: str, known: Collection[str]) -> str:

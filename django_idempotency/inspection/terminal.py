@@ -7,8 +7,11 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from ..core.failures import failure_of, response_of
 from ..core.records import CALL_METHOD, Record, Status
+from ..core.repeats import Repeats
 from . import redaction
+from .failures import described
 from .responses import ShownResponse, shown
 from .status import DisplayStatus, display_status, next_answer
 
@@ -26,10 +29,18 @@ _BODIES = {
 }
 
 
-def lines(record: Record, *, store: str, reference: str, purged: bool, body_allowed: bool) -> Iterator[str]:
+def lines(
+    record: Record,
+    *,
+    store: str,
+    reference: str,
+    purged: bool,
+    body_allowed: bool,
+    repeats: Repeats | None = None,
+) -> Iterator[str]:
     """Yield the facts of a record, each on its line, and its response.
 
-    `store` is its location, and `reference` its `operation_ref`.
+    `store` is its location, `reference` its `operation_ref`, and `repeats` what was counted (COUNT_REPLAYS).
     """
     status = display_status(record)
     yield _fact("status", f"{status.label}. {status.meaning}")
@@ -51,6 +62,11 @@ def lines(record: Record, *, store: str, reference: str, purged: bool, body_allo
         "leased until", _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at)
     )
     yield _fact("completed", _instant(record.completed_at, record.read_at))
+    if (failure := failure_of(record)) is not None:
+        yield _fact("failed", f"{_instant(failure.at, record.read_at)}, {described(failure)}")
+    if repeats is not None:
+        counted = f"{repeats.replays:,} replays, {repeats.mismatches:,} refused as another request, or more"
+        yield _fact("came again", f"{counted}; last {_instant(repeats.last_seen, record.read_at)}")
     yield _fact("expires", _instant(record.expires_at, record.read_at))
     yield _fact("kept until", _instant(record.purge_at, record.read_at))
     yield _fact("secret id", record.secret_id or "-")
@@ -58,7 +74,7 @@ def lines(record: Record, *, store: str, reference: str, purged: bool, body_allo
     yield _fact("operation ref", reference)
     yield _fact("store", store)
     yield ""
-    response = shown(record.outcome, body_allowed=body_allowed)
+    response = shown(response_of(record), body_allowed=body_allowed)
     if response is None:
         yield _fact("response", "cannot be read" if record.status is Status.COMPLETED else "none")
     elif status is DisplayStatus.EXPIRED:

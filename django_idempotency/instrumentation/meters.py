@@ -73,6 +73,9 @@ class Meter:
     def duplicate_found(self, model: str) -> None:
         """Count a suspect that `manage.py idempotency_suspects` found. `model` is a label, such as "payments.Charge"."""
 
+    def audit_failed(self) -> None:
+        """Count an event that could not be written to the audit trail."""
+
     def current_trace(self) -> str:
         """Return the trace context (W3C `traceparent`) of the running request; "": there is none."""
         return ""
@@ -119,6 +122,9 @@ class Meters:
 
     def duplicate_found(self, model: str) -> None:
         self._each(lambda meter: meter.duplicate_found(model))
+
+    def audit_failed(self) -> None:
+        self._each(lambda meter: meter.audit_failed())
 
     def current_trace(self) -> str:
         """Return the trace context of the first meter that knows one."""

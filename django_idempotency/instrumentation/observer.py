@@ -10,11 +10,13 @@ from typing import Any
 from django.dispatch import Signal
 from django.utils.encoding import escape_uri_path
 
-from .. import signals
+from .. import conf, signals
 from ..core.records import shortened
 from ..engine.operation import Operation
+from ..engine.repeating import repeats
 from .counting import short_id
 from .meters import Source, meters
+from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
 
@@ -47,6 +49,10 @@ _REPORTS = {
 _OBSERVED_LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
 
 
+#: The events of a key that comes again after its work: see COUNT_REPLAYS.
+_REPEATS = ("replayed", "mismatched")
+
+
 class Observer:
     """Reports the events of one request, or of a call without a request."""
 
@@ -64,9 +70,11 @@ class Observer:
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal, level, sentence = _REPORTS[event]
-        self._measure(event)
+        self._measure(event, operation)
         if logger.isEnabledFor(level):
             self._log(level, sentence, event, operation, error)
+        if trail.active is not None:
+            trail.active.event(event, operation, self.request)
         if signal.receivers:
             with operation.savepoint():
                 signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
@@ -74,9 +82,11 @@ class Observer:
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal, level, sentence = _REPORTS[event]
-        self._measure(event)
+        self._measure(event, operation)
         if logger.isEnabledFor(level):
             self._log(level, sentence, event, operation, error)
+        if trail.active is not None:
+            await trail.active.aevent(event, operation, self.request)
         if signal.receivers:
             try:
                 await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
@@ -85,7 +95,14 @@ class Observer:
             ):  # asend_robust catches receivers' errors: the ending interpreter starts no thread for sync ones
                 logger.warning("The interpreter is shutting down: sync receivers of %s were not called.", event)
 
-    def _measure(self, event: str) -> None:
+    def committing(self, event: str, operation: Operation) -> None:
+        """Write the event of a settle in its transaction. Raises `StoreUnavailable`: then nothing is committed."""
+        if trail.active is not None:
+            trail.active.committing(event, operation, self.request)
+
+    def _measure(self, event: str, operation: Operation) -> None:
+        if event in _REPEATS and operation.record is not None and conf.get("COUNT_REPLAYS"):
+            repeats.add(operation.store, operation.record, replayed=event == "replayed")
         if event == "lost" and self._source is not None:
             meters.lease_lost(self._source)
 

@@ -40,6 +40,9 @@ class OpenTelemetryMeter(Meter):
         self._duplicates = made.create_counter(
             f"{_NAME}.duplicates.found", unit="{suspect}", description="Suspects that a search found."
         )
+        self._audit_failures = made.create_counter(
+            f"{_NAME}.audit.failures", unit="{event}", description="Events that the audit trail lacks."
+        )
         self._propagator = TraceContextTextMapPropagator()
 
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
@@ -73,6 +76,9 @@ class OpenTelemetryMeter(Meter):
 
     def duplicate_found(self, model: str) -> None:
         self._duplicates.add(1, {f"{_NAME}.model": model})
+
+    def audit_failed(self) -> None:
+        self._audit_failures.add(1)
 
     def current_trace(self) -> str:
         carrier: dict[str, str] = {}

@@ -30,6 +30,8 @@ OUTBOX_LAG = Histogram(
 )
 DUPLICATES_FOUND = Counter("django_idempotency_duplicates_found", "Suspects that a search found.", ("model",))
 
+AUDIT_FAILURES = Counter("django_idempotency_audit_failures", "Events that the audit trail lacks.")
+
 
 class PrometheusMeter(Meter):
     """Counts in the process's default registry, which `/metrics` of the project exposes."""
@@ -53,3 +55,6 @@ class PrometheusMeter(Meter):
 
     def duplicate_found(self, model: str) -> None:
         DUPLICATES_FOUND.labels(model).inc()
+
+    def audit_failed(self) -> None:
+        AUDIT_FAILURES.inc()

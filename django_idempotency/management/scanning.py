@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from .. import conf
 from ..core.records import Record
@@ -15,15 +15,14 @@ from ..inspection.failures import MISCONFIGURED, advice, reason
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from .arguments import positive
+from .progress import ProgressCommand
 
-#: Seconds between two lines of progress without a terminal.
-PACE = 5.0
 #: Tries of a change that loses a race.
 TRIES = 5
 T = TypeVar("T")
 
 
-class ScanningCommand(BaseCommand):
+class ScanningCommand(ProgressCommand):
     """A command over all records of a store, in bounded batches."""
 
     store: BaseStore
@@ -84,16 +83,5 @@ class ScanningCommand(BaseCommand):
         seconds = max(time.monotonic() - self.started, 0.001)
         return f"{self.seen:,} records read in {seconds:,.1f} s ({self.seen / seconds:,.0f} a second)."
 
-    def progress(self) -> None:
-        """Show progress: on a terminal one line, overwritten; elsewhere one every few seconds, at --verbosity 2."""
-        now = time.monotonic()
-        if self.verbosity > 0 and self.stderr.isatty():
-            self.stderr.write(f"\r{self.seen:,} records", ending="")
-            self.stderr.flush()
-        elif self.verbosity > 1 and now - self.reported >= PACE:
-            self.reported = now
-            self.stderr.write(self.so_far())
-
-    def end_progress(self) -> None:
-        if self.verbosity > 0 and self.stderr.isatty() and self.seen:
-            self.stderr.write("\r\033[K", ending="")
+    def on_terminal(self) -> str:
+        return f"{self.seen:,} records"

@@ -64,4 +64,21 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view",),
             },
         ),
+        migrations.CreateModel(
+            name="RepeatCount",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("record_id", models.UUIDField(db_index=True, verbose_name="record")),
+                ("replays", models.PositiveIntegerField(verbose_name="replays")),
+                ("mismatches", models.PositiveIntegerField(verbose_name="refused as another request")),
+                ("last_seen", django_idempotency.models.InstantField(verbose_name="last seen")),
+                ("purge_at", django_idempotency.models.InstantField(db_index=True, verbose_name="kept until")),
+            ],
+            options={
+                "verbose_name": "repeats",
+                "verbose_name_plural": "repeats",
+                "db_table": "django_idempotency_repeats",
+                "default_permissions": (),
+            },
+        ),
     ]

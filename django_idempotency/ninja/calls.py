@@ -35,6 +35,7 @@ from ..http.responses import render
 from ..http.status import note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
+from ..steps.endings import aleft_by, left_by
 from .callers import caller_of
 
 if TYPE_CHECKING:
@@ -206,6 +207,10 @@ class OperationCall:
             return function()
         except _OURS as problem:
             raise self._stopped(problem) from problem
+        except Exception as error:
+            if self.exchange is not None and (left := left_by(self.exchange.handle, error)) is not None:
+                raise Stopped(left) from error
+            raise
 
     def _stopped(self, problem: Problem) -> BaseException:
         """Return what to raise for a problem that the guard answers, not the project."""
@@ -234,6 +239,10 @@ class OperationCall:
             return await function()
         except _OURS as problem:
             raise self._stopped(problem) from problem
+        except Exception as error:
+            if self.exchange is not None and (left := await aleft_by(self.exchange.handle, error)) is not None:
+                raise Stopped(left) from error
+            raise
 
     async def _aopen(self, key: Key) -> None:
         user = await user_of(self.request, self.policy)

@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connections, router, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import router
 
 from ..errors import OutsideTransaction
+from ..runtime.transactions import in_open_transaction
 from ..stores.base import utcnow
 
 #: The longest topic and the longest key (characters).
@@ -41,7 +41,7 @@ def send(
     if headers is not None and SEALED in headers:
         raise ValueError(f"The header {SEALED!r} marks sealed messages.")
     alias = router.db_for_write(Message) if using is None else using
-    if not _in_transaction(connections[alias]):
+    if not in_open_transaction(alias):
         raise OutsideTransaction
     message = Message(topic=topic, payload=payload, key=key, headers=dict(headers or {}), created_at=utcnow())
     _require_json(topic, key, message.payload, message.headers)
@@ -56,15 +56,3 @@ def _require_json(*values: Any) -> None:
     text.encode()  # raises for half a surrogate pair
     if _NUL.search(text):
         raise ValueError("The character U+0000 is in the message, and PostgreSQL's JSON cannot hold it.")
-
-
-def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Has the project opened a transaction? That of a test case does not count: production has none."""
-    if not connection.in_atomic_block:
-        return not connection.get_autocommit()
-    try:
-        # Django recognises a test case's own transaction: it lets a durable one begin inside.
-        with transaction.atomic(using=connection.alias, durable=True):
-            return False
-    except RuntimeError:
-        return True

@@ -30,6 +30,7 @@ from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import areport_unguarded, leave_unguarded
+from ..steps.endings import aleft_by
 from . import problems
 from .entry import ViewTerms, finished, judge
 from .problems import DispatchFinished, IdempotencyException
@@ -113,7 +114,12 @@ class _AsyncGuardedHandler:
                 note_problem(request._request, problem)
                 raise IdempotencyException(problem, request._request) from problem
             raise DispatchFinished(await aproblem_response(problem, request._request)) from problem
-        return await _called(self._handler, request, *args, **kwargs)
+        try:
+            return await _called(self._handler, request, *args, **kwargs)
+        except Exception as error:
+            if self.exchange is not None and (left := await aleft_by(self.exchange.handle, error)) is not None:
+                return await _respond(self._view, left)
+            raise
 
     async def _open(self, request: Any) -> None:
         terms = self._terms
@@ -138,6 +144,8 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         try:
             response = await function()
         except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
+            if exchange is not None and (left := await aleft_by(exchange.handle, error)) is not None:
+                return await _respond(view, left)
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         await sync_to_async(render)(done)

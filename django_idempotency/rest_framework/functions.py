@@ -15,8 +15,10 @@ from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.atomic_requests import ALL_ALIASES
+from ..http.exchange import exchange_of
 from ..http.facts import facts_of
 from ..http.running import run_guarded
+from ..steps.endings import left_by
 from . import problems
 from .entry import finished
 from .problems import IdempotencyException
@@ -35,7 +37,10 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
     def complete() -> HttpResponseBase:
         try:
             response = function()
-        except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
+        except Exception as error:
+            exchange = exchange_of(request._request)
+            if exchange is not None and left_by(exchange.handle, error) is not None:
+                raise  # run_guarded() responds
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         return done

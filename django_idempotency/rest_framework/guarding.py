@@ -33,6 +33,7 @@ from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, report_unguarded
+from ..steps.endings import left_by
 from . import problems
 from .asynchronous import adispatch
 from .entry import ViewEntry, ViewTerms, finished, headed, judge
@@ -187,11 +188,20 @@ class _GuardedHandler:
         try:
             return self.handler(request, *args, **kwargs)
         except OperationUnknown as problem:  # derive() without a store
-            if not problems.has_own_handler(self._entry.view):
-                return problem_response(problem, request._request)
-            note_problem(request._request, problem)
-            self.problem = problem
-            raise IdempotencyException(problem, request._request) from problem
+            return self._respond(problem, request)
+        except Exception as error:
+            exchange = self._entry.exchange
+            if exchange is not None and (left := left_by(exchange.handle, error)) is not None:
+                return self._respond(left, request)
+            raise
+
+    def _respond(self, problem: Problem, request: Any) -> Any:
+        """Return the response to a problem of the work. The project's own exception handler makes it, if there is one."""
+        if not problems.has_own_handler(self._entry.view):
+            return problem_response(problem, request._request)
+        note_problem(request._request, problem)
+        self.problem = problem
+        raise IdempotencyException(problem, request._request) from problem
 
     def _open(self, request: Any) -> None:
         http, entry = request._request, self._entry

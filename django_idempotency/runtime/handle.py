@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
+
+from asgiref.sync import sync_to_async
 
 from .. import conf
 from ..core.hashing import derived_key
 from ..core.policy import Duration, Policy, seconds
 from ..engine.operation import Operation
+from ..instrumentation.trail import trail
 from .derivation import derive
 
 #: Used while idempotency is off. No record has this id.
@@ -39,6 +43,20 @@ class OperationHandle:
         `OperationUnknown` where `on_store_failure="open"` lets the work run while the store is down.
         """
         return derive(self._operation, label)
+
+    def refer(self, kind: str, value: Any) -> None:
+        """Tie a business id to this key in the audit trail, such as ("payment", charge.pk) or ("shop.charge", charge.pk).
+
+        It is committed with the work's transaction; with `lease`, or where the trail is in another database, at once.
+        The same twice is kept once. `kind` is up to 64 letters, digits, `_`, `.` and `-`; `str(value)` has 1 to 255
+        characters. Raises `ValueError` for others, `ConfigurationError` without the app `django_idempotency.audit`, and
+        the database's errors.
+        """
+        trail.required().refer(self._operation, kind, value)
+
+    async def arefer(self, kind: str, value: Any) -> None:
+        """See refer()."""
+        return await sync_to_async(self.refer)(kind, value)
 
     @property
     def lost(self) -> bool:
@@ -78,6 +96,9 @@ class SwitchedOff(OperationHandle):
         return derived_key(
             conf.derive_secret(), label, scope=self._scope, key=self._key, operation=_NO_OPERATION, request=b""
         )
+
+    def refer(self, kind: str, value: Any) -> None:
+        """Do nothing: there is no record to refer from."""
 
     @property
     def lost(self) -> bool:

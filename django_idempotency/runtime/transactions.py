@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from asgiref.sync import AsyncToSync, sync_to_async
-from django.db import connections
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..errors import LeaseInTransaction
 from ..stores.blocks import Block
+
+
+def in_open_transaction(using: str) -> bool:
+    """Has the project opened a transaction of this database? That of a test case does not count: production has none."""
+    connection = connections[using]
+    if not connection.in_atomic_block:
+        return not connection.get_autocommit()
+    try:
+        # Django recognises a test case's own transaction: it lets a durable one begin inside.
+        with transaction.atomic(using=using, durable=True):
+            return False
+    except RuntimeError:
+        return True
 
 
 def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = ()) -> None:
@@ -19,16 +33,22 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
     for connection in connections.all(initialized_only=True):  # of this thread, or task
         if connection.alias == but:
             continue
-        for block in connection.atomic_blocks:
-            # What Django's own durable=True looks at.
-            if not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours):
-                raise LeaseInTransaction
+        if in_transaction(connection, ours=ours):
+            raise LeaseInTransaction
         if connection.connection is not None and not (connection.autocommit or connection.in_atomic_block):
             raise LeaseInTransaction(
                 f'The connection {connection.alias!r} is not in autocommit: a call with guarantee="lease" would be recorded '
                 'although its writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
                 "set_autocommit(False) to atomic()."
             )
+
+
+def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = ()) -> bool:
+    """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
+    return any(
+        not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours)
+        for block in connection.atomic_blocks
+    )
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:

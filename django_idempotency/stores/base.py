@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from ..concurrency.threads import in_thread
 from ..core import rules
 from ..core.records import Record, Settlement, Status, Ticket
+from ..core.repeats import Counted, Repeats
 from ..core.rules import Intervention
 from ..errors import ConfigurationError, StoreUnavailable
 from .database_checks import check_database
@@ -95,6 +96,8 @@ class BaseStore(ABC):
     in_process = False
     #: Does it need a table that `create_table()` makes?
     creates_table = False
+    #: Can it keep how often a key came again (COUNT_REPLAYS)?
+    counts_repeats = False
     #: The database whose transaction its guard joins, or `None`.
     using: Any = None
     #: The database in which its records are rows of `IdempotencyRecord`, or `None`.
@@ -191,6 +194,13 @@ class BaseStore(ABC):
 
     def size(self) -> int | None:
         """Return how much room the records take on the server, indexes included (bytes); `None`: it cannot say."""
+        return None
+
+    def add_repeats(self, batch: Sequence[Counted]) -> None:  # noqa: B027 - most stores count none
+        """Add what was counted since the last batch. Called by a thread of ours, never by a request."""
+
+    def repeats(self, record_id: UUID) -> Repeats | None:
+        """Return how often a key came again, for people and tools; `None`: nothing was counted."""
         return None
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:

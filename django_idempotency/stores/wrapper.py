@@ -12,6 +12,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 
 from ..core.records import Record, Settlement, Ticket
+from ..core.repeats import Counted, Repeats
 from ..core.rules import Intervention
 from .base import Audit, BaseStore, Guard, Purged, Scanned
 
@@ -29,6 +30,7 @@ class WrappedStore(BaseStore):
         self.max_body = store.max_body
         self.using = store.using
         self.rows_in = store.rows_in
+        self.counts_repeats = store.counts_repeats
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
         """See BaseStore.check(). `store` is checked as well, after this one."""
@@ -68,6 +70,12 @@ class WrappedStore(BaseStore):
 
     def size(self) -> int | None:
         return self.store.size()
+
+    def add_repeats(self, batch: Sequence[Counted]) -> None:
+        self.store.add_repeats(batch)
+
+    def repeats(self, record_id: UUID) -> Repeats | None:
+        return self.store.repeats(record_id)
 
     def after_commit(self, call: Callable[[], None]) -> None:
         self.store.after_commit(call)

@@ -1,6 +1,9 @@
 """Tools for your tests, and for the tests of your own store.
 
-`assert_idempotent` calls something twenty times at once; `override_idempotency` switches idempotency off or on;
+`assert_idempotent` calls something twenty times at once; `History` records the responses of many clients, and
+`assert_linearizable` says if they are possible together; `override_idempotency` switches idempotency off or on;
+`interrupt_at` breaks off a view or function at one of its steps, and
+`crash_matrix` kills a process at each of its statements;
 `RecordingStore` records which verbs were called; `StoreContract` tests what every store must do, and
 `tickets.make_ticket` makes a ticket to claim; `clock.elapse` lets time pass for the ORM store without sleeping.
 Import what is not listed below from its module: some load the model, and this package must not.
@@ -14,18 +17,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .asserting import assert_idempotent as assert_idempotent
     from .contract import StoreContract as StoreContract
+    from .crash_points import CrashPoint as CrashPoint
+    from .crashing import Crash as Crash
+    from .crashing import crash_matrix as crash_matrix
+    from .interrupting import Interrupted as Interrupted
+    from .interrupting import interrupt_at as interrupt_at
+    from .linearizability import History as History
+    from .linearizability import assert_linearizable as assert_linearizable
     from .overriding import override_idempotency as override_idempotency
     from .recording import RecordingStore as RecordingStore
 
 #: Name → its module, which is loaded when the name is asked for: the contract needs pytest, and its asserts rewritten.
 _MODULES = {
     "assert_idempotent": "asserting",
+    "assert_linearizable": "linearizability",
+    "Crash": "crashing",
+    "CrashPoint": "crash_points",
+    "crash_matrix": "crashing",
+    "History": "linearizability",
+    "Interrupted": "interrupting",
+    "interrupt_at": "interrupting",
     "override_idempotency": "overriding",
     "RecordingStore": "recording",
     "StoreContract": "contract",
 }
 
-__all__ = ["RecordingStore", "StoreContract", "assert_idempotent", "override_idempotency"]
+__all__ = [
+    "Crash",
+    "CrashPoint",
+    "History",
+    "Interrupted",
+    "RecordingStore",
+    "StoreContract",
+    "assert_idempotent",
+    "assert_linearizable",
+    "crash_matrix",
+    "interrupt_at",
+    "override_idempotency",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,10 +23,17 @@ class Client:
 
     def charge(self, amount: int, *, key: str | None, card: str = "tok_visa") -> Answer:
         """Request a charge of `amount` paise."""
+        return self._post("/api/charges/", {"amount": amount, "currency": "inr", "card": card}, key)
+
+    def transfer(self, amount: int, *, key: str) -> Answer:
+        """Request a transfer by the bank."""
+        return self._post("/api/transfers/", {"amount": amount, "currency": "inr"}, key)
+
+    def _post(self, path: str, wanted: dict[str, Any], key: str | None) -> Answer:
         headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
-        body = json.dumps({"amount": amount, "currency": "inr", "card": card})
+        body = json.dumps(wanted)
         try:
-            status, answered, content = self._send("POST", "/api/charges/", body, headers)
+            status, answered, content = self._send("POST", path, body, headers)
         except (RemoteDisconnected, ConnectionResetError):
             return Answer(status=None)
         is_problem = answered.get_content_type() == "application/problem+json"

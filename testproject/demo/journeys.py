@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from testproject.payments.network import UNLUCKY
+
 from .client import TIMEOUT, Client
 from .rows import NO_ANSWER, Answer, Promise, Row
 
@@ -86,6 +88,15 @@ def journeys(players: Players) -> Iterator[Row]:
     said = _unequal(first, still)
     yield _row("and alice", "alice: order-1, 24.99", Promise(answers=(REPLAYED,)), [still], effects, complaints=said)
 
+    # A bank over HTTP. The worker is killed when the bank has sent the money, and before anybody knows.
+    lost, effects = watched(lambda: alice.transfer(UNLUCKY, key="order-5"))
+    promise = Promise(answers=(NO_ANSWER,), effects=(1,))
+    yield _row("bank, killed", "alice: order-5 to a bank\nkilled after it paid", promise, [lost], effects)
+
+    paid, effects = watched(lambda: _until_done(lambda: alice.transfer(UNLUCKY, key="order-5")))
+    promise = Promise(answers=(NEW,), besides=(BUSY,))
+    yield _row("and once more", "the same again", promise, paid, effects)
+
 
 class _Watched:
     """Makes a call, and returns with its response the attempt numbers of the effects that it left."""
@@ -146,11 +157,16 @@ def _at_once(send: Callable[[], Answer]) -> list[Answer]:
 
 
 def _patiently(client: Client, *, key: str, card: str) -> list[Answer]:
+    """See _until_done(), for a charge."""
+    return _until_done(lambda: client.charge(PRICE, key=key, card=card))
+
+
+def _until_done(send: Callable[[], Answer]) -> list[Answer]:
     """Send until the response is not a 409, waiting as long as each one asks for. Return all responses."""
     answers: list[Answer] = []
     deadline = time.monotonic() + TIMEOUT
     while True:
-        answer = client.charge(PRICE, key=key, card=card)
+        answer = send()
         answers.append(answer)
         if answer.status != 409 or time.monotonic() > deadline:
             return answers

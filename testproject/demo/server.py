@@ -36,7 +36,7 @@ class Server:
             self._process = subprocess.Popen(
                 [*command(), f"--bind=fd://{listener.fileno()}"],
                 cwd=ROOT,
-                env={**os.environ, "GUNICORN_CMD_ARGS": ""},  # no arguments except ours
+                env={**os.environ, "GUNICORN_CMD_ARGS": "", "BANK_URL": self.address},  # no arguments except ours
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

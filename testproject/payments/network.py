@@ -27,6 +27,9 @@ class Card:
     kill_until: int = -1
 
 
+#: An amount whose transfer by the bank kills our process once the bank has responded, the first time.
+UNLUCKY = 6666
+
 CARDS = {
     "tok_visa": Card(),
     "tok_slow": Card(seconds=2),

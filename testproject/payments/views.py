@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import JsonResponse
@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from django_idempotency import Policy, idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
 
-from . import work
+from . import bank, work
 from .forms import ChargeForm
 from .models import Charge, Effect
 from .network import Declined
@@ -92,6 +92,21 @@ def payout(request: Request) -> Response:
     effect = work.payout(Attempt.of(request))
     bank_key = None if idempotency is None else idempotency.derive("bank")
     return Response({"id": effect.pk, **serializer.data, "bank_key": bank_key}, status=status.HTTP_201_CREATED)
+
+
+@idempotent(guarantee="lease", lease=2)
+@api_view(["POST"])
+def transfer(request: Request) -> Response:
+    """Let the bank send money, over HTTP: under one name on every attempt, so once."""
+    serializer = PayoutSerializer(data=request.data)
+    serializer.is_valid(raise_exception=True)
+    idempotency = cast("Any", request).idempotency
+    sent = bank.transfer(
+        name=f"transfer-{idempotency.derive('bank')}",
+        amount=serializer.validated_data["amount"],
+        attempt=idempotency.attempt,
+    )
+    return Response(sent, status=status.HTTP_201_CREATED)
 
 
 class EffectList(generics.ListAPIView):

@@ -10,10 +10,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from django_idempotency import conf
 from django_idempotency.admin import listing
+from django_idempotency.core.at_rest import hashed_scope
+from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import Guarantee
 from django_idempotency.core.rules import WorkResult
 from django_idempotency.core.scope_names import hashed, qualified
+from django_idempotency.testing.tickets import NOW
 from tests.admin.helpers import (
     LIST,
     admin_of,
@@ -23,6 +27,7 @@ from tests.admin.helpers import (
     staff,
     text_of,
 )
+from tests.stores.helpers import Call, atomic_ticket
 from tests.support.factories import UserFactory
 
 
@@ -180,6 +185,64 @@ class TestSearch:
             typed = qualified("scope:guest 7", realm=realm).replace(" ", "+")
             found = boss.get(f"{LIST}?q={typed}{key}").context["cl"].result_list
             assert [record.scope for record in found] == [stored]
+
+    def test_the_name_of_a_user(self, boss: Client) -> None:
+        """A user's name finds their records, in any realm; with a key it goes to the primary key."""
+        alice, bob = UserFactory(username="alice o'hara"), UserFactory(username="bob")
+        mine = completed(key="order-1", scope=f"user:auth.user:{alice.pk}")
+        theirs = completed(key="order-2", scope=qualified(f"user:auth.user:{alice.pk}", realm="acme"))
+        completed(key="order-1", scope=f"user:auth.user:{bob.pk}")
+        gone = completed(key="order-9", scope=f"user:auth.user:{alice.pk}", ttl=-60)
+        found = boss.get(f"{LIST}?q=alice+o'hara")
+        assert set(keys(found)) == {mine.key, theirs.key}
+        assert f"is the user user:auth.user:{alice.pk}." in text_of(found)
+        assert keys(boss.get(f"{LIST}?q=alice+o'hara+order-9")) == [gone.key]
+        assert keys(boss.get(f"{LIST}?q=carol")) == []
+
+    def test_a_name_under_hashed_scopes(self, boss: Client, settings: Any) -> None:
+        """With HASH_KEYS a name, or a scope, finds what is stored as its hash."""
+        settings.IDEMPOTENCY = {"HASH_KEYS": True}
+        alice = UserFactory(username="alice")
+        scope = f"user:auth.user:{alice.pk}"
+        completed(scope=hashed_scope(conf.derive_secret(), scope), key="#hmac:of-order-1")
+        for term in ("alice", scope):
+            assert keys(boss.get(f"{LIST}?q={term}")) == ["#hmac:of-order-1"]
+
+    @pytest.mark.parametrize(
+        ("term", "found"),
+        [
+            ("status:201", {"made", "redirected"}),
+            ("status:2xx", {"made", "redirected"}),
+            ("status:500", {"failed"}),
+            ("status:4xx", set()),
+            ("status:x", set()),
+            ("error:TimeoutError", {"failed"}),
+            ("error:Timeout", set()),
+            ("location:/charges/7/", {"redirected"}),
+            ("location:/charges/", set()),  # not by parts: its page masks what is secret in it
+            ("status:201 redirected", {"redirected"}),
+            ("made status:500", set()),
+            ("status:201 location:/charges/7/", {"redirected"}),
+            ("status:", set()),
+        ],
+    )
+    def test_what_became_of_it(self, boss: Client, term: str, found: set[str]) -> None:
+        """A status, the class of an error and the address of what was made are searched in the window, with any name."""
+        completed(key="made")
+        completed(key="redirected", headers=(("Content-Type", "text/html"), ("Location", "/charges/7/")))
+        operation = Call(ticket=atomic_ticket(key="failed")).operation
+        operation.open()
+        operation.settle(WorkResult.FAILED, failed_with(TimeoutError(), at=NOW))
+        released(key="released")
+        assert set(keys(boss.get(LIST, {"q": term}))) == found
+
+    def test_a_search_says_where_it_looked(self, boss: Client) -> None:
+        """A search of the window says so, also if it finds nothing; one by primary key does not."""
+        ticket = completed(scope="user:auth.user:7")
+        says = "Only the window that is chosen was searched"
+        assert says in text_of(boss.get(f"{LIST}?q=nobody"))
+        assert says not in text_of(boss.get(f"{LIST}?q=user:auth.user:7+{ticket.key}"))
+        assert says not in text_of(boss.get(LIST))
 
     def test_a_key_or_a_scope_alone_stays_in_the_window(self, boss: Client) -> None:
         alive, dead = completed(key="order-42", scope="a"), completed(key="order-42", scope="b", ttl=-60)

@@ -10,13 +10,15 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import MISSING, Record, Status
+from django_idempotency.core.repeats import Counted, Repeats
 from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapper import WrappedStore
-from django_idempotency.testing.tickets import make_ticket
+from django_idempotency.testing.tickets import NOW, make_ticket
 from tests.admin.helpers import (
     LIST,
     admin_of,
@@ -27,7 +29,7 @@ from tests.admin.helpers import (
     staff,
     text_of,
 )
-from tests.stores.helpers import row
+from tests.stores.helpers import Call, atomic_ticket, row
 from tests.support.factories import AdminFactory, UserFactory, grant
 
 
@@ -70,6 +72,29 @@ class TestRecordPage:
         ]
         for ticket, words in table:
             assert words in text_of(boss.get(page_of(ticket))), words
+
+    def test_a_failed_attempt(self, boss: Client) -> None:
+        """A failed record says which error, when, and in which request; that is not a response."""
+        ticket = atomic_ticket(key="order-42", request_id="req-1")
+        operation = Call(ticket=ticket).operation
+        operation.open()
+        operation.settle(WorkResult.FAILED, failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW))
+        text = text_of(boss.get(page_of(ticket)))
+        for fact in ("<code>TimeoutError</code>", "Jan 2 2030", "<code>req-1</code>", "There is none."):
+            assert fact in text
+        listed = text_of(boss.get(LIST))
+        assert ">TimeoutError</span>" in listed
+        assert "10.0.0.7" not in text + listed
+
+    def test_repeats(self, boss: Client, settings: Any) -> None:
+        """With COUNT_REPLAYS the page says how often the key came again; without, it does not mention it."""
+        settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
+        ticket = completed()
+        assert "came again" in text_of(boss.get(page_of(ticket))).lower()
+        ORMStore().add_repeats([Counted(ticket.id, Repeats(2, 1, NOW), NOW)])
+        assert "2 replays, 1 refused as another request; last seen" in text_of(boss.get(page_of(ticket)))
+        settings.IDEMPOTENCY = {}
+        assert "came again" not in text_of(boss.get(page_of(ticket))).lower()
 
     @pytest.mark.parametrize("verb", ["change", "release", "expire", "erase", "history"])
     def test_no_such_record(self, boss: Client, verb: str) -> None:

@@ -21,6 +21,7 @@ ROWS = (
     "first request, atomic ",
     "first request, atomic, by the middleware",
     "first request, lease",
+    "first request, lease, in three steps",
     "replay ",
     "busy (409)",
     "mismatch (422)",

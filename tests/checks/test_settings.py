@@ -145,6 +145,10 @@ MALFORMED = [
     ("ENCRYPTION_KEYS", [KEY, None], "E098", "token_bytes(32)"),
     ("ENCRYPTION_KEYS", [KEY, KEY], "E098", "token_bytes(32)"),
     ("HASH_KEYS", "yes", "E003", '"HASH_KEYS": False'),
+    ("SUSPECTS", [{"model": "payments.Charge"}], "E003", '"SUSPECTS": []'),
+    ("SUSPECTS", [{"model": "no.Model", "same": ["amount"], "within": 5}], "E003", "no model 'no.Model'"),
+    ("SUSPECTS", "payments.Charge", "E003", '"SUSPECTS": []'),
+    ("COUNT_REPLAYS", 1, "E003", '"COUNT_REPLAYS": False'),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", 12345, "E007", 'os.environ["DERIVE_SECRET"]'),
@@ -274,6 +278,14 @@ def test_a_hook_that_is_never_asked(configure: Configure) -> None:
     configure(ON_TAKEOVER="builtins.print")
     assert '"GUARANTEE": "lease"' in hints(check_settings())["E092"]
     configure(ON_TAKEOVER="builtins.print", GUARANTEE="lease")
+    assert not check_settings()
+
+
+def test_exceptions_on_which_nothing_is_undone(configure: Configure) -> None:
+    """E131: the guarantee of the settings has no undo. Policies with a lease may name their own."""
+    configure(UNDO_ON=[LookupError])
+    assert '"GUARANTEE": "lease"' in hints(check_settings())["E131"]
+    configure(UNDO_ON=[LookupError], GUARANTEE="lease")
     assert not check_settings()
 
 

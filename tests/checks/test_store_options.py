@@ -286,7 +286,7 @@ def test_records_in_memory(found: Any, settings: Settings) -> None:
 def test_no_check_connects(found: Any) -> None:
     """The checks would wait for the servers of these stores, which do not exist."""
     found(fast=layered("redis", "default"), redis=redis(), other=redis(prefix="b"))
-    assert checks.run_checks(tags=["idempotency"]) == []
+    assert [each for each in checks.run_checks(tags=["idempotency"]) if not each.is_silenced()] == []
 
 
 # --------------------------------------------------------------------------------------------- a store of the project's

@@ -8,16 +8,33 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core import rules
+from django_idempotency.core.at_rest import erasure
+from django_idempotency.core.failures import failed_with
 from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.records import Record, Settlement
 from django_idempotency.core.rules import Change, Intervention
-from tests.core.test_rules import COMPLETED, FIRST, FREE, HOUR, OTHER, OUTCOME, RUNNING, SAME, UNBOUND, ZERO, record
+from django_idempotency.testing.tickets import NOW
+from tests.core.test_rules import (
+    COMPLETED,
+    FIRST,
+    FREE,
+    HOUR,
+    OTHER,
+    OUTCOME,
+    RUNNING,
+    SAME,
+    UNBOUND,
+    ZERO,
+    record,
+)
 
 DONE, BUSY, ALREADY, GONE = Intervention.DONE, Intervention.BUSY, Intervention.ALREADY, Intervention.GONE
 
 KEPT = Settlement(status=COMPLETED, fence=OTHER, attempt=3, digest=SAME, operation=FIRST, outcome=OUTCOME, expires_in=0)
 RELEASED = KEPT._replace(status=FREE, outcome=None, expires_in=None)
 ERASED = KEPT._replace(status=FREE, digest=UNBOUND, outcome=None)
+
+FAILED = failed_with(ValueError(), at=NOW)
 
 #: A record → what a release, an expiry and an erasure write to it, or why they write nothing.
 TABLE: list[
@@ -28,6 +45,7 @@ TABLE: list[
     ("damaged", record(status=COMPLETED, outcome=None), RELEASED, KEPT._replace(outcome=None), ERASED),
     ("completed, expired", record(status=COMPLETED, expiry=-HOUR), ALREADY, ALREADY, ERASED),
     ("free", record(status=FREE), ALREADY, KEPT._replace(status=FREE, outcome=None), ERASED),
+    ("failed", record(status=FREE, outcome=FAILED), ALREADY, KEPT._replace(status=FREE, outcome=FAILED), ERASED),
     ("free, expired", record(status=FREE, expiry=-HOUR), ALREADY, ALREADY, ERASED),
     ("erased", record(status=FREE, digest=UNBOUND, expiry=ZERO), ALREADY, ALREADY, ALREADY),
     ("running", record(lease=HOUR), BUSY, BUSY, BUSY),
@@ -52,6 +70,20 @@ def test_what_is_written(
             assert decided is expected
         else:
             assert decided == Change(record=known or record(), settlement=expected, outcome=DONE)
+
+
+def test_a_failure_is_forgotten_as_a_record_without_a_response() -> None:
+    """A note on a failure is not a response: what stays of it is 410, as of any key without one."""
+    forgotten = rules.forgotten(record(status=FREE, outcome=FAILED))
+    assert isinstance(forgotten, Settlement)
+    assert forgotten.outcome == erasure(None)
+
+
+def test_a_late_failure_never_releases_what_was_completed() -> None:
+    """An owner whose own settle was written releases nothing afterwards, with or without a note on the error."""
+    ours = record(status=COMPLETED, owner=HAND.owner)
+    for outcome in (None, FAILED):
+        assert not rules.untouched(ours, record(), HAND, RELEASED._replace(outcome=outcome))
 
 
 @pytest.mark.parametrize("change", [rules.released, rules.expired_now, rules.erased])

@@ -75,6 +75,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
     "on_replay": ([None, max], [True, "path.to.function"], "a function of request and response, or None"),
     "on_takeover": ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
+    "undo_on": (
+        [(), [ValueError], (ValueError, KeyError)],
+        [None, ValueError, ["ValueError"], [SystemExit], [ValueError()]],
+        "classes of exceptions",
+    ),
     "fresh_keys": ([None, "60/m", "5/10s", "1/d"], ["60", "0/m", "1.5/s", "60/w", "60/0m", 60, ""], '"60/m"'),
     "fresh_keys_by": ([None, max, "body.card", "user"], ["card", "", 5], "a JMESPath expression over"),
     "suspect": ([None, max, "body.[card, amount]"], ["card", "", 5], "a JMESPath expression over"),

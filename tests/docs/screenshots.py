@@ -7,17 +7,23 @@ Take them again after a change to the admin's pages; keys, times and addresses d
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from pathlib import Path
+from uuid import uuid4
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from django_idempotency.core.hashing import record_id
 from testproject.demo.client import Client
 from testproject.demo.server import HOST, Server, serving
 from testproject.demo.stage import Cast, prepare
@@ -29,6 +35,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def main() -> None:
+    os.environ["AUDIT"] = "1"  # for the timeline of a record
     with tempfile.TemporaryDirectory(prefix="idempotency-screenshots-", ignore_cleanup_errors=True) as folder:
         cast = prepare(Path(folder) / "demo.sqlite3")
         with serving(Path(folder) / "gunicorn.log") as server, browsing() as page:
@@ -42,6 +49,10 @@ def main() -> None:
             take(page, "admin-record")
             page.click("a:has-text('Release')")
             take(page, "admin-release")
+            with ThreadPoolExecutor(1) as thread:  # Playwright's event loop is in this one
+                thread.submit(live_a_week).result()
+            page.goto(f"{server.address}{cast.records}statistics/")
+            take(page, "admin-statistics", 945)
 
 
 @contextmanager
@@ -62,7 +73,7 @@ def browsing() -> Iterator[Page]:
 
 
 def send_requests(server: Server, cast: Cast) -> None:
-    """Leave a record of each kind: completed and replayed, refused, and that of a killed worker."""
+    """Leave a record of each kind: completed and replayed, refused, failed, and that of a killed worker."""
     admin, alice, bob = (
         Client(host=HOST, port=server.port, token=token) for token in (cast.admin, cast.alice, cast.bob)
     )
@@ -70,8 +81,32 @@ def send_requests(server: Server, cast: Cast) -> None:
     alice.charge(9900, key="order-2041", card="tok_kill_once")
     bob.charge(0, key="order-17")
     bob.charge(500, key="order-18")
+    bob.charge(500, key="order-19", card="tok_down")
     for _ in range(2):
         alice.charge(2499, key="order-2042")
+
+
+def live_a_week() -> None:
+    """Add the records of a week, busier by day than by night, for the page of statistics."""
+    from django_idempotency.models import IdempotencyRecord
+
+    chance, now = random.Random(7), datetime.now(timezone.utc)
+    rows = []
+    for number in range(4000):
+        created = now - timedelta(days=7) * chance.random() ** 1.3
+        if chance.random() > 0.35 + 0.65 * math.sin(math.pi * (created.hour / 24)) ** 2:
+            continue
+        status = chance.choices((201, 303, 402, 503), (90, 4, 5, 1))[0]
+        rows.append(
+            IdempotencyRecord(
+                id=record_id("user:auth.user:2", f"past-{number}"), scope="user:auth.user:2", key=f"past-{number}",
+                method="POST", path="/api/charges/", guarantee="atomic", digest=b"1" * 32, status=2, owner=uuid4(),
+                operation=uuid4(), attempt=1, lease_until=created, created_at=created, completed_at=created,
+                expires_at=created + timedelta(days=8), purge_at=created + timedelta(days=8), secret_id="",
+                request_id="", response_status=status, response_headers="[]", response_body=b"{}",
+            )
+        )  # fmt: skip
+    IdempotencyRecord.objects.bulk_create(rows)
 
 
 def take(page: Page, name: str, height: float = HEIGHT) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
-from django_idempotency.engine import atomic, operation, settling, steps
+from django_idempotency.engine import atomic, commands, operation, settling
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.lease import LeaseOperation
@@ -188,9 +188,9 @@ def test_the_bound_of_a_settles_retries(
 ) -> None:
     """No try begins after 0.6 s, whatever a try takes; then the result is reported, and the response goes out."""
     clock, listener = FakeTime(), Listener()
-    for module in (atomic, operation, settling, steps):
+    for module in (atomic, operation, commands, settling):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(steps, "asyncio", SimpleNamespace(sleep=clock.asleep))
+    monkeypatch.setattr(commands, "asyncio", SimpleNamespace(sleep=clock.asleep))
     store = DeadStore(ATOMIC if act is release else LEASED, clock, seconds)
     act(store, listener)
     assert store.trace.count("settle") == asked

@@ -164,7 +164,7 @@ def test_no_route_of_the_testproject_changes_its_status(
 ) -> None:
     """Everyone gets the same status with and without a key, except where charges require one (tested elsewhere)."""
     monkeypatch.setattr(ChargeViewSet, "idempotency", Policy())
-    addresses = sorted(set(routes(get_resolver())))
+    addresses = sorted({*routes(get_resolver())} - {"/bank/transfers/"})  # it plays a provider, which asks for a key
     assert {"/api/charges/", "/api/charges/1/refund/", "/plain/charges/", "/admin/payments/charge/add/"} <= {*addresses}
     who = {"anonymous": None, "user": user, "admin": AdminFactory()}[person]
     changed = {}

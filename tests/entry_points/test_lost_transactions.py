@@ -37,7 +37,7 @@ def assert_lost(response: Any, key: str) -> None:
     assert response["Retry-After"] == "1"
     assert any("ended or replaced" in error for error in response.errors)
     record = IdempotencyRecord.objects.get(key=key)
-    assert (record.status, record.response_status) == (Status.FREE, None)
+    assert (record.status, record.response_body) == (Status.FREE, None)
 
 
 def assert_runs_again(response: Any) -> None:

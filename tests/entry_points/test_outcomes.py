@@ -8,8 +8,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
+from django_idempotency.core.failures import failure_of
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
 
 from .conftest import Connect, effects
 
@@ -55,8 +57,8 @@ CASES = [
 
 @pytest.fixture
 def send(user: User, connect: Connect) -> Any:
-    def send(entry_point: str, how: str, **more: Any) -> Any:
-        return connect(f"/{entry_point}/", user)({"how": how, **more})
+    def send(entry_point: str, how: str, headers: Any = None, **more: Any) -> Any:
+        return connect(f"/{entry_point}/", user)({"how": how, **more}, headers=headers or {})
 
     return send
 
@@ -82,6 +84,24 @@ def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, s
     if left == KEPT:
         assert again.status_code == status
         assert effects() == written
+
+
+#: How the view ends → the error that its record notes, and the status of the response.
+FAILURES = {"raise": ("LookupError", 500), "500": ("", 500), "503": ("", 503)}
+
+
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below", "leased"])
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_failure_is_noted(send: Any, entry_point: str, how: str) -> None:
+    """The record of a failed request names the error's class, never its message, with the id of the request that failed."""
+    send(entry_point, how, headers={"X-Request-ID": "req-1"})
+    row = IdempotencyRecord.objects.get()
+    record = ORMStore().get(row.pk)
+    assert record is not None
+    failure = failure_of(record)
+    assert failure is not None
+    assert (failure.error, failure.status, record.request_id) == (*FAILURES[how], "req-1")
+    assert (record.completed_at, row.response_body) == (None, None)
 
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])

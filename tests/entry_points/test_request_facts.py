@@ -109,7 +109,7 @@ def test_the_key_and_the_settings_are_read_once(
     assert max(counted.asked.values()) <= 2  # once for the facts, once for the policy
     counted.asked.clear()
     assert send()["Idempotent-Replayed"] == "true"
-    of_key = ["KEY_FORMAT", "REQUEST_ID_HEADER", *(["EXEMPT"] if url == MIDDLEWARE else [])]
+    of_key = ["KEY_FORMAT", "REQUEST_ID_HEADER", "COUNT_REPLAYS", *(["EXEMPT"] if url == MIDDLEWARE else [])]
     assert counted.asked - Counter(["STORES"]) == OF_FACTS + Counter(of_key)
     assert len(parsed) == 2
 

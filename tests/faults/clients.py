@@ -10,15 +10,22 @@ import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from statistics import median
+from threading import current_thread
 
 import httpx
 
+from django_idempotency.testing.linearizability import Answer, Call, History, assert_linearizable
+
+from .database import effects
 from .plans import PATIENCE, POLL
 from .servers import Server
 
 CHARGE = {"amount": 2499, "currency": "inr"}
 REPLAYED = "Idempotent-Replayed"
+#: Where an effect is not committed with its response, so retries may repeat it.
+LEASED = ("/lease/", "/async/")
 
 
 def new_key() -> str:
@@ -30,17 +37,26 @@ class Customer:
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = {**(headers or {}), "X-Customer": "c-1", "Content-Type": "application/json"}
+        self.history = History()
         self._threads = ThreadPoolExecutor(max_workers=64)
+        self._atomic: set[str] = set()
 
     def close(self) -> None:
+        """Wait for all requests. Then an order explains all responses, and the effects under `atomic`."""
         self._threads.shutdown()
+        for key in self._atomic:
+            self.history.count(lambda key=key: effects(key), key=key)  # type: ignore[misc]  # the key of this turn
+        assert_linearizable(self.history)
 
     def post(self, server: Server, path: str, key: str, **body: object) -> httpx.Response:
         """Send a charge; `body` overrides its fields."""
         headers = {**self.headers, "Idempotency-Key": key}
+        if not path.startswith(LEASED):
+            self._atomic.add(key)
         # A separate client each: a shared one without keep-alive closes connections that others have just begun to use.
         with httpx.Client(timeout=PATIENCE, trust_env=False, verify=False) as client:
-            return client.post(server.url + path, json={**CHARGE, **body}, headers=headers)
+            send = partial(client.post, server.url + path, json={**CHARGE, **body}, headers=headers)
+            return self.history.send(send, key=key, request=(path, *sorted(body.items())), client=current_thread().name)
 
     def begin(self, server: Server, path: str, key: str, **body: object) -> Future[httpx.Response]:
         """Send a charge without waiting for the response."""
@@ -67,6 +83,7 @@ class Customer:
 
     def leave_soon(self, server: Server, path: str, key: str) -> Departing:
         """Send a charge and hang up before the response."""
+        self.history.append(Call(key=key, request=(path,), invoked=time.monotonic(), answer=Answer.UNKNOWN))
         return Departing(server, path, {**self.headers, "Idempotency-Key": key})
 
 

@@ -28,6 +28,9 @@ IDEMPOTENCY = {
     "LEASE": LEASE if GUARANTEE == "lease" else ENDLESS,
 }
 
+if os.environ.get("AUDIT") == "1":
+    IDEMPOTENCY["AUDIT"] = True
+
 if "METRICS" in os.environ:
     IDEMPOTENCY["METRICS"] = os.environ["METRICS"]
 

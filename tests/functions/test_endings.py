@@ -9,6 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.core.failures import failure_of
 from django_idempotency.errors import DeadlinePassed, HeldForPerson, InProgress, ResponseNotStored, StoreUnavailable
 from django_idempotency.functions import Takeover
 
@@ -41,6 +42,21 @@ def test_an_exception_frees_the_key() -> None:
         charge(1)
     assert [charge(1), charge(1)] == ["done", "done"]
     assert work.attempts == [1, 2]
+
+
+def test_a_failure_is_noted() -> None:
+    """The record of a failed call names the exception's class; its handle finds no result."""
+    charge = idempotent_function(key_prefix="charge")(of(failing(NetworkDown("declined: secret"))))
+    with pytest.raises(NetworkDown):
+        charge(1)
+    known = charge.idempotency.lookup(1)
+    assert known is not None
+    failure = failure_of(known.record)
+    assert failure is not None
+    assert (failure.name, known.state) == ("NetworkDown", "free")
+    assert "declined: secret" not in str(known.record)
+    with pytest.raises(InProgress):
+        known.result()
 
 
 def test_an_exception_that_is_held(clock: Clock) -> None:

@@ -56,7 +56,8 @@ def scopes(store: MemoryStore) -> list[str]:
     return sorted(record.scope for record in store._records.values())
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 @pytest.mark.parametrize("typed", [MINE, "user:42"])
 def test_the_scope_and_no_other(inner: MemoryStore, typed: str, caplog: pytest.LogCaptureFixture) -> None:
     """By either spelling, with what was only observed; another realm is named and left. Nobody's name is logged."""
@@ -69,21 +70,24 @@ def test_the_scope_and_no_other(inner: MemoryStore, typed: str, caplog: pytest.L
     assert MINE not in logged.getMessage()
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_a_realm(inner: MemoryStore) -> None:
     """With --realm, or before the scope."""
     assert "1 of 4 records erased" in erase("--scope", "user:42", "--realm", "acme")
     assert "0 of 4 records erased" in erase("--scope", "realm:acme/user:42")
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_a_dry_run(inner: MemoryStore) -> None:
     """It counts, asks nothing and changes nothing."""
     assert "2 of 4 records would be erased" in erase("--scope", MINE, "--dry-run", asks=True)
     assert ERASED not in scopes(inner)
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_confirmation(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --no-input it asks, and where nobody can be asked it does nothing."""
     with pytest.raises(CommandError, match="Type --no-input"):
@@ -99,7 +103,8 @@ def test_confirmation(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> No
         assert (ERASED in scopes(inner)) == erased
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_running_records(inner: MemoryStore) -> None:
     """They are left and reported, and the exit status is 1."""
     inner.claim(make_ticket(scope=MINE, key="running"))
@@ -108,7 +113,8 @@ def test_running_records(inner: MemoryStore) -> None:
     assert scopes(inner) == [ERASED, ERASED, f"realm:acme/{MINE}", THEIRS, MINE]
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_fronts() -> None:
     """The copy goes as well, whichever alias was named."""
     front = LocalCache()
@@ -120,7 +126,8 @@ def test_fronts() -> None:
     assert len(front) == 0
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_every_store(settings: Settings) -> None:
     """Each set of records once; --store names one."""
     memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
@@ -136,7 +143,8 @@ def test_every_store(settings: Settings) -> None:
     assert said.count("1 of 1 records erased") == said.count("The store") == 2
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_a_store_that_is_down(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an error of the command."""
 
@@ -148,7 +156,8 @@ def test_a_store_that_is_down(inner: MemoryStore, monkeypatch: pytest.MonkeyPatc
         erase("--scope", MINE)
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_nothing_named() -> None:
     with pytest.raises(CommandError, match="Type --scope"):
         erase()
@@ -201,7 +210,8 @@ def test_a_message_that_a_relay_holds() -> None:
     assert "1 messages deleted" in erase("--outbox-key", key)
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_hashed_scopes(settings: Settings) -> None:
     """Also those that an earlier secret has hashed."""
     settings.SECRET_KEY_FALLBACKS = ["earlier"]

@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_idempotency.errors import LostRace, StoreUnavailable
+from django_idempotency.management import progress
 from django_idempotency.management.commands import purge_idempotency
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Purged
@@ -128,6 +129,8 @@ class TestPurge:
         assert left() == 0
 
 
+@pytest.mark.any_database
+@pytest.mark.django_db
 class TestTheEnd:
     """Without a database: the store returns what the test lists."""
 
@@ -210,6 +213,8 @@ class Terminal(StringIO):
         return True
 
 
+@pytest.mark.any_database
+@pytest.mark.django_db
 class TestProgress:
     def test_on_a_terminal(self, batches: list[Any], naps: list[float]) -> None:
         """Progress is one line, overwritten, and removed at the end."""
@@ -224,7 +229,7 @@ class TestProgress:
         self, batches: list[Any], naps: list[float], monkeypatch: Any, verbosity: int, lines: int
     ) -> None:
         """Elsewhere progress is a line every few seconds, if asked for."""
-        monkeypatch.setattr(purge_idempotency, "PACE", 0.0)
+        monkeypatch.setattr(progress, "PACE", 0.0)
         batches += [(10, NEVER), (10, NEVER), (0, None)]
         errors = StringIO()
         purge("--batch-size=10", stderr=errors, verbosity=verbosity)

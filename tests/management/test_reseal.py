@@ -54,7 +54,8 @@ def inner() -> Iterator[MemoryStore]:
         yield inner
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_bounded_and_resumed(inner: MemoryStore) -> None:
     """A dry run changes nothing; a limit is kept; the next run does the rest; then there is none."""
     assert "5 of 5 responses would be resealed" in reseal("--dry-run")
@@ -65,7 +66,8 @@ def test_bounded_and_resumed(inner: MemoryStore) -> None:
         assert stores["default"].get(make_ticket(key="key-3").id).outcome.body == b"response 3"  # type: ignore[union-attr]
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_unsealed_again(inner: MemoryStore) -> None:
     """With None as the first key."""
     with stores.replaced("default", SealedStore(inner, Keyring([None, FIRST]))):
@@ -73,7 +75,8 @@ def test_unsealed_again(inner: MemoryStore) -> None:
     assert not any(is_sealed(record.outcome) for record in inner._records.values())
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_a_lost_key(inner: MemoryStore) -> None:
     """What no key opens stays as it is, and is an error of the command."""
     with (
@@ -84,7 +87,8 @@ def test_a_lost_key(inner: MemoryStore) -> None:
     assert all(is_sealed(record.outcome) for record in inner._records.values())
 
 
-@pytest.mark.unit
+@pytest.mark.any_database
+@pytest.mark.django_db
 def test_no_keys() -> None:
     """It says what to type."""
     with (

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError, ProgrammingError, connec
 from pytest_django import Settings
 
 from django_idempotency.errors import BrokerUnavailable
+from django_idempotency.management import progress
 from django_idempotency.outbox.management.commands import relay_outbox
 from django_idempotency.outbox.models import Message
 from django_idempotency.outbox.relaying import Relay
@@ -299,7 +300,7 @@ def test_progress_elsewhere(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], pace: float, lines: list[str]
 ) -> None:
     """Elsewhere it is printed only if asked for, and at most every few seconds."""
-    monkeypatch.setattr(relay_outbox, "PACE", pace)
+    monkeypatch.setattr(progress, "PACE", pace)
     sent("", "")
     seen = StringIO()
     relay("--once", "--batch=1", *arguments, stderr=seen)

@@ -177,6 +177,30 @@ class KilledBeforeCommit(ORMStore):
 
 
 @not_sqlite
+def test_killed_before_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollback needs no server, and no COMMIT was sent: while none can be reached, the outcome is not unknown.
+
+    The work's own error is raised, and the next claim takes over.
+    """
+    call = Call()
+    call.open()
+    call.work()
+    kill(connection_id())
+    with pytest.raises(OperationalError):
+        call.work()
+    with monkeypatch.context() as patch:
+        patch.setitem(connection.settings_dict, "HOST", "127.0.0.1")
+        patch.setitem(connection.settings_dict, "PORT", "1")
+        call.settle(WorkResult.FAILED)
+        connection.close()
+    assert (call.listener.events, connection.in_atomic_block) == (["claimed", "lost"], False)
+    assert not isinstance(call.listener.errors[-1], OutcomeUnknown)
+    assert effects() == 0
+    assert Call().run() == Execute(attempt=2, takeover=True)
+    assert effects() == 1
+
+
+@not_sqlite
 def test_killed_at_commit() -> None:
     """Without a response to COMMIT the outcome is unknown, so nothing is released; the next claim finds a rollback."""
     call = Call(store=ORMStore() if connection.vendor == "postgresql" else KilledBeforeCommit())

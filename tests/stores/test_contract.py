@@ -69,6 +69,29 @@ class Forgetful(MemoryStore):
         return super().claim(ticket)._replace(attempt=1)
 
 
+class Evicting(MemoryStore):
+    """Forgets every third record that is complete."""
+
+    looks = 0
+
+    def claim(self, ticket: Ticket) -> Record:
+        known = self._records.get(ticket.id.int)
+        if known is not None and known.status is Status.COMPLETED:
+            self.looks += 1
+            if self.looks % 3 == 0:
+                del self._records[ticket.id.int]
+        return super().claim(ticket)
+
+
+class Stale(MemoryStore):
+    """Says for a while that a record is running, as from a replica."""
+
+    def claim(self, ticket: Ticket) -> Record:
+        record = super().claim(ticket)
+        old = record.status is Status.COMPLETED and record.owner.int % 2
+        return record._replace(status=Status.RUNNING, outcome=None) if old else record
+
+
 class Racing(MemoryStore):
     """Looks first and writes later, without a lock."""
 
@@ -97,14 +120,21 @@ def test_a_wrong_store(store: type[MemoryStore], test: Callable[..., None]) -> N
         test(Contract(), store(clock=test_memory.Clock()))
 
 
+def at_once(store: Any, acts: Any) -> list[Any]:
+    return together(store, acts)
+
+
 def test_a_store_that_races() -> None:
     """Two owners of one key are two too many."""
-
-    def at_once(store: Any, acts: Any) -> list[Any]:
-        return together(store, acts)
-
     with pytest.raises(AssertionError):
         Contract().test_one_key(Racing(), at_once)
+
+
+@pytest.mark.parametrize("store", [Evicting, Stale, Unfenced])
+def test_a_history_that_cannot_be(store: type[MemoryStore]) -> None:
+    """No order explains what clients see of a wrong store, and each of its keys is shown with its times."""
+    with pytest.raises(AssertionError, match=r"no order explains the marked response(.|\n)*<-- impossible"):
+        Contract().test_a_history(store(clock=test_memory.Clock()), at_once)
 
 
 def test_an_error_elsewhere() -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from functools import cache
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,6 +15,17 @@ REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/9")
 
 #: The folders of the servers' programs.
 SERVERS_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin"
+#: Debian's newest PostgreSQL first: `initdb` and `postgres` are on no path.
+POSTGRESQL_PATH = os.pathsep.join(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
+
+#: Service → its name, and the programs that must be installed.
+PROGRAMS = {
+    "rabbitmq": ("RabbitMQ", "rabbitmq-server"),
+    "mariadb-server": ("MariaDB's server", "mariadbd"),
+    "postgresql-server": ("PostgreSQL's server", "initdb", "postgres"),
+    "pgbouncer": ("PgBouncer", "pgbouncer"),
+    "prometheus": ("Prometheus", "prometheus", "promtool"),
+}
 
 
 def answers(port: int) -> bool:
@@ -30,6 +42,8 @@ needs_redis = pytest.mark.needs("redis")
 needs_rabbitmq = pytest.mark.needs("rabbitmq")
 #: Only its program: a test starts a server of its own, with a setting that cannot be changed at run time.
 needs_mariadb_server = pytest.mark.needs("mariadb-server")
+#: Only its programs: a test starts a server of its own, and restarts it.
+needs_postgresql_server = pytest.mark.needs("postgresql-server")
 #: Only its program: the tests put it in front of the database.
 needs_pgbouncer = pytest.mark.needs("pgbouncer")
 #: Only its programs: a test starts a server of its own, and rules are checked.
@@ -41,21 +55,12 @@ def missing(service: str) -> str:
     """Return why a service cannot be used, or "". REQUIRE_SERVICES=1 assumes that each is there: its tests fail."""
     if os.environ.get("REQUIRE_SERVICES") == "1":
         return ""
-    match service:
-        case "redis":
-            port = urlsplit(REDIS).port or 6379
-            return "" if answers(port) else f"Redis does not answer on port {port}."
-        case "rabbitmq":
-            return "" if program("rabbitmq-server") else "RabbitMQ is not installed."
-        case "mariadb-server":
-            return "" if program("mariadbd") else "MariaDB's server is not installed."
-        case "pgbouncer":
-            return "" if program("pgbouncer") else "PgBouncer is not installed."
-        case "prometheus":
-            return "" if program("prometheus") and program("promtool") else "Prometheus is not installed."
-        case _:
-            raise ValueError(f"There is no service {service!r}.")
+    if service == "redis":
+        port = urlsplit(REDIS).port or 6379
+        return "" if answers(port) else f"Redis does not answer on port {port}."
+    name, *programs = PROGRAMS[service]
+    return "" if all(map(program, programs)) else f"{name} is not installed."
 
 
 def program(name: str) -> str | None:
-    return shutil.which(name, path=SERVERS_PATH)
+    return shutil.which(name, path=f"{SERVERS_PATH}:{POSTGRESQL_PATH}")

@@ -83,6 +83,13 @@ ROUTES: dict[str, tuple[str, str]] = {
         'The on_takeover of %(view)s is never asked: with guarantee="atomic" nothing of a crashed owner is left.',
         'Type guarantee="lease" in the policy of %(view)s, or leave on_takeover out.',
     ),
+    "E130": (
+        (
+            'The undo_on of %(view)s undoes nothing: with guarantee="atomic" no step can have an undo, and what the view writes '
+            "is rolled back as a whole."
+        ),
+        'Type guarantee="lease" in the policy of %(view)s, or leave undo_on out.',
+    ),
     "W104": (
         (
             'The fresh_keys of %(view)s count all clients without a login as one, since they share a scope (anonymous="shared"): '

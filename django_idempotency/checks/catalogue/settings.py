@@ -51,6 +51,10 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["ON_TAKEOVER"] is never asked: with the guarantee "atomic" nothing of a crashed owner is left.',
         'Type "GUARANTEE": "lease", or leave "ON_TAKEOVER" out and type on_takeover=… in the policies with guarantee="lease".',
     ),
+    "E131": (
+        'IDEMPOTENCY["UNDO_ON"] undoes nothing: with the guarantee "atomic" no step can have an undo.',
+        'Type "GUARANTEE": "lease", or leave "UNDO_ON" out and type undo_on=… in the policies with guarantee="lease".',
+    ),
     "E093": (
         'IDEMPOTENCY["FRESH_KEYS_BY"] counts nothing, since "FRESH_KEYS" sets no limit.',
         'Type "FRESH_KEYS": "60/m", or leave "FRESH_KEYS_BY" out.',
@@ -87,9 +91,38 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["ENCRYPTION_KEYS"] needs cryptography, which is not installed: no store can be used.',
         "Type pip install 'django-idempotency[encryption]', or leave \"ENCRYPTION_KEYS\" out.",
     ),
+    "E110": (
+        'IDEMPOTENCY["AUDIT"] is True, and INSTALLED_APPS has no "django_idempotency.audit": nothing is written.',
+        'Add "django_idempotency.audit" to INSTALLED_APPS, and type python manage.py migrate; or leave "AUDIT" out.',
+    ),
+    "W111": (
+        'INSTALLED_APPS has "django_idempotency.audit", and IDEMPOTENCY["AUDIT"] is not True: nothing is written.',
+        f'Type "AUDIT": True in IDEMPOTENCY, or take the app out. If the trail is to stay off, type {SILENCE}.',
+    ),
+    "W112": (
+        (
+            'The store "%(store)s" keeps its records in the database "%(records)s", and the audit trail is in "%(trail)s": an '
+            "event is not committed with the response that it is about."
+        ),
+        (
+            "Type a router of DATABASE_ROUTERS whose db_for_write() and allow_migrate() put the app idempotency_audit into "
+            f'"%(records)s". If a crash may lose an event, type {SILENCE}.'
+        ),
+    ),
     "E043": (
         'IDEMPOTENCY["%(name)s"] = %(value)s cannot select: %(problem)s.',
         "Type %(fix)s.",
+    ),
+    "E120": (
+        'IDEMPOTENCY["PROVIDERS"] cannot be used: %(problem)s.',
+        (
+            'Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT": "shop.providers.stripe_client"}}, with '
+            "what your provider publishes."
+        ),
+    ),
+    "E121": (
+        'IDEMPOTENCY["PROVIDERS"] is set, but the client half is not installed: there is no table.',
+        'Add "django_idempotency.client" to INSTALLED_APPS, and type python manage.py migrate idempotency_client.',
     ),
     "E063": (
         'IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot determine the tenant: %(problem)s.',

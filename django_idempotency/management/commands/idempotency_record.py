@@ -32,10 +32,13 @@ from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...inspection.interventions import VERBS, Verb
 from ...inspection.status import display_status, next_answer
 from ...inspection.terminal import lines, plain, span
+from ...instrumentation.trail import trail
 from ...runtime.derivation import derived_by
 from ...runtime.registry import stores
 from ...stores.base import Audit, BaseStore
 from ...stores.wrapper import innermost, layers
+from ..history import as_json, reference_line, referring, timeline
+from ..history import lines as history_lines
 from ..operators import operator
 
 logger = logging.getLogger("django_idempotency")
@@ -50,11 +53,17 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "scope",
+            nargs="?",
             help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
         )
         parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
         parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
         parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+        parser.add_argument(
+            "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
+        )
+        parser.add_argument("--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail.")
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="Of --history and --reference.")
         either = parser.add_mutually_exclusive_group()
         for verb in VERBS.values():
             either.add_argument(f"--{verb.name}", action="store_const", const=verb, dest="verb", help=verb.help)
@@ -63,6 +72,7 @@ class Command(BaseCommand):
             metavar="LABEL",
             help="Print only the key that derive(LABEL) gave to a provider, to look the effect up there.",
         )
+        either.add_argument("--history", action="store_true", help="Show its audit trail, also after it was deleted.")
         parser.add_argument(
             "--execution",
             metavar="NAME",
@@ -72,12 +82,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.alias: str = options["store"] or conf.get("STORE")
+        self.reason: str = options["reason"]
+        self.as_json: bool = options["format"] == "json"
+        if options["reference"] is not None:
+            self.refer(options["reference"])
+            return
+        if options["scope"] is None:
+            raise CommandError("Type a scope and a key, the operation_ref of a problem document, or --reference.")
         ids = self.referred(options["scope"]) if options["key"] is None else self.named(options)
         try:
             store = stores.outermost(stores[self.alias])
             self.id = next((name for name in ids if len(ids) > 1 and store.get(name) is not None), next(iter(ids)))
             self.scope = ids[self.id]
-            if options["verb"]:
+            if options["history"]:
+                self.history()
+            elif options["verb"]:
                 self.intervene(store, options["verb"], options["execution"])
             elif options["derive"] is not None:
                 self.derive(store, options["derive"])
@@ -113,6 +132,23 @@ class Command(BaseCommand):
         self.key = ""
         return {record: ""}
 
+    # --------------------------------------------------------------------------------------------------------- audit
+
+    def history(self) -> None:
+        known = timeline(self.id)
+        if not (known.entries or known.references):
+            raise CommandError("The audit trail has nothing of this key.")
+        found = map(as_json, (*known.entries, *known.references)) if self.as_json else history_lines(known)
+        for line in found:
+            self.stdout.write(line)
+
+    def refer(self, typed: str) -> None:
+        found = referring(typed)
+        if not found:
+            raise CommandError(f"No key refers to {plain(typed)}.")
+        for each in found:
+            self.stdout.write(as_json(each) if self.as_json else reference_line(each))
+
     # ---------------------------------------------------------------------------------------------------------- show
 
     def show(self, store: BaseStore, *, body_allowed: bool, execution: str | None) -> None:
@@ -126,6 +162,7 @@ class Command(BaseCommand):
             reference=operation_ref(conf.derive_secret(), record.id),
             purged=not store.expires_natively,
             body_allowed=body_allowed,
+            repeats=store.repeats(record.id) if conf.get("COUNT_REPLAYS") else None,
         )
         for line in shown:
             self.stdout.write(line)
@@ -246,7 +283,7 @@ class Command(BaseCommand):
 
     def audit(self, verb: Verb, record: Record, *, sure: bool = True) -> None:
         """Log who changed the record, and its state before. Not `sure`: the outcome of the change is unknown."""
-        facts = {
+        facts: dict[str, Any] = {
             "event": f"{verb.done.lower()}_by_hand",
             "sure": sure,
             "user": operator(),
@@ -259,6 +296,8 @@ class Command(BaseCommand):
             "status": record.status.name.lower(),
             "attempt": record.attempt,
         }
+        if sure:
+            trail.intervened(facts["event"], record, actor=operator(), reason=self.reason)
         logger.warning(
             "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
             verb.done,

@@ -13,6 +13,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandParser
 
 from ... import conf
+from ...core.failures import failure_of, response_of
 from ...core.hashing import operation_ref
 from ...core.records import Record, Status
 from ...core.scope_names import user_of
@@ -100,6 +101,7 @@ def as_line(record: Record) -> str:
 
 
 def as_dict(record: Record) -> dict[str, Any]:
+    response, failure = response_of(record), failure_of(record)
     return {
         "id": str(record.id),
         "status": status_of(record),
@@ -112,7 +114,8 @@ def as_dict(record: Record) -> dict[str, Any]:
         "age_seconds": round(age(record), 3),
         "created_at": record.created_at.isoformat(),
         "lease_until": record.lease_until.isoformat(),
-        "response_status": None if record.outcome is None else record.outcome.status,
+        "response_status": None if response is None else response.status,
+        "failed_with": None if failure is None else failure.error or str(failure.status),
         "request_id": record.original_request,
         "operation_ref": operation_ref(conf.derive_secret(), record.id),
     }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
 
 from ...runtime.registry import stores
 from ...stores.sealed import Resealing, SealedStore
@@ -31,7 +33,7 @@ class Command(ScanningCommand):
         parser.add_argument("--dry-run", action="store_true", help="Only count what would be resealed.")
 
     def look(self, **options: Any) -> None:
-        self.counted = Counter[Resealing]()
+        self.counted, self.trail = Counter[Resealing](), Counter[Resealing]()
         self.store = stores.outermost(self.store)
         store = next((layer for layer in layers(self.store) if isinstance(layer, SealedStore)), None)
         if store is None:
@@ -40,11 +42,23 @@ class Command(ScanningCommand):
                 'store responses unsealed again, type "ENCRYPTION_KEYS": [None, the keys that open them].'
             )
         self.reseal(store, options)
+        self.reseal_trail(options["batch_size"], dry=options["dry_run"])
+        self.reseal_steps(options["batch_size"], dry=options["dry_run"])
+        self.reseal_calls(options["batch_size"], dry=options["dry_run"])
         self.end_progress()
         if options["dry_run"]:
             self.stdout.write(f"{self.counted[Resealing.DONE]:,} of {self.seen:,} responses would be resealed.")
+            if trail := self.trail[Resealing.DONE]:
+                self.stdout.write(f"{trail:,} rows of the audit trail would be resealed.")
             return
         self.stdout.write(self.so_far())
+        if trail := self.trail[Resealing.DONE]:
+            self.stdout.write(f"{trail:,} rows of the audit trail resealed.")
+        if closed := self.trail[Resealing.CLOSED]:
+            raise CommandError(
+                f"{closed:,} rows of the audit trail cannot be opened, and were left as they are. Add the key that has sealed "
+                "them to ENCRYPTION_KEYS, and type the command again."
+            )
         if closed := self.counted[Resealing.CLOSED]:
             raise CommandError(
                 f"{closed:,} responses cannot be opened, and were left as they are: no key of ENCRYPTION_KEYS has sealed "
@@ -64,6 +78,49 @@ class Command(ScanningCommand):
                 self.counted[ended] += 1
             self.progress()
             time.sleep(options["sleep"])
+
+    def reseal_trail(self, size: int, *, dry: bool) -> None:
+        if not apps.is_installed("django_idempotency.audit"):
+            return
+        from ...audit.resealing import reseal  # not above: loads its models
+
+        try:
+            for batch in reseal(size=size, dry=dry):
+                self.trail += batch
+                self.progress()
+        except DatabaseError as error:
+            raise CommandError(f"The audit trail cannot be resealed: {error}") from error
+
+    def reseal_steps(self, size: int, *, dry: bool) -> None:
+        if not apps.is_installed("django_idempotency.steps"):
+            return
+        from ...steps.housekeeping import reseal, table_of  # not above: loads its model
+
+        if (using := table_of(self.store)) is not None:
+            self.reseal_rows("values of steps", reseal(using, size=size, dry=dry), dry=dry)
+
+    def reseal_calls(self, size: int, *, dry: bool) -> None:
+        if not apps.is_installed("django_idempotency.client"):
+            return
+        from ...client.housekeeping import reseal  # not above: loads its model
+
+        self.reseal_rows("parts of outgoing calls", reseal(size=size, dry=dry), dry=dry)
+
+    def reseal_rows(self, what: str, batches: Iterator[Counter[Resealing]], *, dry: bool) -> None:
+        counted = Counter[Resealing]()
+        try:
+            for batch in batches:
+                counted += batch
+                self.progress()
+        except DatabaseError as error:
+            raise CommandError(f"The {what} cannot be resealed: {error}") from error
+        if done := counted[Resealing.DONE]:
+            self.stdout.write(f"{done:,} {what} {'would be ' if dry else ''}resealed.")
+        if closed := counted[Resealing.CLOSED]:
+            raise CommandError(
+                f"{closed:,} {what} cannot be opened, and were left as they are. Add the key that has sealed them to "
+                "ENCRYPTION_KEYS, and type the command again."
+            )
 
     def so_far(self) -> str:
         return f"{self.counted[Resealing.DONE]:,} responses resealed. {super().so_far()}"

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.apps import apps
+from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
 
 from ... import conf
 from ...errors import LostRace, StoreUnavailable
 from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...runtime.registry import stores
-from ...stores.base import BaseStore, Purged
+from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive
+from ..progress import ProgressCommand
 
 #: Tries of a batch that loses a race (a deadlock, a lock of SQLite), each after a longer pause.
 TRIES = 5
 #: Rows that a dry run counts without --limit.
 COUNTED = 1_000_000
-#: Seconds between two lines of progress without a terminal.
-PACE = 5.0
+T = TypeVar("T")
 
 
-class Command(BaseCommand):
+class Command(ProgressCommand):
     help = (
-        "Delete expired records that no request holds. Each batch is a transaction of its own, so the command can be "
+        "Delete expired records that no request holds, outgoing calls that ended long ago, and what has reached the end of "
+        "AUDIT_RETENTION. Each batch is a transaction of its own, so the command can be "
         "interrupted, run beside traffic, and run several times at once."
     )
+
+    #: What is counted in `deleted`.
+    kind = "record"
+    #: How many rows of other kinds were deleted before, which count towards the limit.
+    spent = 0
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--store", default="default", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; "default".')
@@ -52,6 +63,10 @@ class Command(BaseCommand):
                 self.count(store, options["limit"])
             else:
                 self.purge(store, options["batch_size"], options["limit"], options["sleep"])
+            if self.alias == "default" and conf.get("PROVIDERS") and apps.is_installed("django_idempotency.client"):
+                self.purge_calls(options)
+            self.purge_steps(store, options)
+            self.purge_trail(options)
         except MISCONFIGURED as error:
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except StoreUnavailable as error:
@@ -79,10 +94,10 @@ class Command(BaseCommand):
         self.started = self.reported = time.monotonic()
         due_until = datetime.now(timezone.utc)
         since: datetime | None = None
-        try:
+        with self.explaining("The records cannot be purged:"):
             while limit is None or self.deleted < limit:
                 asked = batch_size if limit is None else min(batch_size, limit - self.deleted)
-                batch = self.batch(store, asked, since)
+                batch = self.patiently(partial(store.purge, limit=asked, since=since))
                 self.deleted += batch.count
                 since = batch.resume
                 self.progress()
@@ -91,22 +106,89 @@ class Command(BaseCommand):
                     break
                 if self.deleted != limit:
                     time.sleep(pause)
+        self.end_progress()
+        self.say(self.so_far() if self.deleted else "Nothing to purge.")
+
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Call it again if it loses a race, each time after a longer pause."""
+        for attempt in range(1, TRIES):
+            try:
+                return act()
+            except LostRace:
+                time.sleep(0.1 * attempt)
+        return act()
+
+    # --------------------------------------------------------------------------------------------- the tables of apps
+
+    def purge_calls(self, options: dict[str, Any]) -> None:
+        """Delete ended calls whose retention is over."""
+        from ...client.housekeeping import expired_calls, purge  # not above: loads its model
+
+        with self.explaining("The outgoing calls cannot be purged. Is their table migrated?"):
+            if not options["dry_run"]:
+                if self.purge_rows("outgoing call", purge, options):
+                    self.say(f"{self.deleted:,} outgoing calls deleted.")
+            elif count := expired_calls()[: options["limit"] or COUNTED].count():
+                self.say(f"{count:,} outgoing calls would be deleted.")
+
+    def purge_steps(self, store: BaseStore, options: dict[str, Any]) -> None:
+        """Delete steps whose retention is over, unless one waits to be undone."""
+        if not apps.is_installed("django_idempotency.steps"):
+            return
+        from ...steps.housekeeping import expired, purge, table_of  # not above: loads its model
+
+        with self.explaining("The steps cannot be purged:"):
+            if (using := table_of(store)) is None:
+                return
+            if not options["dry_run"]:
+                if self.purge_rows("step", partial(purge, using), options):
+                    self.say(f"{rows(self.deleted, 'step')} deleted.")
+            elif count := expired(using)[: options["limit"] or COUNTED].count():
+                self.say(f"{rows(count, 'step')} would be deleted.")
+
+    def purge_trail(self, options: dict[str, Any]) -> None:
+        """Delete what has reached AUDIT_RETENTION. It is one trail for all stores."""
+        if not apps.is_installed("django_idempotency.audit"):
+            return
+        from ...audit.purging import count_due, edge, purge  # not above: loads its models
+
+        if (before := edge()) is None:
+            return
+        with self.explaining("The audit trail cannot be purged:"):
+            if not options["dry_run"]:
+                if self.purge_rows("audit row", partial(purge, before), options):
+                    self.say(self.so_far())
+            elif due := count_due(before, limit=options["limit"] or COUNTED):
+                self.say(f"{rows(due, 'audit row')} would be deleted.")
+
+    def purge_rows(self, kind: str, purge: Callable[..., int], options: dict[str, Any]) -> int:
+        """Delete the rows of an app in batches, within what the limit leaves, and return how many."""
+        self.spent += self.deleted
+        self.kind, self.deleted = kind, 0
+        self.started = self.reported = time.monotonic()
+        size, limit = options["batch_size"], options["limit"]
+        while (asked := size if limit is None else min(size, limit - self.spent - self.deleted)) > 0:
+            if not (count := self.patiently(partial(purge, limit=asked))):
+                break
+            self.deleted += count
+            self.progress()
+            time.sleep(options["sleep"])
+        self.end_progress()
+        return self.deleted
+
+    @contextmanager
+    def explaining(self, sentence: str) -> Iterator[None]:
+        """Turn what can go wrong with the table of an app into an error that says so, and how far it came."""
+        try:
+            yield
         except KeyboardInterrupt:
             self.end_progress()
             raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
         except LostRace as error:
             self.end_progress()
             raise CommandError(f"Lost the race for a batch {TRIES} times in a row. {self.so_far()}") from error
-        self.end_progress()
-        self.say(self.so_far() if self.deleted else "Nothing to purge.")
-
-    def batch(self, store: BaseStore, asked: int, since: datetime | None) -> Purged:
-        for attempt in range(1, TRIES):
-            try:
-                return store.purge(limit=asked, since=since)
-            except LostRace:
-                time.sleep(0.1 * attempt)
-        return store.purge(limit=asked, since=since)
+        except DatabaseError as error:
+            raise CommandError(f"{sentence} {error}\n{self.so_far()}") from error
 
     # -------------------------------------------------------------------------------------------------------- output
 
@@ -114,26 +196,11 @@ class Command(BaseCommand):
         if not self.deleted:
             return "Nothing was deleted."
         seconds = max(time.monotonic() - self.started, 0.001)
-        return f"{rows(self.deleted)} deleted in {seconds:,.1f} s ({self.deleted / seconds:,.0f} rows/s)."
+        return f"{rows(self.deleted, self.kind)} deleted in {seconds:,.1f} s ({self.deleted / seconds:,.0f} rows/s)."
 
-    def progress(self) -> None:
-        """Show progress: on a terminal one line, overwritten; elsewhere one every few seconds, at --verbosity 2."""
-        now = time.monotonic()
-        if self.verbosity > 0 and self.stderr.isatty():
-            self.stderr.write(f"\r{rows(self.deleted)}", ending="")
-            self.stderr.flush()
-        elif self.verbosity > 1 and now - self.reported >= PACE:
-            self.reported = now
-            self.stderr.write(self.so_far())
-
-    def end_progress(self) -> None:
-        if self.verbosity > 0 and self.stderr.isatty() and self.deleted:
-            self.stderr.write("\r\033[K", ending="")
-
-    def say(self, sentence: str) -> None:
-        if self.verbosity > 0:
-            self.stdout.write(sentence)
+    def on_terminal(self) -> str:
+        return rows(self.deleted, self.kind)
 
 
-def rows(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
+def rows(count: int, kind: str = "record") -> str:
+    return f"{count:,} {kind}{'' if count == 1 else 's'}"

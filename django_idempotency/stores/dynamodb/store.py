@@ -157,6 +157,7 @@ class DynamoDBStore(BaseStore):
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         now = self._clock()
+        completes = settlement.status is Status.COMPLETED and settlement.outcome is not None
         values: dict[str, Any] = {
             "status": settlement.status,
             "owner": ticket.owner,
@@ -164,7 +165,7 @@ class DynamoDBStore(BaseStore):
             "attempt": settlement.attempt,
             "digest": settlement.digest,
             "outcome": self.schema.fitting(ticket, settlement.outcome),
-            "completed_at": None if settlement.outcome is None else now,
+            "completed_at": now if completes else None,
         }
         if settlement.lease_in is not None:
             values["lease_until"] = now + timedelta(seconds=settlement.lease_in)

@@ -167,7 +167,8 @@ class LayeredStore(WrappedStore):
             claimed = self._under_way.pop(ticket.owner, None)
             if settlement.status is Status.RUNNING:  # it continues under another token
                 self._under_way.pop(settlement.fence, None)
-        if settlement.outcome is None or claimed is None or claimed.record.owner != settlement.fence:
+        completes = settlement.status is Status.COMPLETED and settlement.outcome is not None
+        if not completes or claimed is None or claimed.record.owner != settlement.fence:
             self.front.drop(ticket.id)
             return
         # The authority's clock, computed from its claim and our monotonic clock: a little ahead, so deadlines come

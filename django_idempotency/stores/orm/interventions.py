@@ -81,7 +81,7 @@ def _intervene(
 def _columns(settlement: Settlement, connection: BaseDatabaseWrapper) -> dict[str, Any]:
     """Return what a change by hand writes. A response that stays is left as it is, even one that cannot be read."""
     columns: dict[str, Any] = {"status": settlement.status.value, "digest": settlement.digest}
-    if settlement.status is not Status.COMPLETED:
+    if settlement.status is not Status.COMPLETED and settlement.outcome is None:
         columns |= UNANSWERED
     if settlement.expires_in is not None:  # by hand it is always 0, which is now
         columns["expires_at"] = clock(connection)

@@ -159,6 +159,7 @@ class Statements:
         begins = None
         if run.new_life:
             begins = rules.operation_of(seen, run)
+        if run.new_life or seen.outcome is not None:
             columns += UNANSWERED
             values += UNANSWERED.values()
         fence = (seen.owner, seen.status, seen.attempt)
@@ -169,11 +170,13 @@ class Statements:
         columns = ["status", "owner", "attempt", "digest", "request_id", *UNANSWERED]
         values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
         values.append(ticket.request_id)
+        completes = outcome is not None and settlement.status is Status.COMPLETED
         if outcome is None:
             values += UNANSWERED.values()
         else:
             body = None if outcome.body is MISSING else outcome.body
-            values += [outcome.status, json.dumps(outcome.headers), body]  # completed_at is the clock
+            # completed_at is the clock; of a failed attempt there is none
+            values += [*([] if completes else [None]), outcome.status, json.dumps(outcome.headers), body]
         if settlement.expires_in is not None:
             columns += ["expires_at", "purge_at"]
             values += [self.dialect.delay(settlement.expires_in)] * 2
@@ -181,8 +184,7 @@ class Statements:
             columns.append("lease_until")
             values.append(self.dialect.delay(settlement.lease_in))
         begins = settlement.operation if settlement.new_life else None
-        fence, completes = (settlement.fence, None, None), outcome is not None
-        table = self._table_of(ticket)
+        fence, table = (settlement.fence, None, None), self._table_of(ticket)
         return self._bind(
             table, ticket, columns, values, begins, fence, completes=completes, transaction_id=settlement.transaction_id
         )
@@ -281,7 +283,7 @@ def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Reco
     try:
         status = Status(value["status"])
         outcome = None
-        if status is Status.COMPLETED and "response_headers" in value:
+        if value.get("response_headers") and (status is Status.COMPLETED or value["response_status"] is not None):
             outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
         completed_at = value["completed_at"]
         return Record(

@@ -19,6 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 from ...concurrency.threads import in_thread
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Ticket
+from ...core.repeats import Counted, Repeats
 from ...core.rules import Intervention
 from ...errors import (
     ConfigurationError,
@@ -56,6 +57,7 @@ class ORMStore(BaseStore):
     """
 
     supports_atomic = True
+    counts_repeats = True
 
     def __init__(self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True) -> None:
         self.using = self.rows_in = using
@@ -160,6 +162,7 @@ class ORMStore(BaseStore):
         connection, block = self._connection, offered(self.using)
         mine.transaction = self._own_transaction(connection) if block is None else None
         guard = TransactionGuard(connection, self._statements.dialect, block=block, own=mine.transaction)
+        undone, outermost = False, block is None and not connection.in_atomic_block
         try:
             with ExitStack() as transaction_ends:
                 with translated, self._statements.dialect.impatient(connection) if takeover else nullcontext():
@@ -173,6 +176,7 @@ class ORMStore(BaseStore):
                 ACTIVE_GUARDS.set(held | {mine})
                 try:
                     yield guard
+                    undone = outermost and connection.needs_rollback
                 finally:
                     mine.ended, mine.transaction = True, None
                     ACTIVE_GUARDS.set(held)  # not reset(): under ASGI the guard may end in another copy of the context
@@ -181,6 +185,8 @@ class ORMStore(BaseStore):
             guard.log_loss()
             raise
         except Error as error:
+            if undone:  # the transaction ended with its connection, and only another connection could not be made
+                return
             if guard.keeps:  # Django's savepoint in a caller's transaction is gone, with all that followed it
                 raise TransactionLost from error
             if not guard.committed and database_errors.connection_lost(error):
@@ -303,6 +309,18 @@ class ORMStore(BaseStore):
             if len(rows) < size:
                 break
             after = self._statements.position(rows[-1], self._connection)
+
+    def add_repeats(self, batch: Sequence[Counted]) -> None:
+        from .repeats import add  # not above: loads the model
+
+        with translated:
+            add(self._connection.alias, batch)
+
+    def repeats(self, record_id: UUID) -> Repeats | None:
+        from .repeats import of  # not above: loads the model
+
+        with translated:
+            return of(self._connection.alias, record_id)
 
     def size(self) -> int | None:
         with translated, self._connection.cursor() as cursor:

@@ -20,12 +20,12 @@ from __future__ import annotations
 from .async_variants import AsyncVariants
 from .base import Contract
 from .claims import Claims
-from .concurrency import Concurrency
 from .costs import Costs
 from .endings import Endings
 from .eviction import Eviction
 from .forgetting import Forgetting
 from .guards import Guards
+from .histories import Histories
 from .maintenance import Maintenance
 from .nesting import Nesting
 from .retention import Retention
@@ -47,7 +47,7 @@ class StoreContract(
     Eviction,
     Nesting,
     Suspending,
-    Concurrency,
+    Histories,
     Sequences,
     Contract,
 ):

@@ -7,11 +7,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from ...core import rules
-from ...core.records import Record, Status
-from ...core.rules import Intervention, SettledState
+from ...core.failures import Failure, failed_with, failure_in, failure_of
+from ...core.records import Guarantee, Record, Status
+from ...core.rules import Execute, Intervention, SettledState
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
-from ..tickets import make_ticket
+from ..tickets import NOW, make_ticket
 from .base import Contract
 
 
@@ -127,6 +128,47 @@ class Endings(Contract):
         self.leave(store, make_ticket(), SettledState.BOUND)
         record = store.claim(make_ticket(body=b"other"))
         assert (record.status, record.digest) == (Status.FREE, make_ticket().digest)
+
+    def test_released_with_a_failure(self, store: BaseStore) -> None:
+        """A release keeps how the attempt failed, in the trip that it takes anyway, until the next claim."""
+        failed, ticket = failed_with(ValueError("secret"), at=NOW), make_ticket()
+        self.leave(store, ticket, SettledState.BOUND, failed)
+        record = self.stored(store, ticket)
+        assert (record.status, record.outcome, record.completed_at) == (Status.FREE, failed, None)
+        assert failure_of(record) == Failure(500, "ValueError", NOW)
+        again = make_ticket()
+        assert self.claim(store, again).attempt == 2
+        claimed = store.get(ticket.id)
+        assert claimed is not None
+        assert (claimed.status, claimed.outcome) == (Status.RUNNING, None)
+        self.elapse(store, 100)
+        assert self.settle(store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0])
+        done = self.stored(store, ticket)
+        assert (done.outcome, done.completed_at is None) == (self.outcomes[0], False)
+
+    def test_a_failure_that_is_completed_where_it_stands(self, store: BaseStore) -> None:
+        """With `atomic` nothing is written before the settle: the response then replaces the failure, and has its own time."""
+        failed, ticket = failed_with(None, at=NOW, status=503), make_ticket()
+        self.leave(store, ticket, SettledState.BOUND, failed)
+        found = self.stored(store, ticket)
+        self.elapse(store, 100)
+        again = make_ticket(guarantee=Guarantee.ATOMIC)
+        assert self.settle(store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0], fence=found)
+        done = store.get(ticket.id)
+        assert done is not None
+        assert done.outcome == self.outcomes[0]
+        assert done.completed_at is not None
+        assert (done.completed_at - done.created_at).total_seconds() == pytest.approx(100, abs=5)
+
+    def test_an_erased_failure(self, store: BaseStore) -> None:
+        """What is erased or forgotten by hand notes nothing of a failure."""
+        for name, status in (("erase", Status.FREE), ("forget", Status.COMPLETED)):
+            ticket = make_ticket(key=name)
+            self.leave(store, ticket, SettledState.BOUND, failed_with(ValueError(), at=NOW))
+            assert getattr(store, name)(ticket.id, audit=list[Record]().append) is Intervention.DONE
+            record = store.get(ticket.id)
+            assert record is not None
+            assert (record.status, failure_in(record.outcome)) == (status, None)
 
     def test_released_and_unbound(self, store: BaseStore) -> None:
         """After a refusal, a corrected request takes the key and binds it again."""

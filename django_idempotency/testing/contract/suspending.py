@@ -9,8 +9,8 @@ from uuid import UUID
 from ...core import rules
 from ...core.records import Record, Settlement, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
+from ...engine.commands import drive
 from ...engine.durable import Execution, release_suspended, resuming
-from ...engine.steps import drive
 from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket

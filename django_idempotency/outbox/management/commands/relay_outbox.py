@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import Error, InterfaceError, OperationalError, connections, router
 from django.utils.connection import ConnectionDoesNotExist
 
 from .... import conf
 from ....errors import BrokerUnavailable, ConfigurationError
 from ....management.arguments import not_negative, positive
+from ....management.progress import ProgressCommand
 from ....stores.orm import database_errors
 from ...models import Message
 from ...publishing import Publish, open_publisher, publisher_at
@@ -29,11 +30,11 @@ logger = logging.getLogger("django_idempotency")
 RECONNECT, LONGEST_RECONNECT = 1.0, 10.0
 #: Tries of a batch that loses a race (a deadlock, a lock of SQLite), with --once.
 TRIES = 5
-#: Seconds between two lines of progress without a terminal, and between two checks whether to stop.
-PACE, NAP = 5.0, 0.1
+#: Seconds between two checks whether to stop.
+NAP = 0.1
 
 
-class Command(BaseCommand):
+class Command(ProgressCommand):
     help = (
         "Publish the messages of the outbox, each at least once, those with the same key in order. Runs until SIGTERM or "
         "Ctrl+C, after which it finishes the current message. Several may run at once."
@@ -188,23 +189,9 @@ class Command(BaseCommand):
         failed = f", {self.failed:,} failed" if self.failed else ""
         return f"{self.published:,} message{'' if self.published == 1 else 's'} published{failed}."
 
-    def progress(self) -> None:
-        """Show progress: a line that is overwritten on a terminal; elsewhere one every few seconds, if asked for."""
-        now = time.monotonic()
-        if self.verbosity > 0 and self.stderr.isatty():
-            self.stderr.write(f"\r\033[K{self.so_far()}", ending="")
-            self.stderr.flush()
-        elif self.lines and now - self.reported >= PACE:
-            self.reported = now
-            self.stderr.write(self.so_far())
-
-    def end_progress(self) -> None:
-        if self.verbosity > 0 and self.stderr.isatty():
-            self.stderr.write("\r\033[K", ending="")
-
-    def say(self, sentence: str) -> None:
-        if self.verbosity > 0:
-            self.stdout.write(sentence)
+    @property
+    def writes_lines(self) -> bool:
+        return self.lines
 
 
 def path(given: str | None) -> str:

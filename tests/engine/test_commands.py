@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.engine.steps import Claim, Pause, Settle, Steps, adrive, drive
+from django_idempotency.engine.commands import Claim, Commands, Pause, Settle, adrive, drive
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.testing.tickets import make_ticket
 
@@ -17,18 +17,18 @@ from ..support.fakes import FakeStore, record_of
 TICKET = make_ticket()
 RECORD = record_of(TICKET)
 
-Driver = Callable[[FakeStore, Steps[Any]], Any]
+Driver = Callable[[FakeStore, Commands[Any]], Any]
 
 
 @pytest.fixture(params=["sync", "async"])
 def driver(request: pytest.FixtureRequest) -> Driver:
-    return drive if request.param == "sync" else lambda store, steps: asyncio.run(adrive(store, steps))
+    return drive if request.param == "sync" else lambda store, commands: asyncio.run(adrive(store, commands))
 
 
 def test_results_and_errors_come_back(driver: Driver) -> None:
-    """A step's result is sent into the decision, and its error is raised where the step was yielded."""
+    """A command's result is sent into the decision, and its error is raised where the command was yielded."""
 
-    def deciding() -> Steps[list[Any]]:
+    def deciding() -> Commands[list[Any]]:
         seen = [(yield Claim(TICKET))]
         try:
             yield Claim(TICKET)
@@ -47,7 +47,7 @@ def test_what_it_does_not_handle(driver: Driver, error: type[BaseException]) -> 
     """An error that the decision does not handle reaches the caller, after its `finally`."""
     ended = []
 
-    def deciding() -> Steps[None]:
+    def deciding() -> Commands[None]:
         try:
             yield Claim(TICKET)
         finally:
@@ -59,9 +59,9 @@ def test_what_it_does_not_handle(driver: Driver, error: type[BaseException]) -> 
 
 
 def test_a_decision_that_asks_nothing(driver: Driver) -> None:
-    """A decision without steps returns without a trip to the store."""
+    """A decision without commands returns without a trip to the store."""
 
-    def deciding() -> Steps[int]:
+    def deciding() -> Commands[int]:
         if TICKET.key == "":
             yield Settle(TICKET, None)  # type: ignore[arg-type]
         return 7

@@ -1,0 +1,47 @@
+"""Checks of the client half. Nothing here connects: a client's function is imported, not called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.apps import apps
+from django.core.checks import CheckMessage
+from django.utils.module_loading import import_string
+
+from .. import conf
+from .catalogue import finding, one_line, shown, type_named
+from .settings import check_settings
+
+
+def check_client(**_: Any) -> list[CheckMessage]:
+    """Check PROVIDERS, and that there is a table for what they are sent."""
+    return [] if check_settings() else list(_providers())
+
+
+def _providers() -> Iterator[CheckMessage]:
+    providers = conf.get("PROVIDERS")
+    if not providers:
+        return
+    if not isinstance(providers, Mapping):
+        yield finding("E120", problem=f"it is a {type_named(providers)}, not a dict")
+        return
+    if not apps.is_installed("django_idempotency.client"):
+        yield finding("E121")
+        return
+    from ..client.providers import problem_of  # not above: loads the app's model
+
+    for alias, options in providers.items():
+        problem = problem_of(alias, options) or _client(options.get("CLIENT"))
+        if problem is not None:
+            yield finding("E120", problem=f"{shown(alias)}: {problem}")
+
+
+def _client(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        found = import_string(path)
+    except Exception as error:  # noqa: BLE001 - importing runs the project's code
+        return f'"CLIENT" {shown(path)} cannot be imported: {one_line(error)}'
+    return None if callable(found) else f'"CLIENT" {shown(path)} is not a function that returns a client'

@@ -1,0 +1,122 @@
+"""An adapter for requests: `session.mount("https://api.stripe.com/", IdempotentAdapter("stripe"))`."""
+
+from __future__ import annotations
+
+import http.client
+from io import BytesIO
+from typing import Any
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from ..core.outgoing import SAFE_METHODS
+from ..errors import CallWithoutName, ConfigurationError, StreamedRequest
+from .exchange import Errors, Exchange, Terms
+from .messages import Answer, OutgoingRequest, wire_free
+from .names import name_of
+from .providers import provider
+
+__all__ = ["IdempotentAdapter"]
+
+
+def _not_sent(error: Exception) -> bool:
+    """Was no connection made? requests has one class for that and for a connection that broke; its reason has two."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(error, requests.exceptions.ConnectTimeout) or isinstance(
+        reason, urllib3.exceptions.NewConnectionError
+    )
+
+
+_ERRORS = Errors(
+    not_sent=_not_sent,
+    broken=(
+        requests.exceptions.ConnectionError,
+        requests.exceptions.Timeout,
+        requests.exceptions.ChunkedEncodingError,
+    ),
+)
+
+
+class IdempotentAdapter(HTTPAdapter):
+    """Gives each named call a key that is committed before it is sent, and retries it. See `Terms` for the options.
+
+    `adapter` is what it sends with, an `HTTPAdapter()` by default. Cookies of a keyed response are not kept. Raises
+    `ConfigurationError` for an adapter that retries by itself.
+    """
+
+    def __init__(self, provider: str, adapter: HTTPAdapter | None = None, **terms: Any) -> None:
+        super().__init__()
+        self._terms = Terms(provider=provider, **terms)
+        self._wrapped = HTTPAdapter() if adapter is None else adapter
+        if (own := getattr(self._wrapped, "max_retries", None)) is not None and (own.total is None or own.total > 0):
+            raise ConfigurationError(
+                "The adapter would send again by itself, and that is not written down. Type "
+                "HTTPAdapter(max_retries=0) and IdempotentAdapter(..., retries=3)."
+            )
+
+    def send(  # type: ignore[override]  # a session calls it with keywords
+        self, request: requests.PreparedRequest, stream: bool = False, timeout: Any = None, **how: Any
+    ) -> requests.Response:
+        """Send a request, again if it makes sense, and return its response; or one that is stored."""
+        exchange = self._exchange_for(request)
+        if exchange is None:
+            return self._wrapped.send(request, stream=stream, timeout=timeout, **how)
+
+        def send(key: str, left: float) -> Answer:
+            request.headers[provider(self._terms.provider).header] = key
+            response = self._wrapped.send(request, stream=False, timeout=_shorter(timeout, left), **how)
+            headers = wire_free(tuple(response.headers.items()))
+            return Answer(status=response.status_code, headers=headers, body=response.content or b"")
+
+        return self._response(request, exchange.run(send))
+
+    def close(self) -> None:
+        super().close()
+        self._wrapped.close()
+
+    def _exchange_for(self, request: requests.PreparedRequest) -> Exchange | None:
+        method, url = request.method or "GET", request.url or ""
+        if method in SAFE_METHODS:
+            return None
+        name = name_of(None, _text(request.headers.get(provider(self._terms.provider).header)))
+        if name is None:
+            if self._terms.require_names:
+                raise CallWithoutName
+            return None
+        headers = tuple((key, _text(value) or "") for key, value in request.headers.items())
+        outgoing = OutgoingRequest(method=method, url=url, headers=headers, body=_body(request.body))
+        return Exchange(self._terms, _ERRORS, name, outgoing)
+
+    def _response(self, request: requests.PreparedRequest, answer: Answer) -> requests.Response:
+        raw = urllib3.HTTPResponse(
+            body=BytesIO(answer.body),
+            headers=urllib3.HTTPHeaderDict(answer.headers),
+            status=answer.status,
+            reason=http.client.responses.get(answer.status, ""),
+            preload_content=False,
+        )
+        response = self.build_response(request, raw)
+        response.idempotency = answer.facts  # type: ignore[attr-defined]
+        return response
+
+
+def _body(body: Any) -> bytes:
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, (bytes, bytearray)):
+        return bytes(body)
+    raise StreamedRequest
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def _shorter(timeout: Any, left: float) -> Any:
+    """Return a timeout, or a pair for connecting and reading, that is not longer than what is left."""
+    if isinstance(timeout, tuple):
+        return tuple(left if part is None else min(part, left) for part in timeout)
+    return left if timeout is None else min(timeout, left) if isinstance(timeout, (int, float)) else timeout

@@ -1,0 +1,184 @@
+"""Every decision about a call to a provider: what a response means, when to send again, and what a name may do next.
+
+A *call* is one logical request, whose name outlives its process. Its key is made once. `judge()` reads a response,
+`pause()` says how long to wait, `ending()` in which state the call ends, and `next_for()` what a request under a known
+name does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from typing import Final
+
+#: Methods that change nothing. They pass without a name, a key or a row.
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+#: Responses after which the provider may or may not have done the work. 5xx are others.
+UNCERTAIN: Final = frozenset({408, 409})
+#: Responses of a provider that did nothing, and may do it later.
+TOO_EARLY: Final = frozenset({425, 429})
+#: Headers with which a provider says whether another attempt makes sense, the first one first. The last is Adyen's.
+SHOULD_RETRY: Final = ("stripe-should-retry", "x-should-retry", "transient-error")
+#: Problem documents above this (bytes) are not read.
+MAX_PROBLEM: Final = 64 * 1024
+
+
+class CallState(str, Enum):
+    """How far a call has come. The values are stored."""
+
+    OPEN = "open"  # being sent; or its process died
+    SUCCEEDED = "succeeded"
+    REFUSED = "refused"  # after an attempt whose effect is unknown
+    VOID = "void"  # nothing was carried out: that is proven
+    UNKNOWN = "unknown"  # its process gave up, and reported an error
+    HELD = "held"  # a person decides
+
+
+#: States of calls that need nobody any more.
+ENDED: Final = (CallState.SUCCEEDED, CallState.REFUSED, CallState.VOID)
+#: States of calls whose outcome the provider may still tell.
+UNFINISHED: Final = (CallState.OPEN, CallState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one attempt says about its call."""
+
+    #: How the call ends if there is no further attempt.
+    state: CallState
+    #: Does another attempt make sense?
+    retry: bool
+    #: Does the provider itself say that nothing was carried out, by any attempt?
+    proven: bool = False
+
+
+#: The request did not leave this host: no connection was made.
+NOT_SENT: Final = Verdict(state=CallState.VOID, retry=True)
+#: The connection broke, or no response came in time.
+BROKEN: Final = Verdict(state=CallState.UNKNOWN, retry=True)
+
+
+def judge(status: int, headers: Mapping[str, str], body: bytes = b"") -> Verdict:
+    """Say what a response means. Names of headers are in lower case."""
+    if 200 <= status < 300:
+        return Verdict(state=CallState.SUCCEEDED, retry=False)
+    if status < 400:  # 303 See Other is how many respond to a POST that they carried out
+        return Verdict(state=CallState.UNKNOWN, retry=False)
+    uncertain = status in UNCERTAIN or status >= 500
+    told = _should_retry(headers)
+    retry = (uncertain or status in TOO_EARLY) if told is None else told
+    if says_safe_new_key(headers, body):
+        return Verdict(state=CallState.VOID, retry=retry, proven=True)
+    if uncertain or (retry and status not in TOO_EARLY):
+        return Verdict(state=CallState.UNKNOWN, retry=retry)
+    return Verdict(state=CallState.VOID, retry=retry)
+
+
+def _should_retry(headers: Mapping[str, str]) -> bool | None:
+    for name in SHOULD_RETRY:
+        value = headers.get(name, "").strip().lower()
+        if value in ("true", "false"):
+            return value == "true"
+    return None
+
+
+def says_safe_new_key(headers: Mapping[str, str], body: bytes) -> bool:
+    """Does a problem document (RFC 9457) say `"safe_new_key": true`: no request with this key was carried out?"""
+    if "json" not in headers.get("content-type", "") or len(body) > MAX_PROBLEM:
+        return False
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("safe_new_key") is True
+
+
+def ending(verdict: Verdict, *, clean: bool, resuming: bool = False) -> CallState:
+    """Say in which state a call ends. `clean`: every attempt before this one is proven to have done nothing.
+
+    `resuming`: a call that nobody waits for stays open, so that it is sent again later.
+    """
+    if verdict.state is CallState.SUCCEEDED:
+        return CallState.SUCCEEDED
+    if verdict.state is CallState.VOID and (clean or verdict.proven):
+        return CallState.VOID
+    if verdict.state is CallState.VOID and not verdict.retry:
+        return CallState.REFUSED
+    return CallState.OPEN if resuming else CallState.UNKNOWN
+
+
+def stays_clean(verdict: Verdict, *, clean: bool) -> bool:
+    """Is it still proven after this attempt that nothing was carried out?"""
+    return verdict.proven or (clean and verdict.state is CallState.VOID)
+
+
+def retry_after(value: str | None, *, now: datetime) -> float:
+    """Read Retry-After, seconds or a date (RFC 9110 section 10.2.3), as seconds; 0 for none and for an invalid one."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(min(int(text[:10]), 10**9))
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    return max(0.0, (date - now).total_seconds())
+
+
+def pause(retry: int, *, floor: float, base: float, longest: float, random: Callable[[], float]) -> float:
+    """Return the seconds before the retry with this number, from 0: what the provider asks for, and full jitter.
+
+    The jitter comes on top: clients that were all asked to wait five seconds do not come back together.
+    """
+    return floor + random() * min(longest, base * 2.0 ** min(retry, 32))
+
+
+class Next(Enum):
+    """What a request under a name does."""
+
+    #: Send it, with a new key: it is the first, or nothing was carried out before.
+    FIRST = "first"
+    #: Send it again with the stored key.
+    AGAIN = "again"
+    #: Return the stored response, and send nothing.
+    REPLAY = "replay"
+    #: Refuse it: this name belongs to another request.
+    MISMATCH = "mismatch"
+    #: Refuse it: the provider may have forgotten the key, so a person decides.
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCall:
+    """What is stored of a call, as far as decisions need it."""
+
+    state: CallState
+    #: Of its request; empty: it was erased.
+    digest: bytes
+    first_sent: datetime
+
+
+def next_for(known: KnownCall | None, *, digest: bytes, now: datetime, lifetime: timedelta, margin: timedelta) -> Next:
+    """Say what a request with this digest does under a name of which `known` is stored.
+
+    `lifetime` is how long the provider remembers a key; `margin`, how long an attempt that begins now may take.
+    """
+    if known is None or known.state is CallState.VOID:
+        return Next.FIRST
+    if known.digest not in (digest, b""):
+        return Next.MISMATCH
+    if known.state is CallState.SUCCEEDED:
+        return Next.REPLAY
+    if known.state is CallState.HELD or is_forgotten(known.first_sent, now=now, lifetime=lifetime, margin=margin):
+        return Next.HOLD
+    return Next.AGAIN
+
+
+def is_forgotten(first_sent: datetime, *, now: datetime, lifetime: timedelta, margin: timedelta) -> bool:
+    """May the provider have forgotten a key before an attempt that begins now has ended?"""
+    return now - first_sent > lifetime - margin

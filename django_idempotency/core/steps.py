@@ -1,0 +1,104 @@
+"""What a step of an operation does, given the row that its table holds at its position. Pure; ring 0.
+
+The rows of an operation are a journal: position 1, 2, 3, each with a name. A position is written once, so of two owners
+that reach it (one has lost its lease, and does not know it yet) one finds the other's row. Giving up writes a barrier
+at the next position: an owner that is late finds it there, and goes no further.
+
+    position   1 order DONE   2 charge DONE   3 seat STARTED   4 (barrier)
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+#: The name of a barrier. No step is called that.
+BARRIER_NAME = ""
+
+
+class Repeats(str, Enum):
+    """What a step may do that was found started and not ended."""
+
+    AT_LEAST_ONCE = "least_once"  # run again, with the same key
+    AT_MOST_ONCE = "most_once"  # ask the project, or a person
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class StepState(IntEnum):
+    """The state of a row."""
+
+    STARTED = 1  # committed before the body runs, where that matters
+    DONE = 2  # its result is stored
+    FAILED = 3  # it raised an exception that its policy keeps: nothing was done, and it is raised again
+    UNDOING = 4  # its undo may have run
+    UNDONE = 5
+    SKIPPED = 6  # it was given up, and had no effect
+    BARRIER = 7  # the operation gave up: no step follows
+    ENDED = 8  # its record is completed: nothing follows, and nothing is undone
+
+
+class StepRow(NamedTuple):
+    """A row, as far as decisions need it. Make it by keyword."""
+
+    position: int
+    name: str
+    state: StepState
+    attempt: int
+    undo: str = ""
+    result: bytes | None = None
+
+
+#: The states that only giving up writes.
+_GIVEN_UP = (StepState.UNDOING, StepState.UNDONE, StepState.SKIPPED, StepState.BARRIER)
+
+
+class StepAction(Enum):
+    """What a step does."""
+
+    RUN = "run"  # nothing is known of it
+    REPEAT = "repeat"  # it may have run, and its key makes that harmless
+    ASK = "ask"  # it may have run, and must not run twice
+    RETURN = "return"  # its result is known
+    RAISE = "raise"  # its exception is known
+    STOP = "stop"  # the operation has given up
+    LOST = "lost"  # a later attempt does it, or has ended: this one must stop
+    CHANGED = "changed"  # another step was at this position: the code is not what it was
+
+
+def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int) -> StepAction:
+    """Say what the step `name` of an attempt does that comes to the position of `row`; `None`: the position is free."""
+    if row is None:
+        return StepAction.RUN
+    if row.state is StepState.ENDED or (row.state is StepState.STARTED and row.attempt > attempt):
+        return StepAction.LOST
+    if row.state in _GIVEN_UP:
+        return StepAction.STOP
+    if row.name != name:
+        return StepAction.CHANGED
+    if row.state is not StepState.STARTED:
+        return StepAction.RETURN if row.state is StepState.DONE else StepAction.RAISE
+    return StepAction.REPEAT if repeats is Repeats.AT_LEAST_ONCE else StepAction.ASK
+
+
+class UndoAction(Enum):
+    """What giving up does about a row."""
+
+    NOTHING = "nothing"
+    ASK = "ask"  # it may have run: what it returned, and whether it did, is not known
+    UNDO = "undo"
+
+
+def undo_action(row: StepRow) -> UndoAction:
+    """Say what giving up does about a row. A step that has no undo stays as it is."""
+    if not row.undo:
+        return UndoAction.NOTHING
+    if row.state is StepState.STARTED:
+        return UndoAction.ASK
+    return UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
+
+
+def owes_undo(row: StepRow) -> bool:
+    """Would giving up have to do anything about this row?"""
+    return undo_action(row) is not UndoAction.NOTHING

@@ -1,0 +1,103 @@
+"""Counts replays and mismatches in memory, and writes them in batches: one thread per process. Ring 2.
+
+replay ─ +1 ─ response        nothing is written here
+thread ──── PAUSE ──── one batch per store
+
+What was not yet written is lost when the process is killed, and so is a batch that its store does not take: the counts are
+lower bounds, and no replay waits for them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections import defaultdict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ..concurrency.forking import reset_in_children
+from ..core.records import Record
+from ..core.repeats import Counted, Repeats
+
+if TYPE_CHECKING:
+    from ..stores.base import BaseStore
+
+logger = logging.getLogger("django_idempotency")
+
+#: Seconds between two batches.
+PAUSE = 10.0
+#: Keys that may wait for a batch; the repeats of any more are not counted.
+MOST = 10_000
+
+
+class RepeatCounter:
+    """The repeats that wait to be written. Thread safe. `flush()` is one batch, so that a test need not wait."""
+
+    def __init__(self) -> None:
+        self.reset_after_fork()
+        reset_in_children(self)
+
+    def reset_after_fork(self) -> None:
+        """Forget what waits: after a fork it is the parent's, which writes it, and the thread does not exist."""
+        self._waiting: dict[tuple[BaseStore, UUID], Counted] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, store: BaseStore, record: Record, *, replayed: bool) -> None:
+        """Count a request that a record has answered, or refused since it was another one. Writes nothing."""
+        if not store.counts_repeats:
+            return
+        once = Repeats(int(replayed), int(not replayed), datetime.now(timezone.utc))
+        key = store, record.id
+        with self._lock:
+            known = self._waiting.get(key)
+            if known is None and len(self._waiting) >= MOST:
+                return
+            repeats = once if known is None else known.repeats.plus(once)
+            self._waiting[key] = Counted(record.id, repeats, record.purge_at)
+            if self._thread is None:
+                self._start()
+
+    def flush(self) -> None:
+        """Write what waits, each store's in one batch."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        batches: defaultdict[BaseStore, list[Counted]] = defaultdict(list)
+        for (store, _), counted in waiting.items():
+            batches[store].append(counted)
+        for store, batch in batches.items():
+            try:
+                with store.apart():
+                    store.add_repeats(batch)
+            except Exception:  # no second try: the first may have been written, and would count twice
+                logger.debug("The repeats of %d keys were not written.", len(batch), exc_info=True)
+
+    def drain(self) -> None:
+        """End the thread and write what waits. Used at the end of a process."""
+        self._ending.set()
+        self.flush()
+
+    # ------------------------------------------------------------------------------------------------------- thread
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="django-idempotency-repeats", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is ending: drain() writes it
+            return
+        self._thread = thread
+
+    def _run(self) -> None:
+        while not self._ending.wait(PAUSE):
+            self.flush()
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+
+
+repeats = RepeatCounter()
+atexit.register(repeats.drain)

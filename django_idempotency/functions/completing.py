@@ -1,0 +1,36 @@
+"""Finish a guarded call whose process died between two steps."""
+
+from __future__ import annotations
+
+from asgiref.sync import async_to_sync
+
+from ..core.records import Record
+from ..errors import IdempotencyError, OperationCancelled
+from ..serialization.typed_json import Unreadable
+from .running import arun, run
+from .stored_calls import load_call
+from .terms import declared
+
+
+def finish(record: Record, stored: bytes) -> str:
+    """Call a function again, under its key. Return why that is not possible; "": it is done. Raises what it raises."""
+    terms = next((each for each in declared() if each.name == record.path), None)
+    if terms is None:
+        return f"no guarded function {record.path!r} is imported here"
+    try:
+        call = load_call(terms, stored)
+    except Unreadable as error:
+        return f"its arguments cannot be read: {error}"
+    if call.scope != terms.scope:
+        return "it runs in another realm"
+    ended: tuple[type[Exception], ...] = (OperationCancelled, *terms.kept)
+    try:
+        if terms.is_async:
+            async_to_sync(arun)(terms, tuple(call.args), call.kwargs, call.key)
+        else:
+            run(terms, tuple(call.args), call.kwargs, call.key)
+    except ended:
+        return ""
+    except IdempotencyError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

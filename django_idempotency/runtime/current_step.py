@@ -1,0 +1,30 @@
+"""The step that runs here: steps set it, and outgoing calls take their name and key from it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningStep:
+    """One step while its body runs."""
+
+    #: Unique in its operation.
+    name: str
+    #: 64 hex digits, the same on every attempt and takeover. An undo has its own.
+    key: str
+    #: The operation's id as hex digits: the same on every attempt of one request.
+    operation: str
+    #: Does it run in a transaction of the database, which its calls elsewhere would not share?
+    transactional: bool
+    #: Outgoing calls that took its name and have ended: a second one is another call, and needs a name of its own.
+    answered: list[str] = field(default_factory=list, compare=False, repr=False)
+
+
+CURRENT_STEP: ContextVar[RunningStep | None] = ContextVar("django_idempotency_current_step", default=None)
+
+
+def current_step() -> RunningStep | None:
+    """Return the step whose body runs here, or `None`."""
+    return CURRENT_STEP.get()

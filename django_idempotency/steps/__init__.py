@@ -1,0 +1,1 @@
+"""Steps of a view or function, each done once and remembered, and undone once. An app of its own. Ring 3."""

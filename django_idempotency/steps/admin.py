@@ -1,0 +1,106 @@
+"""The steps of a record in Django's admin: a section of the record's page. No result and no argument is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString, mark_safe
+
+from ..admin.panels import PANELS
+from ..core.steps import StepRow, StepState, owes_undo
+from .models import Step
+
+#: The most rows of a record that are shown.
+MOST = 500
+NOTHING = mark_safe("")
+#: State → the status of records whose colour it has.
+COLOURS = {
+    StepState.STARTED: "running",
+    StepState.DONE: "completed",
+    StepState.FAILED: "failed",
+    StepState.UNDOING: "failed",
+    StepState.UNDONE: "expired",
+    StepState.SKIPPED: "free",
+    StepState.BARRIER: "abandoned",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of the timeline."""
+
+    position: int
+    #: "": the barrier.
+    name: str
+    state: str
+    colour: str
+    attempt: int
+    began: datetime
+    ended: datetime | None
+    #: The undo's name without its module; "": it has none.
+    undo: str
+    #: Has the operation given up, and is this step not undone yet?
+    owed: bool
+    error: str
+
+
+class StepsPanel:
+    """The steps of a record in order, one table for each request that was sent with its key."""
+
+    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite) -> SafeString:
+        if not request.user.has_perm("idempotency_steps.view_step"):
+            return NOTHING
+        rows = list(
+            Step.objects.filter(record=record_id)
+            .exclude(state=StepState.ENDED)
+            .defer("result", "arguments")
+            .order_by("pk")[: MOST + 1]
+        )
+        if not rows:
+            return NOTHING
+        context = {"runs": list(timelines_of(rows[:MOST])), "cut": len(rows) > MOST}
+        return render_to_string("admin/idempotency_steps/timeline.html", context, request)
+
+    def find(self, request: HttpRequest, term: str) -> list[UUID]:
+        return []
+
+
+PANELS.append(StepsPanel())
+
+
+def timelines_of(rows: list[Step]) -> Iterator[list[Line]]:
+    """Yield the lines of each run, the oldest run first. A corrected request under the same key is another run."""
+    first = {row.run: row.pk for row in reversed(rows)}
+    rows = sorted(rows, key=lambda row: (first[row.run], row.position))
+    for _, run in groupby(rows, key=lambda row: row.run):
+        steps = list(run)
+        given_up = steps[-1].state == StepState.BARRIER
+        yield [line_of(step, given_up=given_up) for step in steps]
+
+
+def line_of(step: Any, *, given_up: bool) -> Line:
+    """Return a step as it is shown."""
+    state = StepState(step.state)
+    return Line(
+        position=step.position,
+        name=step.name,
+        state=step.get_state_display(),
+        colour=COLOURS[state],
+        attempt=step.attempt,
+        began=step.created_at,
+        ended=step.ended_at,
+        undo=step.undo.rpartition(".")[2],
+        owed=given_up
+        and owes_undo(
+            StepRow(position=step.position, name=step.name, state=state, attempt=step.attempt, undo=step.undo)
+        ),
+        error=step.error,
+    )

@@ -1,0 +1,99 @@
+"""A step as a block: `with ….step("charge") as step: if not step.done: step.result = provider.charge(key=step.key)`."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from ..errors import ConfigurationError
+from .actions import Actions, adrive, drive, entered
+from .running import Begun, Steps
+from .terms import StepTerms
+
+
+class Block:
+    """What both kinds of block share."""
+
+    def __init__(self, steps: Steps, terms: StepTerms) -> None:
+        self._steps = steps
+        self._terms = terms
+        self._begun: Begun | None = None
+        self._result: Any = None
+        self._entered: entered | None = None
+
+    @property
+    def done(self) -> bool:
+        """Has an earlier attempt done it? Then `result` is what it stored."""
+        return self._current.done
+
+    @property
+    def key(self) -> str:
+        """The step's key, 64 hex digits: the same on every attempt."""
+        return self._current.running.key
+
+    @property
+    def result(self) -> Any:
+        """What the step stored. After the block: the stored form of what it set."""
+        return self._result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        if self.done:
+            raise ConfigurationError(f"The step {self._terms.name!r} is done: ask `if not step.done` before its work.")
+        self._result = value
+
+    @property
+    def _current(self) -> Begun:
+        assert self._begun is not None, "inside the with block"
+        return self._begun
+
+    def _enter(self, begun: Begun) -> None:
+        self._begun = begun
+        if begun.done:
+            self._result = begun.result
+        else:
+            self._entered = entered(begun.running)
+            self._entered.__enter__()
+
+    def _leave(self) -> None:
+        if self._entered is not None:
+            self._entered.__exit__()
+
+    def _end(self, error: BaseException | None) -> Actions[bool]:
+        """Return whether an exception does not count, because another owner was faster."""
+        if self.done:
+            return False
+        if error is None:
+            self._result = yield from self._steps.finish(self._terms, self._current, self._result)
+        elif isinstance(error, Exception) and (yield from self._steps.fail(self._terms, self._current, error)):
+            self._result = self._current.result
+            return True
+        return False
+
+
+class StepBlock(Block):
+    """A step as a `with` block."""
+
+    def __enter__(self) -> StepBlock:  # noqa: PYI034 - Python 3.10 has no Self
+        self._enter(drive(self._steps.begin(self._terms)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._leave()
+        return drive(self._end(error))
+
+
+class AsyncStepBlock(Block):
+    """A step as an `async with` block."""
+
+    async def __aenter__(self) -> AsyncStepBlock:  # noqa: PYI034 - as above
+        self._enter(await adrive(self._steps.begin(self._terms)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._leave()
+        return await adrive(self._end(error))

@@ -1,0 +1,121 @@
+"""What the steps of a work mean for its end, for the entry points."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from django.db import connections
+
+from ..concurrency.threads import in_thread
+from ..core.policy import Resolved
+from ..core.records import CANCELLATION, Outcome, OutcomeKind
+from ..core.rules import WorkResult
+from ..errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
+from ..runtime.takeovers import HELD_FOR
+from .handle import StepsHandle
+from .running import Steps
+
+logger = logging.getLogger("django_idempotency")
+
+_NOT_GIVEN_UP = "An operation should have given up, and could not: its steps are not undone. A retry goes on with it."
+#: What a step raises that ends the work: the client gets it as a problem.
+STEP_PROBLEMS = (OperationHeld, OperationCancelled, OwnershipLost)
+
+
+class StepEnding(NamedTuple):
+    """How a work ends whose steps have decided it. `ttl` is seconds; `None`: as declared."""
+
+    work_result: WorkResult
+    outcome: Outcome
+    ttl: float | None
+
+    @property
+    def is_held(self) -> bool:
+        """Must a person decide? Otherwise the work has given up."""
+        return self.ttl is not None
+
+
+def runs_under(handle: StepsHandle, policy: Resolved, *, arguments: Callable[[], bytes | None] | None = None) -> None:
+    """Set the terms of a work, and what returns the arguments of its call, with which a command can finish it."""
+    handle._step_policy, handle._step_arguments = policy, arguments  # noqa: SLF001 - ours
+
+
+def have_begun(handle: StepsHandle) -> bool:
+    """Has a step been done or begun, so that the key must not be free for another request?"""
+    return (steps := _steps_of(handle)) is not None and steps.begun
+
+
+def ending_by_steps(handle: StepsHandle) -> StepEnding | None:
+    """Return how the steps end the work, whatever its response or exception is; `None`: as those say."""
+    steps = _steps_of(handle)
+    if steps is None or steps.journal is None:
+        return None
+    if steps.held:
+        return StepEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
+    if steps.given_up:
+        return StepEnding(WorkResult.KEPT, CANCELLATION, None)
+    return None
+
+
+def problem_of(handle: StepsHandle) -> Problem | None:
+    """Return what a step raised that has left the work: the client's response is made of that."""
+    return None if (steps := _steps_of(handle)) is None else steps.problem
+
+
+def completed(handle: StepsHandle) -> None:
+    """Note that the record of a work is completed, so that `idempotency_complete` need not look. Raises nothing."""
+    if (steps := _steps_of(handle)) is not None and steps.is_watched:
+        with suppress(Exception):  # then it looks
+            steps.close()
+
+
+async def acompleted(handle: StepsHandle) -> None:
+    """See completed()."""
+    if (steps := _steps_of(handle)) is not None and steps.is_watched:
+        with suppress(Exception):
+            await in_thread(steps.close, close=connections.close_all)
+
+
+def left_by(handle: StepsHandle, error: BaseException) -> Problem | None:
+    """Give up if the policy names the exception that left the work. Return the problem that a step raised, if any.
+
+    Raises nothing: what fails here is tried again by `idempotency_complete`.
+    """
+    if _gives_up_on(handle, error):
+        try:
+            handle.undo_steps()
+        except Exception:
+            logger.exception(_NOT_GIVEN_UP)
+    return _problem(handle, error)
+
+
+async def aleft_by(handle: StepsHandle, error: BaseException) -> Problem | None:
+    """See left_by()."""
+    if _gives_up_on(handle, error):
+        try:
+            await handle.aundo_steps()
+        except Exception:
+            logger.exception(_NOT_GIVEN_UP)
+    return _problem(handle, error)
+
+
+def _gives_up_on(handle: StepsHandle, error: BaseException) -> bool:
+    """Does the policy name this exception? An attempt that finds that an earlier one gave up undoes what is left."""
+    steps, policy = _steps_of(handle), handle._step_policy  # noqa: SLF001
+    if policy is None or steps is None or not steps.begun:
+        return False
+    return isinstance(error, OperationCancelled if steps.given_up else tuple(policy.undo_on))
+
+
+def _problem(handle: StepsHandle, error: BaseException) -> Problem | None:
+    if not isinstance(error, STEP_PROBLEMS) or (steps := _steps_of(handle)) is None or not steps.begun:
+        return None
+    steps.problem = error
+    return error
+
+
+def _steps_of(handle: StepsHandle) -> Steps | None:
+    return handle._steps  # noqa: SLF001

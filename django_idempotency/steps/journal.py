@@ -1,0 +1,209 @@
+"""The journal of one operation: reads and writes its rows in the table of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.apps import apps
+from django.db import IntegrityError, connections, router, transaction
+
+from ..core.steps import BARRIER_NAME, Repeats, StepState
+from ..errors import ConfigurationError
+from ..stores.base import BaseStore, utcnow
+from .sealing import seal
+
+if TYPE_CHECKING:
+    from .models import Step
+
+#: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun here.
+DUE = timedelta(seconds=60)
+
+
+class PositionTaken(Exception):
+    """Another owner of the operation was faster at this position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is written about a step when it begins, or when it has been done at once."""
+
+    name: str
+    repeats: Repeats = Repeats.AT_LEAST_ONCE
+    function: str = ""
+    undo: str = ""
+    ask: str = ""
+    key: str = ""
+    undo_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What decides whether `idempotency_complete` looks at a row: one row of an operation is enough."""
+
+    #: Is another row of the operation watched?
+    already: bool = False
+    #: Those of the call, with which the command can finish it.
+    arguments: bytes | None = None
+
+
+UNWATCHED = Watch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """The rows of one operation."""
+
+    run: UUID
+    record: UUID
+    operation: UUID
+    store: str
+    attempt: int
+    #: The database of the table.
+    using: str
+    #: How long a row is kept (seconds): as long as the record.
+    ttl: float
+
+    def load(self) -> list[Step]:
+        """Return all rows in order, and keep them as long as the record, whose retention has begun again."""
+        steps = _steps(self.using).filter(run=self.run)
+        if found := list(steps.order_by("position")):
+            steps.update(purge_at=utcnow() + timedelta(seconds=self.ttl))
+        return found
+
+    def begin(self, entry: Entry, position: int, watch: Watch = UNWATCHED) -> Step:
+        """Write that a step begins. Raises `PositionTaken`."""
+        return self._insert(entry, position, StepState.STARTED, watch=watch)
+
+    def add(
+        self,
+        entry: Entry,
+        position: int,
+        state: StepState,
+        result: bytes,
+        watch: Watch = UNWATCHED,
+        *,
+        contained: bool = True,
+    ) -> Step:
+        """Write a step that is done. Raises `PositionTaken`; if not `contained`, an open transaction is broken then."""
+        return self._insert(entry, position, state, result=result, watch=watch, contained=contained)
+
+    def bar(self, position: int) -> Step:
+        """Write the barrier. Raises `PositionTaken`."""
+        return self._insert(Entry(name=BARRIER_NAME), position, StepState.BARRIER, due=True)
+
+    def finish(self, position: int) -> None:
+        """Write that the operation has ended: a late owner finds that, and can neither go on nor give up."""
+        self._insert(Entry(name=BARRIER_NAME), position, StepState.ENDED)
+        self.close()
+
+    def hold(self, seconds: float) -> None:
+        """Keep the rows as long as a record that waits for a person."""
+        _steps(self.using).filter(run=self.run).update(purge_at=utcnow() + timedelta(seconds=seconds))
+
+    def take(self, step: Step) -> bool:
+        """Let this attempt repeat a step that another one has begun. `False`: a third one was faster."""
+        return self._change(step, was=[StepState.STARTED], attempt=self.attempt, also={"attempt": step.attempt})
+
+    def end(self, step: Step, state: StepState, result: bytes) -> bool:
+        """Write how a step ended that has begun. `False`: another owner was faster, or the operation has given up."""
+        return self._change(
+            step,
+            was=[StepState.STARTED],
+            state=state,
+            result=seal(result, step.run, step.position, "result"),
+            ended_at=utcnow(),
+        )
+
+    def mark(self, step: Step, was: Sequence[StepState], state: StepState) -> bool:
+        """Change the state of a row, if it is still one of those. Return whether it was."""
+        return self._change(step, was=was, state=state, ended_at=utcnow(), error="")
+
+    def close(self) -> None:
+        """Write that nothing is left to do for the operation."""
+        _steps(self.using).filter(run=self.run).exclude(due_at=None).update(due_at=None)
+
+    def _change(
+        self, step: Step, *, was: Sequence[StepState], also: dict[str, Any] | None = None, **values: Any
+    ) -> bool:
+        rows = _steps(self.using).filter(pk=step.pk, state__in=[state.value for state in was], **(also or {}))
+        if rows.update(**values) == 0:
+            return False
+        for name, value in values.items():
+            setattr(step, name, value)
+        return True
+
+    def _insert(
+        self,
+        entry: Entry,
+        position: int,
+        state: StepState,
+        *,
+        result: bytes | None = None,
+        watch: Watch = UNWATCHED,
+        due: bool = False,
+        contained: bool = True,
+    ) -> Step:
+        from .models import Step  # not above: loads the model
+
+        now = utcnow()
+        arguments = watch.arguments
+        due = due or (not watch.already and (entry.undo != "" or arguments is not None))
+        step = Step(
+            run=self.run,
+            position=position,
+            name=entry.name,
+            state=state,
+            record=self.record,
+            operation=self.operation,
+            store=self.store,
+            attempt=self.attempt,
+            repeats=entry.repeats,
+            function=entry.function,
+            undo=entry.undo,
+            ask=entry.ask,
+            key=entry.key,
+            undo_key=entry.undo_key,
+            result=None if result is None else seal(result, self.run, position, "result"),
+            arguments=None if arguments is None else seal(arguments, self.run, position, "arguments"),
+            created_at=now,
+            ended_at=now if result is not None else None,
+            due_at=now + DUE if due else None,
+            purge_at=now + timedelta(seconds=self.ttl),
+        )
+        try:
+            with _contained(self.using) if contained else nullcontext():
+                step.save(force_insert=True, using=self.using)
+        except IntegrityError as error:
+            raise PositionTaken from error
+        return step
+
+
+def database_of(store: BaseStore) -> str:
+    """Return the alias of the database that has the steps of a store's records: the records' own, if they are rows."""
+    from .models import Step
+
+    return store.rows_in or router.db_for_write(Step)
+
+
+def require_app() -> None:
+    """Raise `ConfigurationError` unless the app is installed."""
+    if not apps.is_installed("django_idempotency.steps"):
+        raise ConfigurationError(
+            'Steps need a table. Add "django_idempotency.steps" to INSTALLED_APPS, and run manage.py migrate.'
+        )
+
+
+def _steps(using: str) -> Any:
+    from .models import Step
+
+    return Step.objects.using(using)
+
+
+def _contained(using: str) -> AbstractContextManager[None]:
+    """Contain a refused INSERT in a savepoint if a transaction is open, such as a test's."""
+    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()

@@ -1,0 +1,133 @@
+"""Giving up: a barrier, so that no step follows, and then the undos in reverse, each once.
+
+An undo that takes `idempotency_key` calls elsewhere: its row says UNDOING before it is called, and it may be called
+again, with the same key. Any other undo writes here, in one transaction with its row. What dies in between is continued
+by `idempotency_complete`.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from ..core.records import shortened
+from ..core.steps import StepState, UndoAction, undo_action
+from ..errors import ConfigurationError, OwnershipLost
+from ..runtime.current_step import RunningStep
+from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
+from ..stores.base import utcnow
+from .actions import Actions, Call, Query
+from .borders import Border, reached
+from .journal import Journal, PositionTaken
+from .reading import load
+from .running import Asked
+from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
+
+logger = logging.getLogger("django_idempotency")
+
+#: Seconds until an undo that failed is tried again.
+AGAIN = timedelta(minutes=5)
+
+
+class NotUndone(Exception):
+    """A step could not be undone: it is tried again, or a person must decide."""
+
+
+def give_up(journal: Journal) -> Actions[bool]:
+    """Undo all steps of an operation. `False`: one could not be undone. Then those before it are still done."""
+    rows = yield from _bar(journal)
+    barrier = rows[-1]
+    for row in reversed(rows[:-1]):
+        try:
+            yield from _undo(journal, row)
+        except Exception as error:
+            kind = f"{type(error).__module__}.{type(error).__qualname__}"
+            yield Query(_postpone, journal, row, barrier, kind)
+            logger.exception(
+                "The step %s of the record %s is not undone. It is tried again by idempotency_complete.",
+                row.name,
+                shortened(str(row.record)),
+            )
+            return False
+    yield Query(journal.close)
+    return True
+
+
+def _bar(journal: Journal) -> Actions[list[Any]]:
+    """Return all rows of an operation, the last of which is a barrier."""
+    while True:
+        rows: list[Any] = yield Query(journal.load)
+        last = StepState(rows[-1].state) if rows else None
+        if last is StepState.BARRIER:
+            return rows
+        if last is StepState.ENDED:
+            raise OwnershipLost  # a later attempt has completed the record
+        try:
+            return [*rows, (yield Query(journal.bar, len(rows) + 1))]
+        except PositionTaken:
+            continue  # another owner has begun a step meanwhile: that one counts, too
+
+
+def _undo(journal: Journal, row: Any) -> Actions[None]:
+    doing = undo_action(row.row)
+    if doing is UndoAction.ASK:
+        yield from _find_out(journal, row)
+        doing = undo_action(row.row)
+    if doing is UndoAction.NOTHING:
+        return
+    undo, result = function_at(row.undo), load(row)
+    assert undo is not None
+    running = RunningStep(
+        name=f"undo {row.name}", key=row.undo_key, operation=row.run.hex, transactional=not takes_key(undo)
+    )
+    if running.transactional:
+        call = Call(undo, (result,), step=running, drives_async=True)
+        reached(running.name, Border.BEFORE)
+        if (yield Query(_undo_here, journal, row, call)):
+            reached(running.name, Border.AFTER)
+        return
+    if not (yield Query(journal.mark, row, (StepState.DONE, StepState.UNDOING), StepState.UNDOING)):
+        return  # another process has undone it
+    reached(running.name, Border.BEFORE)
+    yield Call(undo, (result,), {KEY_ARGUMENT: row.undo_key}, step=running, drives_async=True)
+    reached(running.name, Border.DURING)
+    yield Query(journal.mark, row, (StepState.UNDOING,), StepState.UNDONE)
+    reached(running.name, Border.AFTER)
+
+
+def _undo_here(journal: Journal, row: Any, call: Call) -> bool:
+    """Undo a step in one transaction with its row. `False`: another process has."""
+    with transaction.atomic(using=journal.using, durable=True):
+        # First, so that the row is locked: another process waits here, and then finds it undone.
+        if undone := journal.mark(row, (StepState.DONE, StepState.UNDOING), StepState.UNDONE):
+            call.run()
+            assert call.step is not None
+            reached(call.step.name, Border.DURING)
+    return undone
+
+
+def _find_out(journal: Journal, row: Any) -> Actions[None]:
+    """Ask whether a step that broke off had its effect, and write that. Raises `NotUndone` if nobody knows."""
+    ask = function_at(row.ask)
+    if ask is None:
+        raise NotUndone(f"The step {row.name!r} broke off, and it has no ask= that says whether it had its effect.")
+    decision = yield Call(ask, (Asked(row.name, row.key),), drives_async=True)
+    match decision:
+        case RunAgain():
+            yield Query(journal.mark, row, (StepState.STARTED,), StepState.SKIPPED)
+        case UseResult(result=result):
+            data = StepTerms(name=row.name, function=function_at(row.function)).results.dump(result)
+            yield Query(journal.end, row, StepState.DONE, data)
+        case HoldForReview():
+            raise NotUndone(f"The step {row.name!r} broke off, and its ask= says that a person must decide.")
+        case _:
+            raise ConfigurationError(f"ask of the step {row.name!r} returned {decision!r}.")
+
+
+def _postpone(journal: Journal, row: Any, barrier: Any, kind: str) -> None:
+    steps = type(row).objects.using(journal.using)
+    steps.filter(pk=row.pk).update(error=kind[:255])
+    steps.filter(pk=barrier.pk).update(due_at=utcnow() + AGAIN)

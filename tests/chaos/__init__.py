@@ -1,0 +1,1 @@
+"""PostgreSQL restarts every few seconds while clients retry: each operation has one effect, and all finish."""

@@ -1,0 +1,117 @@
+"""The steps of a record, on its page in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from pytest_django import Settings
+
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.steps.models import Step
+from tests.admin.conftest import boss  # noqa: F401 - a fixture
+from tests.support.factories import grant
+
+from .test_resuming import guarded
+from .test_undoing import saga
+from .work import PROVIDER, Declined
+
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def _lease(settings: Settings) -> Iterator[None]:
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
+    yield
+    PROVIDER.fails.clear()
+
+
+def page(client: Client) -> str:
+    record = IdempotencyRecord.objects.get()
+    return client.get(reverse("admin:django_idempotency_idempotencyrecord_change", args=[record.pk])).content.decode()
+
+
+def section(client: Client) -> str:
+    text = page(client)
+    return text[text.index('id="idempotency-steps-heading"') :].partition("</section>")[0]
+
+
+def give_up(**failing: Exception) -> None:
+    PROVIDER.fails.update(charge=Declined(), **failing)
+    with pytest.raises(Declined):
+        guarded(saga, undo_on=[Declined])("visa")
+
+
+def test_the_steps_in_order(boss: Client) -> None:  # noqa: F811 - the fixture
+    """Names and states in order, with the undo of each; a result is not on the page."""
+    [_, booked, _] = guarded(saga)("visa")
+    shown = section(boss)
+    places = [shown.index(f'<th scope="row">{name}</th>') for name in ("order", "book", "charge")]
+    assert places == sorted(places)
+    assert shown.count('<span class="idempotency-label completed">done</span>') == 3
+    assert [f"<code>{undo}</code>" in shown for undo in ("cancel_order", "release", "refund")] == [True] * 3
+    assert booked not in shown
+    assert "not undone yet" not in shown
+
+
+def test_an_operation_that_gave_up(boss: Client) -> None:  # noqa: F811
+    """What is not undone yet is named, with the error of its undo."""
+    give_up(release=TimeoutError())
+    shown = section(boss)
+    for label in ("failed", "is being undone", "done", "given up"):
+        assert f">{label}</span>" in shown
+    assert shown.count("not undone yet") == 2
+    assert "<code>builtins.TimeoutError</code>" in shown
+
+
+def test_an_operation_that_is_undone(boss: Client) -> None:  # noqa: F811
+    """Nothing is owed any more."""
+    give_up()
+    assert (section(boss).count(">undone</span>"), section(boss).count("not undone yet")) == (2, 0)
+
+
+def test_a_corrected_request(boss: Client) -> None:  # noqa: F811
+    """Each request that was sent with the key has a table of its own."""
+    guarded(saga)("visa")
+    for step in Step.objects.order_by("position"):
+        step.pk, step.run = None, IdempotencyRecord.objects.get().pk
+        step.save(force_insert=True)
+    assert section(boss).count("<table>") == 2
+
+
+def test_one_query_for_all(boss: Client) -> None:  # noqa: F811
+    """Results are not read, and no step is read on its own."""
+    guarded(saga)("visa")
+    with CaptureQueriesContext(connection) as captured:
+        page(boss)
+    [query] = [query["sql"] for query in captured if Step._meta.db_table in query["sql"]]
+    assert not any(name in query for name in ('"result"', "`result`", '"arguments"', "`arguments`"))
+
+
+@pytest.mark.parametrize("may", [False, True])
+def test_who_may_see_them(may: bool) -> None:
+    """It takes the permission to view steps, beside that to view records."""
+    guarded(saga)("visa")
+    user = User.objects.create_user("viewer", is_staff=True)
+    grant(user, IdempotencyRecord, "view_idempotencyrecord")
+    if may:
+        grant(user, Step, "view_step")
+    client = Client()
+    client.force_login(user)
+    assert ("idempotency-steps-heading" in page(client)) is may
+
+
+def test_a_record_without_steps(boss: Client) -> None:  # noqa: F811
+    """There is no empty section."""
+
+    def nothing(card: str) -> Any:
+        return card
+
+    guarded(nothing)("visa")
+    assert "idempotency-steps-heading" not in page(boss)

@@ -1,0 +1,161 @@
+"""`idempotency_complete`: what died between two steps is finished or undone, by whichever worker takes it."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import OperationCancelled
+from django_idempotency.runtime.registry import stores
+from django_idempotency.steps.completing import due
+from django_idempotency.steps.housekeeping import erase, purge
+from django_idempotency.steps.models import Step
+
+from ..functions.helpers import Clock
+from . import work
+from .test_resuming import guarded
+from .test_undoing import saga, states
+from .work import PROVIDER, Crash, Declined
+
+pytestmark = pytest.mark.django_db
+
+BREAKS: list[str] = []
+
+
+@idempotent_function(key="card", key_prefix="booked-by-name")
+def book_by_name(card: str, seats: int = 1) -> Any:
+    """Be found by another process."""
+    return [*saga(card), seats]
+
+
+def complete(*arguments: str) -> str:
+    """Let time pass, run the command, and return what it printed."""
+    Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
+    out = io.StringIO()
+    call_command("idempotency_complete", "--older-than", "0s", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def crashed(book: Any, clock: Clock, at: str = "charge") -> None:
+    """Let a call die after an effect, and its lease end."""
+    PROVIDER.breaks[at] = Crash()
+    with pytest.raises(Crash):
+        book("visa")
+    clock.go(31)
+
+
+def test_a_function_is_finished(clock: Clock) -> None:
+    """A call whose process died is made again, with its arguments and its key; a retry gets its result."""
+    PROVIDER.breaks["charge"] = Crash()
+    with pytest.raises(Crash):
+        book_by_name("visa", seats=3)
+    assert "still running" in complete("--verbosity", "2")
+    clock.go(31)
+    assert "1 finished" in complete()
+    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (["order visa"], 1, 1)
+    assert book_by_name("visa", seats=3)[-1] == 3
+    assert PROVIDER.asked("charge") == 2
+    assert "Nothing" in complete()
+
+
+def test_what_nobody_can_finish_waits_or_is_undone(clock: Clock) -> None:
+    """What has no stored arguments waits for its client, until it is given up: then retries know."""
+    book = guarded(saga)
+    crashed(book, clock, at="book")
+    Step.objects.update(arguments=None)
+    assert "1 waiting" in complete()
+    assert PROVIDER.undone == []
+    work.ANSWER.append(lambda asked: asked.found("book-1"))
+    assert "1 undone" in complete("--undo")
+    assert PROVIDER.undone == ["book-1"]
+    assert states() == ["UNDONE", "UNDONE", "BARRIER"]
+    with pytest.raises(OperationCancelled):
+        book("visa")
+    assert len(work.labels()) == 2
+
+
+def test_an_undo_is_tried_again(clock: Clock) -> None:
+    """What could not be undone is undone later, once."""
+    book = guarded(saga, undo_on=[Declined])
+    PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
+    with pytest.raises(Declined):
+        book("visa")
+    with pytest.raises(CommandError, match="tried again"):
+        complete()
+    PROVIDER.fails.clear()
+    assert "1 undone" in complete()
+    assert (len(PROVIDER.undone), work.labels()[1:]) == (1, [work.labels()[-1]])
+    assert "Nothing" in complete()
+
+
+def test_a_row_is_taken_once(clock: Clock) -> None:
+    """A second worker finds nothing of what the first has taken, until that must be dead."""
+    crashed(guarded(saga), clock)
+    Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
+    assert len(due("default", older_than=0, limit=10)) == 1
+    assert due("default", older_than=0, limit=10) == []
+    Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
+    assert due("default", older_than=3600, limit=10) == []
+
+
+def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
+    """An operation that was cancelled after it had begun is undone by the command."""
+    from uuid import uuid4
+
+    from django_idempotency.core.records import CANCELLATION
+    from django_idempotency.core.rules import WorkResult
+    from django_idempotency.engine.lease import LeaseOperation
+
+    crashed(guarded(saga), clock, at="book")
+    store, first = stores["default"], Step.objects.order_by("position")[0]
+    record = store.get(first.record)
+    assert record is not None
+    cancelling = LeaseOperation(store, record.ticket(owner=uuid4())._replace(lease=30), lambda *_: None)
+    cancelling.open()
+    cancelling.settle(WorkResult.KEPT, CANCELLATION)
+    work.ANSWER.append(lambda asked: asked.run())
+    assert "1 undone" in complete()
+    assert (PROVIDER.undone, len(work.labels())) == ([], 2)
+
+
+def test_purge_keeps_what_is_owed(clock: Clock) -> None:
+    """Rows go when their retention is over, unless an undo of theirs has not been done."""
+    book = guarded(saga, undo_on=[Declined])
+    PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
+    with pytest.raises(Declined):
+        book("visa")
+    PROVIDER.fails.clear()
+    book("master")
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    assert purge("default", limit=100) == 4  # of the one that ended
+    complete()
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    assert purge("default", limit=100) == 4
+    assert Step.objects.count() == 0
+
+
+def test_erase(clock: Clock) -> None:
+    """Results and arguments go; that a step was done stays."""
+    guarded(saga)("visa")
+    record = Step.objects.order_by("position")[0].record
+    assert erase("default", record) == 4
+    assert set(Step.objects.values_list("result", "arguments")) == {(None, None)}
+    assert states() == [*["DONE"] * 3, "ENDED"]
+
+
+def test_the_limit_of_a_purge_is_for_all_it_deletes(clock: Clock) -> None:
+    """Records, steps and what follows share it."""
+    for card in ("visa", "master"):
+        guarded(saga)(card)
+    rows = Step.objects.count()
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    call_command("purge_idempotency", "--limit", "3", "--batch-size", "2", verbosity=0)
+    assert Step.objects.count() == rows - 3
+    call_command("purge_idempotency", verbosity=0)
+    assert Step.objects.count() == 0

@@ -1,0 +1,110 @@
+"""With ENCRYPTION_KEYS the table of steps has nothing of a result, an argument or an error in plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from pytest_django import Settings
+
+from django_idempotency import idempotent_function
+from django_idempotency.errors import StepResultNotStored
+from django_idempotency.steps.models import Step
+from tests.stores.sealed.keys import FIRST, SECOND
+
+from . import work
+from .test_resuming import operation
+from .work import PROVIDER, Declined
+
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
+
+CANARY = "canary-4242"
+#: What the attempts got from their steps.
+SEEN: list[Any] = []
+
+
+@idempotent_function(key="card", key_prefix="sealed")
+def book(card: str) -> None:
+    """Do a step here and one elsewhere, remember a refusal, and fail."""
+    run = operation()
+    SEEN.append((run.step("echo", echo, card), run.step("charge", echo_elsewhere, card, undo=work.refund)))
+    with pytest.raises(Declined, match=CANARY):
+        run.step("book", work.book, 1, keep=[Declined])
+    raise TimeoutError
+
+
+def echo(card: str) -> str:
+    return f"{card} here"
+
+
+def echo_elsewhere(card: str, *, idempotency_key: str) -> str:
+    PROVIDER.do("charge", idempotency_key)
+    return f"{card} elsewhere"
+
+
+def attempt() -> None:
+    with pytest.raises(TimeoutError):
+        book(CANARY)
+
+
+def stored() -> bytes:
+    """Return all bytes of the table, as its database has them."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {Step._meta.db_table}")
+        values = [value for row in cursor.fetchall() for value in row]
+    return b"|".join(
+        bytes(value) if isinstance(value, (bytes, memoryview)) else str(value).encode() for value in values
+    )
+
+
+@pytest.fixture(autouse=True)
+def _declined(settings: Settings) -> None:
+    SEEN.clear()
+    PROVIDER.fails["book"] = Declined(f"no money on {CANARY}")
+    use(settings, FIRST)
+
+
+def use(settings: Settings, *keys: str) -> None:
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "ENCRYPTION_KEYS": list(keys)}
+
+
+@pytest.mark.parametrize("keys", [[FIRST], []], ids=["sealed", "plain"])
+def test_at_rest(settings: Settings, keys: list[str]) -> None:
+    """What is sealed opens again; without keys the same test finds the canary, so it would see one."""
+    use(settings, *keys)
+    attempt()
+    assert Step.objects.count() == 3
+    assert Step.objects.get(position=1).arguments is not None
+    assert (CANARY.encode() in stored()) == (not keys)
+    attempt()
+    assert [(f"{CANARY} here", f"{CANARY} elsewhere")] * 2 == SEEN
+    assert (PROVIDER.asked("charge"), PROVIDER.asked("book")) == (1, 1)
+
+
+def test_a_new_key_opens_what_the_old_one_sealed(settings: Settings) -> None:
+    """Keys are rotated as those of responses are."""
+    attempt()
+    use(settings, SECOND, FIRST)
+    attempt()
+    assert len(set(SEEN)) == 1
+
+
+@pytest.mark.parametrize("keys", [[SECOND], []], ids=["another key", "off"])
+def test_what_does_not_open(settings: Settings, keys: list[str]) -> None:
+    """A step that is done is never done again, even if nobody can read its result."""
+    attempt()
+    use(settings, *keys)
+    for _ in range(2):
+        with pytest.raises(StepResultNotStored, match=r"The step 'echo' .* is done, and its result cannot be read"):
+            book(CANARY)
+    assert (len(SEEN), PROVIDER.asked("charge")) == (1, 1)
+
+
+def test_bytes_of_another_place(settings: Settings) -> None:
+    """A sealed result opens at its own step only."""
+    attempt()
+    first, second = Step.objects.order_by("position")[:2]
+    Step.objects.filter(pk=second.pk).update(result=first.result)
+    with pytest.raises(StepResultNotStored, match="'charge'"):
+        book(CANARY)
