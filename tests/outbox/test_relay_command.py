@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -172,16 +171,24 @@ def test_a_signal_lets_the_current_message_end(number: signal.Signals) -> None:
     assert Broker.journal[-1] == "closed"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell starts in the background ignores SIGINT, and so do the tests then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_signal_does_not_wait() -> None:
     """The second signal is for a publisher that hangs. What it published since the last COMMIT is published again."""
     sent("", "", "")
 
-    def hang() -> None:
-        for _ in range(100):  # Python loses an interrupt that meets a finalizer: a person presses the keys again
+    def interrupt_twice() -> None:
+        for _ in range(2):
             signal.raise_signal(signal.SIGINT)  # to this thread: two pending signals to another would be one
-            time.sleep(0.01)
 
-    Broker.plan = {1: hang}
+    Broker.plan = {1: interrupt_twice}
     with pytest.raises(CommandError, match=r"Interrupted in the middle of a message\. 1 message published") as caught:
         relay("--batch=1")
     assert caught.value.returncode == 130
