@@ -15,8 +15,8 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from ..core.interventions import Intervention
 from ..core.records import Record
-from ..core.rules import Intervention
 from ..errors import IdempotencyError
 from ..inspection import redaction
 from ..inspection.evidence import evidence

@@ -13,10 +13,11 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from datetime import datetime, timezone
 from typing import NoReturn
 
-from ..core import rules
+from ..core import conclusions, rules
+from ..core.conclusions import SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement
-from ..core.rules import Execute, SettledState, Verdict, WorkResult
+from ..core.rules import Execute, Verdict
 from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, TransactionLost
 from ..stores.base import Guard
 from .operation import EVENT_OF_STATE, Operation
@@ -60,7 +61,7 @@ class AtomicOperation(Operation):
     def abandon(self) -> None:
         self.close()
         if self.run is not None:
-            self._settle_apart(rules.abandoned(self.run))
+            self._settle_apart(conclusions.abandoned(self.run))
 
     # ------------------------------------------------------------------------------------- the work's own transaction
 
@@ -105,7 +106,7 @@ class AtomicOperation(Operation):
         # A settle inside the transaction compares the transaction's id itself, so no separate check is needed.
         if remembered and (guard.transaction_id is None or guard.needs_rollback()) and guard.lost():
             self._lose()
-        conclusion = rules.conclude(ended, guard.needs_rollback())
+        conclusion = conclusions.conclude(ended, guard.needs_rollback())
         committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
         if not committing:
             guard.set_rollback()
@@ -173,7 +174,7 @@ class AtomicOperation(Operation):
 
     def _release(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
         """Release the record of a failed call after its rollback, and note the `cause`."""
-        state = rules.conclude(WorkResult.FAILED, needs_rollback=True).state
+        state = conclusions.conclude(WorkResult.FAILED, needs_rollback=True).state
         self._settle_apart(state, failed_with(why or cause, at=datetime.now(timezone.utc)), why=why)
 
     def _settle_apart(

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from ..core import rules
+from ..core import interventions, settlements
 from ..core.hashing import suspension_token
+from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Status, Ticket
-from ..core.rules import Intervention
 from ..errors import StoreUnavailable
 from ..stores.base import Audit, BaseStore, audited
 from .commands import Commands, Pause, Settle, drive
@@ -66,7 +66,7 @@ def handed_over_before(ticket: Ticket, handover: Settlement) -> Commands[bool]:
 
 def resuming(ticket: Ticket, record: Record) -> Commands[Record]:
     """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
-    handover = rules.handover(record, ticket)
+    handover = settlements.handover(record, ticket)
     try:
         ours = yield from handing_over(ticket, handover)
     except StoreUnavailable:
@@ -83,7 +83,7 @@ def release_suspended(
     `forgetting`: as if it had never been used. It is a single step, so a concurrent resume is not disturbed.
     """
     record = store.get(record_id)
-    if record is None or not execution.has_suspended(record) or (freed := rules.released(record)) is None:
+    if record is None or not execution.has_suspended(record) or (freed := interventions.released(record)) is None:
         return False
     nobody, settlement = record.ticket(owner=uuid4()), freed._replace(expires_in=0) if forgetting else freed
     freeing = handing_over(nobody, settlement)

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 
 from ..concurrency.cancellation import run_to_completion
-from ..core import rules
+from ..core import conclusions, rules, settlements
+from ..core.conclusions import SettledState, WorkResult
 from ..core.records import Outcome, Record, Ticket
-from ..core.rules import Busy, Execute, SettledState, Verdict, WorkResult
+from ..core.rules import Busy, Execute, Verdict
 from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .commands import adrive, drive
@@ -173,11 +174,11 @@ class LeaseOperation(Operation):
 
     def abandon(self) -> None:
         if self.run is not None:
-            self._settle(rules.abandoned(self.run))
+            self._settle(conclusions.abandoned(self.run))
 
     async def aabandon(self) -> None:
         if self.run is not None:
-            await self._asettle(rules.abandoned(self.run))
+            await self._asettle(conclusions.abandoned(self.run))
 
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See Operation.settle(). Raises nothing: a failed write is an event, and the response is sent."""
@@ -188,7 +189,7 @@ class LeaseOperation(Operation):
         await self._asettle(self._conclude(ended), outcome, ttl)
 
     def _conclude(self, ended: WorkResult) -> SettledState:
-        return rules.conclude(ended, needs_rollback=False, hold_failures=self._hold_failures).state
+        return conclusions.conclude(ended, needs_rollback=False, hold_failures=self._hold_failures).state
 
     def _settle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle the record, with a few retries; report it, or queue it for more."""
@@ -222,7 +223,7 @@ class LeaseOperation(Operation):
         if state is SettledState.SUSPENDED:
             assert self._execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
             ticket = self._execution.suspending_ticket(self.record, self.ticket)
-            return Settling(self, state, ticket, rules.handover(self.record, ticket))
+            return Settling(self, state, ticket, settlements.handover(self.record, ticket))
         settlement = self._settlement(state, outcome, ttl)
         if settlement is None:
             self.left_as = state

@@ -9,9 +9,10 @@ import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol
 
-from ..core import rules
+from ..core import settlements
+from ..core.conclusions import SettledState, WorkResult
 from ..core.records import Outcome, Record, Settlement, Ticket
-from ..core.rules import Busy, Execute, Mismatch, Replay, SettledState, Unreadable, Verdict, WorkResult
+from ..core.rules import Busy, Execute, Mismatch, Replay, Unreadable, Verdict
 from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..stores.base import BaseStore
 from .waiting import pauses, wait_slots
@@ -196,7 +197,7 @@ class Operation:
         raise NotImplementedError
 
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """Settle or release the record, by the table in `core.rules`. `ttl` is seconds; `None`: as the ticket says.
+        """Settle or release the record, by the table in `core.conclusions`. `ttl` is seconds; `None`: as the ticket says.
 
         `outcome` is the response that is kept, or the note on a failure (`core.failures`).
 
@@ -213,7 +214,7 @@ class Operation:
         assert self.run is not None, "settle() follows an open() that said Execute"
         self.outcome = outcome
         worked = time.monotonic() - self._opened_at
-        return rules.settlement(
+        return settlements.settlement(
             state, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl, worked=worked
         )
 

@@ -11,8 +11,8 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from ..core import rules
+from ..core.conclusions import SettledState
 from ..core.records import MISSING, Record, Settlement, Ticket
-from ..core.rules import SettledState
 from ..errors import LostRace
 from .commands import Claim, Commands, Pause, Settle
 from .durable import handed_over_before

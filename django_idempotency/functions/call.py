@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from ..concurrency.cancellation import run_to_completion
 from ..core import rules
 from ..core.at_rest import readable
+from ..core.conclusions import SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import CALL_METHOD, CANCELLATION, Guarantee, Outcome, OutcomeKind, kind_of, shortened
-from ..core.rules import Busy, Execute, Mismatch, Replay, SettledState, Verdict, WorkResult
+from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation

@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 from ..core import rules
 from ..core.failures import response_of
 from ..core.hashing import record_id
+from ..core.interventions import Intervention
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
-from ..core.rules import Intervention
 from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail

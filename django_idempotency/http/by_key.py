@@ -15,12 +15,13 @@ from django.utils.encoding import escape_uri_path
 
 from .. import conf
 from ..core import rules
+from ..core.conclusions import WorkResult
 from ..core.failures import response_of
 from ..core.hashing import record_id
 from ..core.key_formats import kept_for
 from ..core.policy import OBSERVE, Policy, Resolved
 from ..core.records import CANCELLATION, Guarantee, Record, Status, shortened
-from ..core.rules import Busy, Execute, Replay, WorkResult
+from ..core.rules import Busy, Execute, Replay
 from ..engine.lease import LeaseOperation
 from ..errors import (
     InProgress,

@@ -12,8 +12,9 @@ from asgiref.sync import sync_to_async
 from django.http.response import HttpResponseBase
 
 from ..concurrency.cancellation import run_to_completion
+from ..core.conclusions import SettledState, WorkResult
 from ..core.records import MISSING, Guarantee, Outcome
-from ..core.rules import Execute, SettledState, Verdict, WorkResult
+from ..core.rules import Execute, Verdict
 from ..errors import OperationHeld, ReplayRefused
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import TAKEN_OVER

@@ -16,9 +16,10 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..concurrency.cancellation import run_to_completion
+from ..core.conclusions import WorkResult
 from ..core.policy import OBSERVE, Resolved
 from ..core.records import Guarantee
-from ..core.rules import Execute, Replay, Verdict, WorkResult
+from ..core.rules import Execute, Replay, Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation

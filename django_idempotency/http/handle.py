@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from django.http import HttpRequest
 
+from ..core.conclusions import WorkResult
 from ..core.policy import Policy
-from ..core.rules import WorkResult
 from ..core.scope_names import qualified
 from ..errors import KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of

@@ -27,11 +27,12 @@ from django.http.response import HttpResponseBase
 
 from .. import conf
 from ..concurrency.threads import in_thread
-from ..core import rules
+from ..core import conclusions, rules, settlements
+from ..core.conclusions import SettledState, WorkResult
 from ..core.hashing import derived_key, record_id
 from ..core.policy import Resolved
 from ..core.records import MISSING, Guarantee, Outcome, Ticket
-from ..core.rules import Execute, Replay, SettledState, Verdict, WorkResult
+from ..core.rules import Execute, Replay, Verdict
 from ..core.scope_names import observed
 from ..errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
 from ..instrumentation.observer import notify_observed
@@ -239,8 +240,8 @@ class Observation:
         verdict = rules.foreseen(record, ticket, took=took)
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
-            state = rules.conclude(self._ending(request, response, handle), needs_rollback=False).state
-            settlement = rules.settlement(
+            state = conclusions.conclude(self._ending(request, response, handle), needs_rollback=False).state
+            settlement = settlements.settlement(
                 state,
                 ticket,
                 verdict,
@@ -258,14 +259,14 @@ class Observation:
         try:
             return ending_of(request, response, self.policy)
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
-            return rules.classify_status(response.status_code, remembers=self.policy.profile.remembers)
+            return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 
     def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
         """See `RunningExchange.weigh()`. Never raises."""
         handle = getattr(self.request(), "idempotency", None)
         with suppress(Exception):  # the project's `keep`
             if handle is not None and handle._ending is None and wanted_by(self.policy, response) is None:  # noqa: SLF001
-                kept = rules.keeps_reported_failure(refused=refused, needs_rollback=False)
+                kept = conclusions.keeps_reported_failure(refused=refused, needs_rollback=False)
                 (handle.keep if kept else handle.drop)()
 
     def _outcome(self, store: BaseStore, response: HttpResponseBase) -> Outcome:

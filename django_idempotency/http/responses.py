@@ -19,10 +19,10 @@ from django.urls import NoReverseMatch
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
 
-from ..core import rules
+from ..core import conclusions
+from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
 from ..core.records import CANCELLATION, MISSING, TRACE, Missing, Outcome, OutcomeKind, kind_of
-from ..core.rules import WorkResult
 from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
 from ..profiles.shipped import DEFAULT
 from . import status
@@ -73,7 +73,7 @@ def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Resolved
     wanted = wanted_by(policy, response)
     if wanted is None and _asks_to_log_in(request, response):
         return WorkResult.DROPPED
-    return rules.classify_status(response.status_code, wanted, policy.profile.remembers)
+    return conclusions.classify_status(response.status_code, wanted, policy.profile.remembers)
 
 
 def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:

@@ -13,11 +13,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..concurrency.threads import in_thread
-from ..core import rules
+from ..core import conclusions
+from ..core.conclusions import SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.policy import Resolved
 from ..core.records import Outcome
-from ..core.rules import SettledState, WorkResult
 from ..engine.operation import Operation
 from ..errors import OperationUnknown, Problem, TransactionLost, translate_django_error
 from ..instrumentation.traces import traced
@@ -128,7 +128,7 @@ class RunningExchange:
             return
         wanted = wanted_by(self.policy, response)
         if wanted is None:
-            wanted = rules.keeps_reported_failure(refused=refused, needs_rollback=self.operation.needs_rollback())
+            wanted = conclusions.keeps_reported_failure(refused=refused, needs_rollback=self.operation.needs_rollback())
         if wanted:
             self.handle.keep()
         else:
@@ -182,7 +182,7 @@ class RunningExchange:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
         raised = self.raised is not None
-        ending = rules.response_ending(response.status_code, raised=raised, atomic_requests=self._atomic_requests)
+        ending = conclusions.response_ending(response.status_code, raised=raised, atomic_requests=self._atomic_requests)
         if not ending.commit:
             self.operation.set_rollback()
         if decided is not None:

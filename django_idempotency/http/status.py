@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.rules import SettledState
+from ..core.conclusions import SettledState
 from ..errors import Problem
 from .counting import count_problem
 from .references import describe

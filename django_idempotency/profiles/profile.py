@@ -68,7 +68,7 @@ class Profile:
     #: The status for a key on a method that the policy does not guard; `None`: the request runs, and is reported.
     unsupported_status: int | None = None
 
-    #: The statuses of the responses that are stored; `None`: by the table in `core.rules`.
+    #: The statuses of the responses that are stored; `None`: by the table in `core.conclusions`.
     remembers: Collection[int] | None = None
     #: The status of a replay, where it differs from the first response's: pairs of both.
     replays_as: tuple[tuple[int, int], ...] = ()

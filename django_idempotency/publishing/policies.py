@@ -11,10 +11,10 @@ from http import HTTPStatus
 from typing import Any
 
 from .. import conf, errors
+from ..core.conclusions import WorkResult, classify_status
 from ..core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
 from ..core.policy import MIN_SHARED_KEY, Policy, Resolved, rate
 from ..core.records import Guarantee
-from ..core.rules import WorkResult, classify_status
 from ..errors import Problem
 from ..http.problems import status_of
 from ..profiles import Profile

@@ -18,8 +18,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .. import conf
+from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
-from ..core.rules import SettledState
 from ..errors import ConfigurationError, OperationUnknown, Problem
 from ..http.admission import key_to_guard
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests

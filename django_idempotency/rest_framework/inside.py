@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from django.db import connections, transaction
 
-from ..core.rules import SettledState
+from ..core.conclusions import SettledState
 from ..errors import Problem
 from ..http.responses import render
 from .problems import DispatchFinished

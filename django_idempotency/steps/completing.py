@@ -18,8 +18,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 
 from ..core import rules
+from ..core.conclusions import WorkResult
 from ..core.records import CANCELLATION, Guarantee, OutcomeKind, Record, Status, kind_of
-from ..core.rules import Execute, WorkResult
+from ..core.rules import Execute
 from ..core.steps import StepState, owes_undo
 from ..engine.lease import LeaseOperation
 from ..instrumentation.observer import Observer

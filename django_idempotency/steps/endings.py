@@ -10,9 +10,9 @@ from typing import NamedTuple
 from django.db import connections
 
 from ..concurrency.threads import in_thread
+from ..core.conclusions import WorkResult
 from ..core.policy import Resolved
 from ..core.records import CANCELLATION, Outcome, OutcomeKind
-from ..core.rules import WorkResult
 from ..errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ..runtime.takeovers import HELD_FOR
 from .handle import StepsHandle

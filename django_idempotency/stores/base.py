@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
 from ..concurrency.threads import in_thread
-from ..core import rules
+from ..core import interventions
+from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Status, Ticket
 from ..core.repeats import Counted, Repeats
-from ..core.rules import Intervention
 from ..errors import ConfigurationError, StoreUnavailable
 from .database_checks import check_database
 
@@ -223,42 +223,42 @@ class BaseStore(ABC):
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """Free a key by hand, unless it is held. Its response is forgotten; the next request must still match."""
-        return self._intervene(record_id, rules.released, audit)
+        return self._intervene(record_id, interventions.released, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """Expire a record now, unless it is held."""
-        return self._intervene(record_id, rules.expired_now, audit)
+        return self._intervene(record_id, interventions.expired_now, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
         """Delete a record's response and digest by hand, and expire it, unless it is held.
 
         Also erases a record that has expired.
         """
-        return self._intervene(record_id, rules.erased, audit)
+        return self._intervene(record_id, interventions.erased, audit)
 
     def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Remove what a record knows about a person, and keep its key used: see `rules.forgotten`."""
-        return self._intervene(record_id, rules.forgotten, audit)
+        """Remove what a record knows about a person, and keep its key used: see `interventions.forgotten`."""
+        return self._intervene(record_id, interventions.forgotten, audit)
 
     def _intervene(
         self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
     ) -> Intervention:
-        decided = rules.intervention(self.get(record_id), change)
+        decided = interventions.intervention(self.get(record_id), change)
         if isinstance(decided, Intervention):
             return decided
         return audited(lambda: self._change_by_hand(decided), decided.record, audit)
 
-    def _change_by_hand(self, change: rules.Change) -> Intervention:
+    def _change_by_hand(self, change: interventions.Change) -> Intervention:
         # A new owner token: an owner that lost the record with its lease must not settle it after this.
-        ticket = rules.ticket_by_hand(change, uuid4())
+        ticket = interventions.ticket_by_hand(change, uuid4())
         if change.record.status is Status.RUNNING:
-            decided = rules.taken_by_hand(change, self.claim(ticket), ticket)
+            decided = interventions.taken_by_hand(change, self.claim(ticket), ticket)
             if isinstance(decided, Intervention):
                 return decided
             change = decided
         if self.settle(ticket, change.settlement):
             return change.outcome
-        return rules.refused_by_hand(change, self.get(ticket.id), ticket)
+        return interventions.refused_by_hand(change, self.get(ticket.id), ticket)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django.core.checks import CheckMessage
 
+from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Ticket
 from ..core.repeats import Counted, Repeats
-from ..core.rules import Intervention
 from .base import Audit, BaseStore, Guard, Purged, Scanned
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from uuid import uuid4
 from django.test import Client
 from django.urls import reverse
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Outcome, Ticket
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from tests.stores.helpers import Call, atomic_ticket

@@ -6,9 +6,9 @@ import pytest
 from django.utils.html import escape
 
 from django_idempotency import idempotent_function
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.hashing import record_id
 from django_idempotency.core.records import OutcomeKind
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.functions import Handle
 from tests.stores.helpers import Call, atomic_ticket
 

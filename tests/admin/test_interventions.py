@@ -12,8 +12,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
+from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import Guarantee, Status
-from django_idempotency.core.rules import Intervention, WorkResult
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore

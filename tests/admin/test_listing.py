@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency import conf
 from django_idempotency.admin import listing
 from django_idempotency.core.at_rest import hashed_scope
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import Guarantee
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.testing.tickets import NOW
 from tests.admin.helpers import (

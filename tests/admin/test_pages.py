@@ -10,10 +10,10 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import MISSING, Record, Status
 from django_idempotency.core.repeats import Counted, Repeats
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.orm import ORMStore

@@ -12,8 +12,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.admin import statistics
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.stores.base import utcnow
 from tests.admin.helpers import LIST, completed, released, running, staff, text_of
 from tests.stores.helpers import Call, atomic_ticket

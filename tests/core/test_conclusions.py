@@ -1,4 +1,4 @@
-"""How a call ends: the second half of `core/rules.py`."""
+"""How a call ends, and what is written then: every row of `core/conclusions.py` and `core/settlements.py`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core import rules
+from django_idempotency.core import conclusions, rules, settlements
+from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
 from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.records import Record, Settlement, Status
-from django_idempotency.core.rules import Conclusion, Execute, ResponseEnding, SettledState, WorkResult
+from django_idempotency.core.rules import Execute
 from django_idempotency.testing.tickets import make_ticket
 
 from .test_rules import FIRST, OTHER, OUTCOME, SAME, record
@@ -31,7 +32,7 @@ TICKET = make_ticket()
 )
 def test_ending(statuses: list[int], ended: WorkResult) -> None:
     """A status determines whether its response is remembered, dropped or a failure."""
-    assert {rules.classify_status(status) for status in statuses} == {ended}
+    assert {conclusions.classify_status(status) for status in statuses} == {ended}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_ending(statuses: list[int], ended: WorkResult) -> None:
 )
 def test_ending_with_a_policy(status: int, wanted: bool | None, ended: WorkResult) -> None:
     """The policy's `keep` decides below 500; it can never keep a failure."""
-    assert rules.classify_status(status, wanted) is ended
+    assert conclusions.classify_status(status, wanted) is ended
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_a_response_that_was_returned_or_raised(
 ) -> None:
     """A returned or raised response is stored or not, and earlier writes are committed or not, as in this table."""
     expected = ResponseEnding(answers=answers, commit=commit)
-    assert rules.response_ending(status, raised=raised, atomic_requests=atomic_requests) == expected
+    assert conclusions.response_ending(status, raised=raised, atomic_requests=atomic_requests) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_response_that_was_returned_or_raised(
 )
 def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: bool, stored: bool) -> None:
     """A failure only in the body, as with GraphQL's errors under status 200, follows this table."""
-    assert rules.keeps_reported_failure(refused=refused, needs_rollback=needs_rollback) is stored
+    assert conclusions.keeps_reported_failure(refused=refused, needs_rollback=needs_rollback) is stored
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,12 @@ def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: boo
 )
 def test_conclude(ended: WorkResult, needs_rollback: bool, leave: SettledState, commit: bool) -> None:
     """Remembering and committing are two questions; this is their table."""
-    assert rules.conclude(ended, needs_rollback=needs_rollback) == Conclusion(state=leave, commit=commit)
+    assert conclusions.conclude(ended, needs_rollback=needs_rollback) == Conclusion(state=leave, commit=commit)
 
 
 def test_every_ending_has_its_conclusions() -> None:
     """The table covers every way to end."""
-    assert set(rules.CONCLUSIONS) == {
+    assert set(conclusions.CONCLUSIONS) == {
         (ended, needs_rollback) for ended in WorkResult for needs_rollback in (False, True)
     }
 
@@ -119,8 +120,8 @@ def test_every_ending_has_its_conclusions() -> None:
 @pytest.mark.parametrize("needs_rollback", [False, True])
 def test_hold_failures(ended: WorkResult, leave: SettledState, needs_rollback: bool) -> None:
     """`on_failure="hold"` keeps a failed call's key busy, and changes nothing else."""
-    held = rules.conclude(ended, needs_rollback=needs_rollback, hold_failures=True)
-    assert held == Conclusion(state=leave, commit=rules.conclude(ended, needs_rollback=needs_rollback).commit)
+    held = conclusions.conclude(ended, needs_rollback=needs_rollback, hold_failures=True)
+    assert held == Conclusion(state=leave, commit=conclusions.conclude(ended, needs_rollback=needs_rollback).commit)
 
 
 OURS = record(owner=TICKET.owner)
@@ -160,7 +161,7 @@ def test_settlement(
     leave: SettledState, fence: Record | None, ttl: float | None, settlement: Settlement | None
 ) -> None:
     """A settlement is fenced by the owner at the time of the lock, and carries this run's facts."""
-    made = rules.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
+    made = settlements.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
     assert made == settlement
 
 
@@ -169,8 +170,8 @@ def test_work_that_outlasts_the_retention(worked: float, expires_in: float | Non
     """The response's retention starts now: it would have expired before anyone could request it."""
     run = Execute(attempt=1)
     facts: dict[str, Any] = {"fence": OURS, "outcome": OUTCOME, "worked": worked}
-    made = rules.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)
-    own = rules.settlement(SettledState.COMPLETED, TICKET, run, ttl=60.0, **facts)
+    made = settlements.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)
+    own = settlements.settlement(SettledState.COMPLETED, TICKET, run, ttl=60.0, **facts)
     assert made is not None
     assert own is not None
     assert (made.expires_in, own.expires_in) == (expires_in, 60.0)
@@ -186,19 +187,19 @@ def test_work_that_outlasts_the_retention(worked: float, expires_in: float | Non
 )
 def test_abandoned(run: Execute, state: SettledState) -> None:
     """A record whose work has not begun is left as it was found."""
-    assert rules.abandoned(run) is state
+    assert conclusions.abandoned(run) is state
 
 
 def test_a_new_life_is_settled_as_one() -> None:
     """The attempt, the new life and its operation reach the store."""
     run = Execute(attempt=1, new_life=True)
-    made = rules.settlement(SettledState.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None)
+    made = settlements.settlement(SettledState.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None)
     assert made is not None
     assert (made.attempt, made.new_life, made.operation) == (1, True, next_operation(FIRST))
 
 
 def test_later_attempts_are_counted() -> None:
     """The attempt that ran is the attempt that is written."""
-    made = rules.settlement(SettledState.BOUND, TICKET, Execute(attempt=5), fence=OURS, outcome=None, ttl=None)
+    made = settlements.settlement(SettledState.BOUND, TICKET, Execute(attempt=5), fence=OURS, outcome=None, ttl=None)
     assert made is not None
     assert made.attempt == 5

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core import rules
+from django_idempotency.core import interventions, rules
 from django_idempotency.core.at_rest import erasure
 from django_idempotency.core.failures import failed_with
 from django_idempotency.core.hashing import next_operation
+from django_idempotency.core.interventions import Change, Intervention
 from django_idempotency.core.records import Record, Settlement
-from django_idempotency.core.rules import Change, Intervention
 from django_idempotency.testing.tickets import NOW
 from tests.core.test_rules import (
     COMPLETED,
@@ -64,8 +64,12 @@ def test_what_is_written(
     erased: Settlement | Intervention,
 ) -> None:
     """A live owner's record is refused, and one that has that state already is left as it is."""
-    for change, expected in ((rules.released, released), (rules.expired_now, expired), (rules.erased, erased)):
-        decided = rules.intervention(known, change)
+    for change, expected in (
+        (interventions.released, released),
+        (interventions.expired_now, expired),
+        (interventions.erased, erased),
+    ):
+        decided = interventions.intervention(known, change)
         if isinstance(expected, Intervention):
             assert decided is expected
         else:
@@ -74,7 +78,7 @@ def test_what_is_written(
 
 def test_a_failure_is_forgotten_as_a_record_without_a_response() -> None:
     """A note on a failure is not a response: what stays of it is 410, as of any key without one."""
-    forgotten = rules.forgotten(record(status=FREE, outcome=FAILED))
+    forgotten = interventions.forgotten(record(status=FREE, outcome=FAILED))
     assert isinstance(forgotten, Settlement)
     assert forgotten.outcome == erasure(None)
 
@@ -86,10 +90,10 @@ def test_a_late_failure_never_releases_what_was_completed() -> None:
         assert not rules.untouched(ours, record(), HAND, RELEASED._replace(outcome=outcome))
 
 
-@pytest.mark.parametrize("change", [rules.released, rules.expired_now, rules.erased])
+@pytest.mark.parametrize("change", [interventions.released, interventions.expired_now, interventions.erased])
 def test_a_locked_record(change: Callable[[Record], Settlement | None]) -> None:
     """A record that cannot be read because another connection has locked it is busy, not gone."""
-    assert rules.intervention(None, change, locked=True) is BUSY
+    assert interventions.intervention(None, change, locked=True) is BUSY
 
 
 HAND = record().ticket(owner=UUID(int=9))  # the operator's ticket
@@ -116,7 +120,7 @@ NEXT = next_operation(FIRST)
 )
 def test_taken_by_hand(claimed: Record, written: Settlement | None, outcome: Intervention) -> None:
     """A running record is written only if the operator's claim has taken over the record that was read."""
-    decided = rules.taken_by_hand(CHANGE, claimed, HAND)
+    decided = interventions.taken_by_hand(CHANGE, claimed, HAND)
     if written is None:
         assert decided is outcome
     else:
@@ -143,4 +147,4 @@ def test_taken_by_hand(claimed: Record, written: Settlement | None, outcome: Int
 )
 def test_refused_by_hand(change: Change, found: Record | None, outcome: Intervention) -> None:
     """A refused write is done, busy or gone, by what is found after it."""
-    assert rules.refused_by_hand(change, found, HAND) is outcome
+    assert interventions.refused_by_hand(change, found, HAND) is outcome

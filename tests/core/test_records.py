@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 import django_idempotency
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.records import (
     MISSING,
@@ -24,8 +25,8 @@ from django_idempotency.core.records import (
     Status,
     Ticket,
 )
-from django_idempotency.core.rules import Execute, Replay, SettledState, born, operation_begun_by
-from django_idempotency.core.rules import settlement as rules_settlement
+from django_idempotency.core.rules import Execute, Replay, born, operation_begun_by
+from django_idempotency.core.settlements import settlement as rules_settlement
 from django_idempotency.core.transitions import settled
 from django_idempotency.stores import packing
 from django_idempotency.testing.tickets import make_ticket

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import fields
 
-from django_idempotency.core.rules import DROPPED_STATUSES
+from django_idempotency.core.conclusions import DROPPED_STATUSES
 from django_idempotency.profiles import PROFILES, Profile
 
 from .pages import DOCS

@@ -1,4 +1,4 @@
-"""The tables and the drawing of the rules match core/rules.py."""
+"""The tables and the drawing of the rules match those in core/."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core import rules
+from django_idempotency.core import conclusions, rules
+from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Conclusion, ResponseEnding, SettledState, WorkResult
 
 from .pages import checked, code, text
 
@@ -27,7 +27,7 @@ def test_how_a_call_ends() -> None:
         )
         for ended, needs_rollback, record, writes in checked("reference/http.md", "CONCLUSIONS")
     }
-    assert shown == rules.CONCLUSIONS
+    assert shown == conclusions.CONCLUSIONS
 
 
 def test_how_a_call_ends_that_raised() -> None:
@@ -37,7 +37,7 @@ def test_how_a_call_ends_that_raised() -> None:
         (said[below], said[atomic]): ResponseEnding(answers=ends == "its response", commit=writes == "committed")
         for below, atomic, ends, writes in checked("reference/http.md", "RAISED")
     }
-    assert shown == rules.RAISED
+    assert shown == conclusions.RAISED
 
 
 def test_what_becomes_of_the_record() -> None:
@@ -48,7 +48,7 @@ def test_what_becomes_of_the_record() -> None:
 def test_dropped_statuses() -> None:
     """The refusals that are not remembered are the same here and on the page about money."""
     shown = [int(code(row[0])) for row in checked("reference/http.md", "DROPPED_STATUSES")]
-    assert shown == sorted(rules.DROPPED_STATUSES)
+    assert shown == sorted(conclusions.DROPPED_STATUSES)
     assert f"**{', '.join(map(str, shown))}** are dropped" in text("how-to/money.md")
 
 

@@ -14,8 +14,9 @@ from uuid import UUID
 import pytest
 from asgiref.sync import async_to_sync
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
 from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.engine.lease import LeaseOperation
@@ -336,7 +337,7 @@ SCRIPT = """
 import sys
 from django_idempotency.engine import deferring
 from django_idempotency.core.records import Guarantee, Outcome
-from django_idempotency.core.rules import WorkResult
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable

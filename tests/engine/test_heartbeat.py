@@ -13,8 +13,9 @@ from uuid import UUID
 
 import pytest
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
-from django_idempotency.core.rules import Busy, Execute, WorkResult
+from django_idempotency.core.rules import Busy, Execute
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
 from django_idempotency.engine.lease import LeaseOperation

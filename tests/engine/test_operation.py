@@ -9,8 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.durable import Execution

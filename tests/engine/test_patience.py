@@ -12,8 +12,9 @@ from uuid import UUID
 
 import pytest
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine import atomic, commands, operation, settling
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring

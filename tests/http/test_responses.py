@@ -15,8 +15,8 @@ from django.utils import translation
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import MISSING, Outcome
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.errors import RecordUnreadable, ResponseNotStored
 from django_idempotency.http.responses import UNSAFE_HEADERS, capture, ending_of, rebuild
 from django_idempotency.stores.base import BaseStore

@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse
 
 from django_idempotency import errors
 from django_idempotency.conf import resolve
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.policy import Policy
-from django_idempotency.core.rules import SettledState
 from django_idempotency.errors import Problem
 from django_idempotency.http.problems import problem_response
 from django_idempotency.http.responses import capture

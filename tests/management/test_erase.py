@@ -16,8 +16,8 @@ from pytest_django import Settings
 
 from django_idempotency import outbox
 from django_idempotency.core.at_rest import ERASED
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome
-from django_idempotency.core.rules import SettledState
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.outbox.models import Message

@@ -15,10 +15,10 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
-from django_idempotency.core import rules
+from django_idempotency.core import settlements
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
-from django_idempotency.core.rules import Intervention
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.engine.durable import Execution
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
@@ -189,7 +189,7 @@ class TestEveryStore:
         record = store.get(claim(store).id)
         assert record is not None
         asleep = Execution("order-17").suspending_ticket(record, record.ticket(owner=record.owner))
-        assert store.settle(asleep, rules.handover(record, asleep))
+        assert store.settle(asleep, settlements.handover(record, asleep))
         with pytest.raises(CommandError, match="Refused"):
             run("--erase")
         assert run("--erase", "--execution", "order-17").startswith("Erased. It was running, attempt 1")
@@ -202,7 +202,7 @@ class TestEveryStore:
         record = store.get(owner.id)
         assert record is not None
         asleep = Execution("order-17").suspending_ticket(record, owner)
-        assert store.settle(asleep, rules.handover(record, asleep))
+        assert store.settle(asleep, settlements.handover(record, asleep))
         assert "It is suspended by the durable execution order-17." in run("--execution", "order-17")
         assert "It is not suspended by the durable execution order-18." in run("--execution", "order-18")
         for others in ([], ["--execution", "order-18"]):

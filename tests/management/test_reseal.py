@@ -14,8 +14,8 @@ from django.db import connections
 from pytest_django import Settings
 
 from django_idempotency.core.at_rest import is_sealed
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome, Ticket
-from django_idempotency.core.rules import SettledState
 from django_idempotency.errors import LostRace
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore

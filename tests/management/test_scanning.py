@@ -15,8 +15,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome, OutcomeKind
-from django_idempotency.core.rules import SettledState
 from django_idempotency.inspection.stats import Tally
 from django_idempotency.management.arguments import duration
 from django_idempotency.models import IdempotencyRecord

@@ -14,8 +14,8 @@ from django.db import transaction
 from django.test import TestCase
 
 from django_idempotency import outbox
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Outcome
-from django_idempotency.core.rules import WorkResult
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.outbox.models import Message
 from django_idempotency.stores.orm import ORMStore

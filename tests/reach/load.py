@@ -10,9 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
-from django_idempotency.core import rules
+from django_idempotency.core import rules, settlements
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome, Ticket
-from django_idempotency.core.rules import Execute, Replay, SettledState
+from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.testing.tickets import make_ticket
@@ -98,7 +99,7 @@ class Load:
 
     def _settle(self, ticket: Ticket, run: Execute) -> bool:
         """Write the response until it is there, or the record is not ours, as the package does until the lease ends."""
-        settlement = rules.settlement(SettledState.COMPLETED, ticket, run, fence=None, outcome=OUTCOME, ttl=None)
+        settlement = settlements.settlement(SettledState.COMPLETED, ticket, run, fence=None, outcome=OUTCOME, ttl=None)
         assert settlement is not None
         while not self._over.is_set():
             try:

@@ -9,9 +9,10 @@ import pytest
 from django.conf import settings as configured
 from django.db.models import F
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.records import Guarantee, Ticket
-from django_idempotency.core.rules import Execute, WorkResult
+from django_idempotency.core.rules import Execute
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import OperationUnknown, SecretUnknown
 from django_idempotency.models import IdempotencyRecord

@@ -108,8 +108,8 @@ def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
     """An operation that was cancelled after it had begun is undone by the command."""
     from uuid import uuid4
 
+    from django_idempotency.core.conclusions import WorkResult
     from django_idempotency.core.records import CANCELLATION
-    from django_idempotency.core.rules import WorkResult
     from django_idempotency.engine.lease import LeaseOperation
 
     crashed(guarded(saga), clock, at="book")

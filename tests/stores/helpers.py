@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import pytest
 from django.db import connection, connections
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
-from django_idempotency.core.rules import Execute, Verdict, WorkResult
+from django_idempotency.core.rules import Execute, Verdict
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore

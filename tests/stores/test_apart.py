@@ -10,8 +10,9 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Status, Ticket
-from django_idempotency.core.rules import Execute, Replay, WorkResult
+from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.engine.heartbeat import Heartbeat, heartbeat
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable

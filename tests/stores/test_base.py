@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import Outcome, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Intervention
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Settlement, Status, Ticket
-from django_idempotency.core.rules import Execute, Replay, WorkResult
+from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.errors import OutcomeUnknown, StoreUnavailable, TransactionLost
 from django_idempotency.stores.orm import ORMStore

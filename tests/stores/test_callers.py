@@ -8,8 +8,9 @@ from time import monotonic
 import pytest
 from django.db import DatabaseError, connection, transaction
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Status
-from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.errors import LostRace, OwnershipLost, TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import Error, IntegrityError, OperationalError, connection, transaction
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Status
-from django_idempotency.core.rules import Execute, Replay, WorkResult
+from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.errors import StoreUnavailable
 from testproject.payments.models import Charge, Effect
 

@@ -9,8 +9,9 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.at_rest import HASHED
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Guarantee, Ticket
-from django_idempotency.core.rules import Execute, Mismatch, Replay, SettledState
+from django_idempotency.core.rules import Execute, Mismatch, Replay
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.hashed import HashedStore
 from django_idempotency.stores.memory import MemoryStore

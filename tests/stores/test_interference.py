@@ -16,8 +16,9 @@ from django.db import DatabaseError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable

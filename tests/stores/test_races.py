@@ -12,8 +12,9 @@ from typing import TypeVar
 import pytest
 from django.db import connection, connections
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Status, Ticket
-from django_idempotency.core.rules import Execute, Mismatch, Replay, WorkResult
+from django_idempotency.core.rules import Execute, Mismatch, Replay
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket

@@ -12,8 +12,9 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Status
-from django_idempotency.core.rules import Busy, Execute, Replay, Verdict, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Replay, Verdict
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore

@@ -15,10 +15,10 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
 from ... import conf
-from ...core import rules
+from ...core import interventions
 from ...core.at_rest import hashed_scope
+from ...core.interventions import Intervention
 from ...core.records import Record
-from ...core.rules import Intervention
 from ...core.scope_names import observed, spellings
 from ...errors import ConfigurationError
 from ...inspection.terminal import plain
@@ -108,7 +108,7 @@ class Command(ScanningCommand):
                     counted[Intervention.DONE] += 1
                 else:
                     # First its steps: after a crash in between, the record is still found by its scope.
-                    if steps is not None and rules.forgotten(record) is not Intervention.BUSY:
+                    if steps is not None and interventions.forgotten(record) is not Intervention.BUSY:
                         self.erase_steps(steps, record)
                     counted[self.patiently(partial(self.store.forget, record.id, audit=noted))] += 1
         finally:

@@ -13,8 +13,8 @@ from ... import conf
 from ...core import rules
 from ...core.at_rest import HASHED
 from ...core.hashing import operation_ref, record_id, record_of_ref
+from ...core.interventions import Intervention
 from ...core.records import Record, shortened
-from ...core.rules import Intervention
 from ...core.scope_names import spellings
 from ...engine.durable import Execution, release_suspended
 from ...errors import (

@@ -15,8 +15,8 @@ from uuid import UUID
 from ...concurrency.forking import new_lock
 from ...concurrency.threads import in_thread
 from ...core import rules
+from ...core.interventions import Intervention
 from ...core.records import Record, Settlement, Status, Ticket
-from ...core.rules import Intervention
 from ...core.transitions import settled as settled_record
 from ..base import Audit, BaseStore
 from ..wrapper import WrappedStore

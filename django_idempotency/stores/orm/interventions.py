@@ -1,4 +1,4 @@
-"""An operator's change of a row: decided by `rules.intervention` under our own lock, in one short transaction.
+"""An operator's change of a row: decided by `interventions.intervention` under our own lock, in one short transaction.
 
 It never waits for a lock. So a record is held if its row is locked, or its lease is live.
 """
@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 
 from django.db.models.expressions import RawSQL
 
-from ...core import rules
+from ...core import interventions
+from ...core.interventions import Intervention
 from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket
-from ...core.rules import Intervention
 from ...errors import LostRace
 from ...models import IdempotencyRecord, InstantField
 from ..base import Audit, Guard
@@ -36,22 +36,22 @@ class MakeGuard(Protocol):
 
 def release(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response, so that the next request runs the work again. It must still match the stored digest."""
-    return _intervene(make_guard, connection, record_id, rules.released, audit)
+    return _intervene(make_guard, connection, record_id, interventions.released, audit)
 
 
 def expire(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """End the retention now, so that the next request runs as a new one, whatever its body."""
-    return _intervene(make_guard, connection, record_id, rules.expired_now, audit)
+    return _intervene(make_guard, connection, record_id, interventions.expired_now, audit)
 
 
 def erase(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Forget the response and the digest, and end the retention."""
-    return _intervene(make_guard, connection, record_id, rules.erased, audit)
+    return _intervene(make_guard, connection, record_id, interventions.erased, audit)
 
 
 def forget(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
     """Remove what the record knows about a person, and keep its key used."""
-    return _intervene(make_guard, connection, record_id, rules.forgotten, audit)
+    return _intervene(make_guard, connection, record_id, interventions.forgotten, audit)
 
 
 def _intervene(
@@ -64,12 +64,12 @@ def _intervene(
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
         with make_guard(_ticket(record_id), takeover=True) as guard:
-            decided = rules.intervention(guard.record, change, locked=guard.record is None and records.exists())
+            decided = interventions.intervention(guard.record, change, locked=guard.record is None and records.exists())
             if isinstance(decided, Intervention):
                 guard.set_rollback()
                 return decided
             # A new owner token: an owner that lost the record with its lease must not settle it after this.
-            ticket = rules.ticket_by_hand(decided, uuid4())
+            ticket = interventions.ticket_by_hand(decided, uuid4())
             columns = _columns(decided.settlement, connection) | _forgetting(decided, ticket, connection)
             records.filter(owner=decided.settlement.fence).update(owner=ticket.owner, **columns)
             audit(decided.record)
@@ -88,7 +88,7 @@ def _columns(settlement: Settlement, connection: BaseDatabaseWrapper) -> dict[st
     return columns
 
 
-def _forgetting(change: rules.Change, ticket: Ticket, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+def _forgetting(change: interventions.Change, ticket: Ticket, connection: BaseDatabaseWrapper) -> dict[str, Any]:
     """Return what else a change writes that removes what a row knows about a person."""
     outcome = change.settlement.outcome
     if not change.settlement.new_life or outcome is None:

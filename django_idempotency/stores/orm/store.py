@@ -18,9 +18,9 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 
 from ...concurrency.threads import in_thread
 from ...core import rules
+from ...core.interventions import Intervention
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...core.repeats import Counted, Repeats
-from ...core.rules import Intervention
 from ...errors import (
     ConfigurationError,
     IdempotencyError,

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.core.cache import caches
 from django.core.checks import CheckMessage
 
-from ...core import rules
+from ...core import interventions, rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...core.transitions import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
@@ -158,7 +158,7 @@ class RedisStore(BaseStore):
         """
         name = self._name(ticket.id)
         record = yield from self._get(name, ticket.id)
-        if record is None or not rules.owned(record, ticket) or (freed := rules.released(record)) is None:
+        if record is None or not rules.owned(record, ticket) or (freed := interventions.released(record)) is None:
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
             head, life = (

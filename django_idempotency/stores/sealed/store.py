@@ -15,8 +15,8 @@ from enum import Enum
 from uuid import UUID
 
 from ...core.at_rest import SEALED, is_sealed, says_nothing
+from ...core.interventions import Intervention
 from ...core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
-from ...core.rules import Intervention
 from .. import packing
 from ..base import Audit, BaseStore, Guard, Scanned
 from ..wrapper import ReadingGuard, WrappedStore

@@ -9,8 +9,9 @@ from uuid import uuid4
 from asgiref.sync import async_to_sync
 
 from ...core import rules
+from ...core.conclusions import SettledState
 from ...core.records import Ticket
-from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
+from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

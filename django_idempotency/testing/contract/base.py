@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from ...core import rules
+from ...core import rules, settlements
+from ...core.conclusions import SettledState
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
-from ...core.rules import SettledState
 from ...stores.base import BaseStore
 
 #: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
@@ -127,7 +127,7 @@ class Contract:
         ttl: float | None = None,
         fence: Record | None = None,
     ) -> Settlement:
-        settlement = rules.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
+        settlement = settlements.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
         assert settlement is not None
         return settlement
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...core import rules
+from ...core.conclusions import SettledState
 from ...core.hashing import next_operation
 from ...core.records import Guarantee, Record, Status
-from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
+from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ...core import rules
+from ...core.conclusions import SettledState
 from ...core.records import Guarantee, Status, Ticket
-from ...core.rules import Execute, Replay, SettledState
+from ...core.rules import Execute, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

@@ -7,9 +7,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from ...core import rules
+from ...core.conclusions import SettledState
 from ...core.failures import Failure, failed_with, failure_in, failure_of
+from ...core.interventions import Intervention
 from ...core.records import Guarantee, Record, Status
-from ...core.rules import Execute, Intervention, SettledState
+from ...core.rules import Execute
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..tickets import NOW, make_ticket

@@ -9,8 +9,10 @@ from uuid import UUID
 
 import pytest
 
+from ...core.conclusions import SettledState
+from ...core.interventions import Intervention
 from ...core.records import Guarantee, Record
-from ...core.rules import Busy, Execute, Intervention, Replay, SettledState
+from ...core.rules import Busy, Execute, Replay
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..tickets import make_ticket

@@ -9,8 +9,10 @@ import pytest
 
 from ...core import rules
 from ...core.at_rest import ERASED
+from ...core.conclusions import SettledState
+from ...core.interventions import Intervention
 from ...core.records import CANCELLATION, MISSING, Outcome, OutcomeKind, Record, Ticket
-from ...core.rules import Execute, Intervention, Replay, SettledState
+from ...core.rules import Execute, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from ...core.conclusions import SettledState
 from ...core.records import Guarantee, Status, Ticket
-from ...core.rules import Execute, SettledState
+from ...core.rules import Execute
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

@@ -8,9 +8,10 @@ from enum import Enum
 from functools import partial
 from itertools import chain, product
 
-from ...core import rules
+from ...core import rules, settlements
+from ...core.conclusions import SettledState
 from ...core.records import Outcome, Ticket
-from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
+from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..linearizability import Answer, Call, History, assert_linearizable
 from ..tickets import make_ticket
@@ -100,7 +101,7 @@ def _answered(
 def _settled(ticket: Ticket, run: Execute, ending: Ending, store: BaseStore) -> tuple[Answer, Outcome | None]:
     state = SettledState.BOUND if ending is Ending.FAILS else SettledState.COMPLETED
     outcome = Outcome(status=201, body=ticket.owner.hex.encode())
-    settlement = rules.settlement(state, ticket, run, fence=None, outcome=outcome, ttl=None)
+    settlement = settlements.settlement(state, ticket, run, fence=None, outcome=outcome, ttl=None)
     assert settlement is not None
     if not settled(ticket, settlement, store):
         return Answer.LOST, outcome

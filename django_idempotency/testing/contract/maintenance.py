@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.conclusions import SettledState
 from ...core.records import Status
-from ...core.rules import SettledState
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from ...core import rules
+from ...core.conclusions import SettledState
 from ...core.records import Guarantee
-from ...core.rules import Busy, Execute, Replay, SettledState
+from ...core.rules import Busy, Execute, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

@@ -8,8 +8,8 @@ import pytest
 
 from ...core import rules
 from ...core.hashing import next_operation
+from ...core.interventions import Intervention
 from ...core.records import Ticket
-from ...core.rules import Intervention
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract

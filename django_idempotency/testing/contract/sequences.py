@@ -12,8 +12,9 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from ...core import rules
+from ...core.conclusions import SettledState
 from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
-from ...core.rules import Execute, SettledState
+from ...core.rules import Execute
 from ...stores.base import BaseStore
 from ...stores.memory import MemoryStore
 from ..tickets import NOW, make_ticket

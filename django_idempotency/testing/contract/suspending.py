@@ -6,9 +6,10 @@ from functools import partial
 from unittest.mock import patch
 from uuid import UUID
 
-from ...core import rules
+from ...core import rules, settlements
+from ...core.conclusions import SettledState
 from ...core.records import Record, Settlement, Status, Ticket
-from ...core.rules import Busy, Execute, Mismatch, Replay, SettledState
+from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...engine.commands import drive
 from ...engine.durable import Execution, release_suspended, resuming
 from ...errors import LostRace
@@ -93,7 +94,7 @@ class Suspending(Contract):
         self.sleep(store, self.running(store))
         owner = make_ticket()
         seen = store.claim(owner)
-        assert store.settle(owner, rules.handover(seen, owner)) is True  # its response is lost
+        assert store.settle(owner, settlements.handover(seen, owner)) is True  # its response is lost
         assert drive(store, resuming(owner, seen)).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, at_once: AtOnce) -> None:
@@ -181,7 +182,7 @@ class Suspending(Contract):
         return asleep
 
     def handover(self, record: Record, owner: Ticket) -> Settlement:
-        return rules.handover(record, EXECUTION.suspending_ticket(record, owner))
+        return settlements.handover(record, EXECUTION.suspending_ticket(record, owner))
 
 
 def wakes(ticket: Ticket, seen: Record, store: BaseStore) -> bool:

@@ -22,8 +22,9 @@ from django_tenants.utils import schema_context, tenant_context
 from django_idempotency import idempotent_function, outbox
 from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.tenants import check_tenants
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome
-from django_idempotency.core.rules import Execute, WorkResult
+from django_idempotency.core.rules import Execute
 from django_idempotency.engine.heartbeat import heartbeat
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import ConfigurationError

@@ -23,9 +23,10 @@ from asgiref.sync import async_to_sync
 from botocore.config import Config
 from django.core.exceptions import ImproperlyConfigured
 
-from django_idempotency.core import rules
+from django_idempotency.core import conclusions, rules, settlements
+from django_idempotency.core.conclusions import SettledState
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Intervention, SettledState
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.dynamodb import DynamoDBStore, items
@@ -114,7 +115,7 @@ def store(dynamodb: str) -> Iterator[DynamoDBStore]:
 def complete(store: DynamoDBStore, ticket: Ticket, outcome: Outcome = ANSWER, **given: Any) -> bool:
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
-    settlement = rules.settlement(
+    settlement = settlements.settlement(
         SettledState.COMPLETED, ticket, run, fence=None, outcome=outcome, ttl=given.get("ttl")
     )
     assert settlement is not None
@@ -439,7 +440,7 @@ def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
 def test_the_ttl_attribute_of_a_long_lease_that_is_passed_on(store: DynamoDBStore) -> None:
     """DynamoDB does not delete a record that resumes under such a lease."""
     first, ticket = make_ticket(ttl=50, lease=10), make_ticket(ttl=50, lease=100)
-    assert store.settle(ticket, rules.handover(store.claim(first), ticket))
+    assert store.settle(ticket, settlements.handover(store.claim(first), ticket))
     assert ttl(store) == int(stored(store, ticket).lease_until.timestamp())
 
 
@@ -532,8 +533,8 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
     ticket = make_ticket()
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
-    settlement = rules.settlement(
-        rules.SettledState.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
+    settlement = settlements.settlement(
+        conclusions.SettledState.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
     )
     assert settlement is not None
     assert store.settle(ticket, settlement)
@@ -595,7 +596,7 @@ def test_no_pause_is_long(status: int) -> None:
 def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
     """Return a call of every verb that a request or the heartbeat needs."""
     ticket = make_ticket()
-    settlement = rules.settlement(
+    settlement = settlements.settlement(
         SettledState.BOUND, ticket, rules.Execute(attempt=1), fence=None, outcome=None, ttl=None
     )
     assert settlement is not None

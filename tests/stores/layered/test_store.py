@@ -19,9 +19,11 @@ from redis import Redis
 
 from django_idempotency import conf
 from django_idempotency.concurrency.threads import in_thread
-from django_idempotency.core import rules
+from django_idempotency.core import rules, settlements
+from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Intervention, Mismatch, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
@@ -454,7 +456,7 @@ class TestLives:
         """They end under another token, and the memory of the first one is dropped."""
         store, other = LayeredStore(front=LocalCache(), authority=MemoryStore()), make_ticket()
         record = store.claim(make_ticket())
-        assert store.settle(other, rules.handover(record, other))
+        assert store.settle(other, settlements.handover(record, other))
         assert store._under_way == {}
 
     def test_claims_that_never_end(self) -> None:

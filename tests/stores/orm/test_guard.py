@@ -11,8 +11,9 @@ from uuid import uuid4
 import pytest
 from django.db import connections, transaction
 
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.errors import OwnershipLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Guard

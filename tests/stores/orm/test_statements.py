@@ -12,7 +12,8 @@ from django.db import Error, connection, transaction
 from django.db.models.sql.compiler import SQLCompiler, SQLInsertCompiler, SQLUpdateCompiler
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay, WorkResult
+from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.support.combining import KIND

@@ -26,7 +26,7 @@ from redis import Redis
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection, ConnectionPool
 
-from django_idempotency.core import rules
+from django_idempotency.core import conclusions, interventions, rules, settlements
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
 from django_idempotency.engine.commands import adrive, drive
 from django_idempotency.engine.durable import Execution, handing_over, resuming
@@ -382,7 +382,7 @@ def test_a_takeover_without_replicas_is_one_again(
     first, second = make_ticket(lease=0), make_ticket()
     store.claim(first)
     if not crashed:
-        freed = rules.released(store.claim(first))
+        freed = interventions.released(store.claim(first))
         assert freed is not None
         assert store.settle(first, freed)
     if again:
@@ -401,7 +401,7 @@ def test_a_suspended_record_is_not_resumed_without_replicas(store: RedisStore, *
     record = store.claim(owner)
     asleep = Execution("order-17").suspending_ticket(record, owner)
     with pytest.raises(StoreUnavailable, match="replicas"):
-        drive(safe, handing_over(asleep, rules.handover(record, asleep)))
+        drive(safe, handing_over(asleep, settlements.handover(record, asleep)))
     seen = store.claim(waking)
     assert seen.owner == asleep.owner  # still written
     with pytest.raises(StoreUnavailable, match="replicas"):
@@ -635,8 +635,8 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
     record = store.claim(ticket)
     with monkeypatch.context() as later:
         later.setattr(packing, "VERSION", packing.VERSION + 1)
-        settled = rules.settlement(
-            rules.SettledState.COMPLETED,
+        settled = settlements.settlement(
+            conclusions.SettledState.COMPLETED,
             ticket,
             rules.Execute(attempt=1),
             fence=record,

@@ -13,8 +13,8 @@ from django.db import connection
 from django_redis import get_redis_connection
 from pytest_django import Settings
 
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome
-from django_idempotency.core.rules import SettledState
 from django_idempotency.runtime.encryption import protected
 from django_idempotency.runtime.registry import stores
 from django_idempotency.testing.contract.base import Contract

@@ -8,8 +8,9 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.at_rest import is_sealed, readable
+from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import CANCELLATION, MISSING, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
-from django_idempotency.core.rules import Replay, SettledState
+from django_idempotency.core.rules import Replay
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import LocalCache
