@@ -15,6 +15,8 @@ from django.conf import settings
 
 from testproject.demo.rows import Answer, Promise, Row, exit_code
 
+from ..support.extras import refused_without, refusing
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 KEPT = Row(
@@ -47,6 +49,21 @@ def test_kept() -> None:
 def test_broken(change: Any) -> None:
     """One broken promise among others ends the demo with 1."""
     assert exit_code([KEPT, replace(KEPT, **change), KEPT]) == 1
+
+
+def test_what_the_extra_does_not_install_is_refused() -> None:
+    """The demo is played without pytest, though it is there, and with what Django and the extras of the extra need."""
+    refused = refused_without("demo")
+    assert refused >= {"pytest", "psycopg", "hypothesis"}
+    assert refused.isdisjoint({"django", "sqlparse", "gunicorn", "rest_framework", "httpx", "httpcore", "jmespath"})
+    done = subprocess.run(
+        [sys.executable, "-c", "import pytest"],
+        env={**os.environ, **refusing(refused)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ModuleNotFoundError: No module named 'pytest'" in done.stderr
 
 
 def test_nothing_seen() -> None:
@@ -83,9 +100,12 @@ def test_seen() -> None:
 @pytest.mark.faults
 @pytest.mark.skipif("sqlite" not in settings.DATABASES["default"]["ENGINE"], reason="the demo brings its own SQLite")
 def test_the_demo() -> None:
-    """It plays all journeys on a real server with a worker killed, ends with 0, and leaves no server behind."""
+    """It plays all journeys on a real server with a worker killed, ends with 0, and leaves no server behind.
+
+    Neither it nor its server can import what the extra `demo` does not install.
+    """
     command = [sys.executable, "-m", "testproject.demo"]
-    environment = {**os.environ, "DEMO_EXIT": "1"}
+    environment = {**os.environ, "DEMO_EXIT": "1", **refusing(refused_without("demo"))}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
     ) as demo:
