@@ -62,6 +62,10 @@ class Clients:
                     key = next(self._keys)
                     self.begun[key] += 1
                 began = time.monotonic()
+                if self._workload.is_abandoned(key):
+                    with suppress(httpx.TransportError):
+                        self._send(client, key)
+                    continue
                 finished = self._insist(client, key)
                 with self._changing:
                     self.unfinished[key] += not finished

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from django_idempotency.testing.linearizability import Answer, Violation, violat
 
 from ..support.database_servers import PostgreSQLServer
 from .clients import Clients, random
-from .workloads import Workload
+from .workloads import Workload, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +28,13 @@ class Report:
     #: Keys without exactly one effect, and how many they have.
     wrong: dict[str, int]
     violations: list[Violation]
+    #: What else is wrong.
+    broken: list[str]
 
     @property
     def holds(self) -> bool:
-        return not (self.unfinished or self.wrong or self.violations) and self.counts["operations"] > 0
+        wrong = self.unfinished or self.wrong or self.violations or self.broken
+        return not wrong and self.counts["operations"] > 0
 
     def __str__(self) -> str:
         rows = {name: f"{number:,}" for name, number in self.counts.items()}
@@ -40,10 +44,13 @@ class Report:
         lines = [f"{name:<32}{shown:>12}" for name, shown in rows.items()]
         lines += [f"Not finished: {key}" for key in self.unfinished]
         lines += [f"{number} effects: {key}" for key, number in self.wrong.items()]
+        lines += self.broken
         return "\n".join([*lines, *map(str, self.violations)])
 
 
-def run(workload: Workload, server: PostgreSQLServer, *, clients: int, seconds: float, pause: float) -> Report:
+def run(
+    workloads: Mapping[str, Workload], server: PostgreSQLServer, *, clients: int, seconds: float, pause: float
+) -> dict[str, Report]:
     """Restart the database about every `pause` seconds under that many clients. Needs Django, set up for the server."""
     from django.core.management import call_command
     from django.db import connection
@@ -51,14 +58,14 @@ def run(workload: Workload, server: PostgreSQLServer, *, clients: int, seconds: 
     from ..faults.servers import gunicorn
 
     call_command("migrate", verbosity=0)
-    workload.prepare()
+    prepare()
     connection.close()
     restarts = 0
     with (
         tempfile.TemporaryDirectory() as folder,
         gunicorn(Path(folder), DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]) as fleet,
     ):
-        crowd = Clients(workload, fleet.url, clients)
+        crowds = {name: Clients(each, fleet.url, clients // len(workloads)) for name, each in workloads.items()}
         try:
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0:
@@ -66,16 +73,21 @@ def run(workload: Workload, server: PostgreSQLServer, *, clients: int, seconds: 
                 server.restart()
                 restarts += 1
         finally:
-            crowd.end()
-    return report(workload, crowd, restarts)
+            for crowd in crowds.values():
+                crowd.end()
+    for name, each in workloads.items():
+        if finished := each.finish():
+            print(f"{name}: {finished} are finished", flush=True)
+    return {name: report(workloads[name], crowd, restarts) for name, crowd in crowds.items()}
 
 
 def report(workload: Workload, crowd: Clients, restarts: int) -> Report:
     """Judge a run that has ended."""
-    effects = workload.effects()
+    effects, gone = workload.effects(), workload.is_abandoned
     keys = set(crowd.begun) | set(effects)
-    for key in keys:
-        crowd.history.count(lambda key=key: effects.get(key, 0), key=key)  # type: ignore[misc]  # the key of this turn
+    if workload.atomic:
+        for key in keys:
+            crowd.history.count(lambda key=key: effects.get(key, 0), key=key)  # type: ignore[misc]  # the key of this turn
     answers = Counter(call.answer for call in crowd.history)
     requests = len(crowd.history) - answers[Answer.COUNTED]
     counts = {
@@ -98,6 +110,8 @@ def report(workload: Workload, crowd: Clients, restarts: int) -> Report:
         counts=counts,
         slowest=(crowd.slowest, crowd.slowest_request),
         unfinished=sorted(+crowd.unfinished),
-        wrong={key: effects.get(key, 0) for key in keys if effects.get(key, 0) != 1},
+        # What its clients have abandoned may never have begun.
+        wrong={key: number for key in keys if (number := effects.get(key, 0)) != 1 and (number or not gone(key))},
         violations=violations(crowd.history),
+        broken=list(workload.broken(keys)),
     )

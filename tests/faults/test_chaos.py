@@ -6,14 +6,18 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from django_idempotency.testing.linearizability import Answer, Call, History
+from testproject.payments.models import Effect
 
+from ..chaos import sagas
 from ..chaos.running import report
+from ..chaos.workloads import FOLDER, Sagas
 from ..support.services import needs_postgresql_server
 from .servers import ROOT
 
@@ -24,7 +28,7 @@ SHORT = {"CHAOS_CLIENTS": "20", "CHAOS_SECONDS": "6", "CHAOS_PAUSE": "1.5"}
 @pytest.mark.slow
 @needs_postgresql_server
 def test_postgresql_restarts_under_clients_that_retry() -> None:
-    """Twenty clients finish all of their operations, each with one effect, through some restarts."""
+    """Twenty clients finish all of their operations through some restarts: charges with one effect each, and sagas."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::ResourceWarning", "-m", "tests.chaos"],
         cwd=ROOT,
@@ -59,9 +63,35 @@ def test_what_is_broken() -> None:
         slowest=1.0,
         slowest_request=1.0,
     )
-    workload: Any = SimpleNamespace(effects=lambda: {"good": 1, "twice": 2})
+    workload: Any = SimpleNamespace(
+        atomic=True,
+        effects=lambda: {"good": 1, "twice": 2},
+        is_abandoned=lambda key: False,
+        broken=lambda keys: ["An undo without its step"],
+    )
     found = report(workload, crowd, restarts=0)
     assert not found.holds
     assert (found.unfinished, found.wrong) == (["never"], {"never": 0, "twice": 2})
     assert sorted(violation.culprit.key for violation in found.violations) == ["never", "twice"]
     assert "Not finished: never" in str(found)
+    assert "An undo without its step" in str(found)
+
+
+@pytest.mark.django_db
+@pytest.mark.any_database
+def test_a_broken_saga(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit names an operation that has a step twice, has not ended, or has undone what was not done."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    for key in ("good", "twice", "half", "strange"):
+        Effect.objects.create(label="order", idempotency_key=key)
+        sagas.provider().call("pay", key, "key-1")
+    for key in ("good", "twice", "twice"):
+        sagas.provider().call("reserve", key, f"key-{len(list(tmp_path.iterdir()))}")
+    sagas.provider().call("undo reserve", "strange", "key-2")
+    found = [line.rpartition(" ")[2] for line in Sagas().broken(["good", "twice", "half", "strange"])]
+    assert found == ["twice", "half", "strange"]
+    sold_out, abandoned = f"0{'f' * 7}", f"f0{'f' * 6}"
+    Effect.objects.create(label="order", idempotency_key=abandoned)
+    assert len(list(Sagas().broken([sold_out, abandoned]))) == 2
+    Effect.objects.create(label="undo order", idempotency_key=abandoned)
+    assert list(Sagas().broken([abandoned])) == []
