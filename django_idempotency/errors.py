@@ -7,7 +7,7 @@ problem document (RFC 9457); no message ever holds a key, a stored body or a sec
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 from uuid import UUID
@@ -342,6 +342,20 @@ class StepsChanged(ConfigurationError):
 
 class StepResultNotStored(ConfigurationError):
     """A step was carried out, but its result could not be stored, so nothing that needs it can follow. Return less."""
+
+
+class StepsNotUndone(IdempotencyError):
+    """An operation that a person undoes has given up, and something is left.
+
+    `failed`: the step that could not be undone, and its exception; it is tried again. `doubtful`: the steps that broke off
+    and have no undo.
+    """
+
+    def __init__(self, *, failed: str, doubtful: Sequence[str]) -> None:
+        self.failed, self.doubtful = failed, tuple(doubtful)
+        look_at = f"Look at {', '.join(self.doubtful)}: nobody knows whether it had its effect. " if doubtful else ""
+        again = f"Not all is undone yet, and it is tried again: {failed}" if failed else ""
+        super().__init__(f"The operation has given up. {look_at}{again}".strip())
 
 
 class SecretUnknown(ConfigurationError):

@@ -72,7 +72,8 @@ RINGS: dict[str, dict[str, Row]] = {
         ),
         # An app of its own.
         "steps": row(
-            "concurrency core engine errors instrumentation models runtime serialization stores stores.orm stores.sealed",
+            "concurrency conf core engine errors inspection instrumentation models runtime serialization stores stores.orm"
+            " stores.sealed",
             "asgiref django",
         ),
     },
@@ -135,11 +136,11 @@ RINGS: dict[str, dict[str, Row]] = {
         ),
         "debug_toolbar": row("core engine http models signals stores", "debug_toolbar django"),
         "client.management": row("client management stores", "django"),
-        "steps.management": row("functions management steps", "django"),
+        "steps.management": row("conf core errors functions instrumentation management runtime steps", "django"),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
         "admin": row("conf core errors inspection instrumentation models runtime stores stores.orm", "django"),
-        "audit.admin": row("admin audit core inspection models", "django"),
-        "steps.admin": row("admin core steps", "django"),
+        "audit.admin": row("admin audit core inspection models stores", "django"),
+        "steps.admin": row("admin core models steps stores", "django"),
         "apps": row("checks engine instrumentation", "django"),
     },
 }

@@ -27,6 +27,7 @@ from ..models import IdempotencyRecord
 from ..stores.base import BaseStore
 from .columns import Columns
 from .listing import Records
+from .panels import ADDED_VERBS
 
 #: The messages about records that were not changed.
 _UNCHANGED = {
@@ -35,12 +36,6 @@ _UNCHANGED = {
         ngettext_lazy(
             "%d record was refused: a request with its key is running, and holds it. Try again later.",
             "%d records were refused: requests with their keys are running, and hold them. Try again later.",
-        ),
-    ),
-    Intervention.ALREADY: (
-        messages.INFO,
-        ngettext_lazy(
-            "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
         ),
     ),
     Intervention.GONE: (
@@ -78,14 +73,18 @@ class Interventions(Columns, TickedAdmin):
     def get_store(self) -> BaseStore:
         raise NotImplementedError
 
+    @property
+    def verbs(self) -> dict[str, Verb]:
+        """The changes by hand, with those of other apps."""
+        return {**VERBS, **ADDED_VERBS}
+
     def name_people(self, request: HttpRequest, rows: Iterable[IdempotencyRecord]) -> None:
         """Set `person` on the rows whose scope names a user."""
         raise NotImplementedError
 
     def may(self, request: HttpRequest, verb: Verb) -> bool:
         """May this user see records and perform this intervention?"""
-        permission = f"{self.opts.app_label}.{verb.name}_record"
-        return self.has_view_permission(request) and request.user.has_perm(permission)
+        return self.has_view_permission(request) and request.user.has_perm(verb.permission)
 
     def has_release_permission(self, request: HttpRequest) -> bool:
         return self.may(request, VERBS["release"])
@@ -120,7 +119,7 @@ class Interventions(Columns, TickedAdmin):
 
     def intervention_view(self, request: HttpRequest, record_id: UUID, name: str) -> HttpResponse:
         """Ask for confirmation for one record, or act on it (POST)."""
-        verb = VERBS[name]
+        verb = self.verbs[name]
         if not self.may(request, verb):
             raise PermissionDenied
         row = self.get_object(request, str(record_id))
@@ -169,12 +168,13 @@ class Interventions(Columns, TickedAdmin):
                 trail.intervened(f"{verb.done.lower()}_by_hand", record, actor=actor, reason=reason)
 
             try:
-                counted[getattr(store, verb.name)(row.pk, audit=audit)] += 1
+                counted[verb.act(store, row.pk, audit=audit)] += 1
             except IdempotencyError as error:
                 self.message_user(request, f"{row}: {error}", messages.ERROR)
                 break
         if done := counted[Intervention.DONE]:
             self.message_user(request, verb.counted % done, messages.SUCCESS)
-        for outcome, (level, sentence) in _UNCHANGED.items():
+        unchanged = {**_UNCHANGED, Intervention.ALREADY: (messages.INFO, verb.already_counted)}
+        for outcome, (level, sentence) in unchanged.items():
             if count := counted[outcome]:
                 self.message_user(request, sentence % count, level)

@@ -108,7 +108,7 @@ class IdempotencyRecordAdmin(Suspects):
                 self.admin_site.admin_view(partial(self.intervention_view, name=name)),
                 name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
             )
-            for name in VERBS
+            for name in self.verbs
         ]
         pages += [
             path(
@@ -192,6 +192,7 @@ class IdempotencyRecordAdmin(Suspects):
         context["response"] = shown(outcome, body_allowed=body_allowed)
         context["unreadable"] = outcome is None and (record is None or record.status is Status.COMPLETED)
         context["verbs"] = [verb for verb in VERBS.values() if self.may(request, verb)]
-        found = [panel.section(request, obj.pk, self.admin_site) for panel in PANELS] if obj else []
+        store = self.get_store()
+        found = [panel.section(request, obj.pk, self.admin_site, store) for panel in PANELS] if obj else []
         context["panels"] = [section for section in found if section]
         return super().render_change_form(request, context, add, change, form_url, obj)

@@ -24,6 +24,7 @@ from ..core.hashing import record_id
 from ..core.scope_names import spellings
 from ..inspection import redaction
 from ..models import IdempotencyRecord
+from ..stores.base import BaseStore
 from .models import AuditEvent, Reference
 from .timeline import Referred, entry_of, hashes_of, referred_of, referring_to, timeline_of
 from .values import parsed
@@ -41,7 +42,7 @@ NOTHING = mark_safe("")
 class TrailPanel:
     """The timeline and the references on a record's page, and the search for `payment:17`."""
 
-    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite) -> SafeString:
+    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
         if not request.user.has_perm("idempotency_audit.view_auditevent"):
             return NOTHING
         known = timeline_of(record_id)

@@ -41,6 +41,7 @@ EVENTS: dict[str, tuple[Promise, str]] = {
     "released_by_hand": (_("Released by hand."), "failed"),
     "expired_by_hand": (_("Expired by hand."), "expired"),
     "erased_by_hand": (_("Erased by hand."), "expired"),
+    "undone_by_hand": (_("Undone by hand."), "expired"),
     "forgotten": (_("Forgotten by the project's code."), "expired"),
     "erased": (_("Erased: what named a person is gone. The key stays used."), "expired"),
 }

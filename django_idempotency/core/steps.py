@@ -90,6 +90,11 @@ class UndoAction(Enum):
     UNDO = "undo"
 
 
+def is_in_doubt(row: StepRow) -> bool:
+    """Does nobody know whether the step had its effect? Also while it is undone even so."""
+    return row.result is None and row.state in (StepState.STARTED, StepState.UNDOING)
+
+
 def undo_action(row: StepRow) -> UndoAction:
     """Say what giving up does about a row. A step that has no undo stays as it is."""
     if not row.undo:

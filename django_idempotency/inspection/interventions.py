@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
+
+from ..core.rules import Intervention
+
+_ALREADY = ngettext_lazy(
+    "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
     """One change by hand. What the admin shows is translated; what the command prints is not.
 
-    `name` is that of the store's method, of the admin's permission and of the command's option.
+    `name` is that of the store's method, of the admin's permission and of the command's option. An app that adds a verb
+    to the admin overrides `act()` and `permission`.
     """
 
     name: str
@@ -28,6 +36,18 @@ class Verb:
     help: str
     done: str
     already: str
+    #: In the admin: how many had that state already.
+    already_counted: Any = _ALREADY
+
+    @property
+    def permission(self) -> str:
+        """What a user of the admin needs, beside the view of records."""
+        return f"django_idempotency.{self.name}_record"
+
+    def act(self, store: Any, record_id: UUID, *, audit: Any) -> Intervention:
+        """Change a record of a store. `audit(record)` gets it as it was."""
+        changed: Intervention = getattr(store, self.name)(record_id, audit=audit)
+        return changed
 
 
 VERBS = {

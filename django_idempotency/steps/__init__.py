@@ -1,1 +1,5 @@
 """Steps of a view or function, each done once and remembered, and undone once. An app of its own. Ring 3."""
+
+from .doubt import InDoubt
+
+__all__ = ["InDoubt"]

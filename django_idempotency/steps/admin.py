@@ -12,11 +12,15 @@ from uuid import UUID
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
-from ..admin.panels import PANELS
+from ..admin.panels import ADDED_VERBS, PANELS
 from ..core.steps import StepRow, StepState, owes_undo
+from ..models import IdempotencyRecord
+from ..stores.base import BaseStore
 from .models import Step
+from .verbs import UNDO
 
 #: The most rows of a record that are shown.
 MOST = 500
@@ -49,31 +53,50 @@ class Line:
     undo: str
     #: Has the operation given up, and is this step not undone yet?
     owed: bool
+    #: Has the operation given up, and does nobody know whether this step had its effect, and cannot it be undone?
+    doubtful: bool
     error: str
 
 
 class StepsPanel:
     """The steps of a record in order, one table for each request that was sent with its key."""
 
-    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite) -> SafeString:
+    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
         if not request.user.has_perm("idempotency_steps.view_step"):
             return NOTHING
-        rows = list(
-            Step.objects.filter(record=record_id)
-            .exclude(state=StepState.ENDED)
-            .defer("result", "arguments")
-            .order_by("pk")[: MOST + 1]
-        )
+        steps = Step.objects.filter(record=record_id).defer("result", "arguments")
+        found = list(steps.order_by("pk")[: MOST + 1])
+        rows = [row for row in found[:MOST] if row.state != StepState.ENDED]
         if not rows:
             return NOTHING
-        context = {"runs": list(timelines_of(rows[:MOST])), "cut": len(rows) > MOST}
+        context = {
+            "runs": list(timelines_of(rows)),
+            "cut": len(found) > MOST,
+            "undo": UNDO,
+            "undo_url": self._undo_url(request, record_id, site) if may_be_undone(found[-1]) else "",
+        }
         return render_to_string("admin/idempotency_steps/timeline.html", context, request)
+
+    @staticmethod
+    def _undo_url(request: HttpRequest, record_id: UUID, site: AdminSite) -> str:
+        """Return the page that asks for confirmation; "": this user may not."""
+        if not request.user.has_perm(UNDO.permission):
+            return ""
+        opts = IdempotencyRecord._meta
+        return reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_{UNDO.name}", args=[record_id])
 
     def find(self, request: HttpRequest, term: str) -> list[UUID]:
         return []
 
 
 PANELS.append(StepsPanel())
+ADDED_VERBS[UNDO.name] = UNDO
+
+
+def may_be_undone(newest: Step) -> bool:
+    """Is something left of the operation of a record's newest row?"""
+    closed = newest.state == StepState.BARRIER and newest.due_at is None
+    return newest.state != StepState.ENDED and not closed
 
 
 def timelines_of(rows: list[Step]) -> Iterator[list[Line]]:
@@ -102,5 +125,6 @@ def line_of(step: Any, *, given_up: bool) -> Line:
         and owes_undo(
             StepRow(position=step.position, name=step.name, state=state, attempt=step.attempt, undo=step.undo)
         ),
+        doubtful=given_up and state is StepState.STARTED and not step.undo,
         error=step.error,
     )

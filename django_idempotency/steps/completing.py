@@ -28,6 +28,7 @@ from ..runtime.registry import stores
 from ..stores.base import BaseStore, utcnow
 from ..stores.sealed import CannotOpen
 from .actions import drive
+from .housekeeping import OWING
 from .journal import Journal
 from .models import Step
 from .sealing import unseal
@@ -78,11 +79,19 @@ def due(using: str, *, older_than: float, limit: int, take: bool = True) -> list
     return rows
 
 
+def take_again(row: Step, using: str) -> None:
+    """Take a row, and forget how its undos failed: until they fail again, a worker is at them."""
+    rows = Step.objects.using(using)
+    rows.filter(pk=row.pk).exclude(due_at=None).update(due_at=utcnow() + TAKEN)
+    if row.state == StepState.BARRIER:
+        rows.filter(run=row.run, state__in=OWING).exclude(error="").update(error="")
+
+
 def complete(rows: list[Step], *, using: str, undo: bool, finish: Finish) -> Iterator[Looked]:
     """Do what can be done about each row. `undo`: give up on those that only a client could finish."""
     for row in rows:
         # Again: the rows before it may have taken long.
-        Step.objects.using(using).filter(pk=row.pk).exclude(due_at=None).update(due_at=utcnow() + TAKEN)
+        take_again(row, using)
         try:
             yield _look(row, using=using, undo=undo, finish=finish)
         except Exception as error:  # what a project's function raises
@@ -91,18 +100,33 @@ def complete(rows: list[Step], *, using: str, undo: bool, finish: Finish) -> Ite
 
 
 def _look(row: Step, *, using: str, undo: bool, finish: Finish) -> Looked:
-    if row.state == StepState.BARRIER:
-        return _undo(row, using)
+    given_up = row.state == StepState.BARRIER
     try:
         store = stores.outermost(stores[row.store])
     except ImproperlyConfigured:
+        if given_up:
+            return _undo(row, using)
         return Looked(step=row, became=Completed.WAITING, reason=f"there is no store {row.store!r} any more")
-    return _look_at(row, store, store.get(row.record), using=using, undo=undo, finish=finish)
+    record = store.get(row.record)
+    if record is not None and (rules.expired(record) or record.operation != row.operation):
+        record = None  # its own is gone
+    if given_up:
+        return _go_on(row, store, record, using)
+    return _look_at(row, store, record, using=using, undo=undo, finish=finish)
+
+
+def _go_on(row: Step, store: BaseStore, record: Record | None, using: str) -> Looked:
+    """Go on with an operation that has given up: under its record, unless that has ended."""
+    if record is None or record.status is Status.COMPLETED:
+        return _undo(row, using)
+    return Looked(step=row, became=Completed.RUNNING) if rules.leased(record) else _give_up(row, store, record, using)
 
 
 def _look_at(row: Step, store: BaseStore, record: Record | None, *, using: str, undo: bool, finish: Finish) -> Looked:
-    if record is None or rules.expired(record) or record.operation != row.operation:
-        return _waits(row, "its record is gone, so nobody can tell whether it ended: decide in the admin")
+    if record is None:
+        return _waits(
+            row, "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
+        )
     if record.status is Status.COMPLETED:
         return _ended(row, record, using)
     if rules.leased(record):
@@ -116,10 +140,10 @@ def _ended(row: Step, record: Record, using: str) -> Looked:
     """Close what has ended. A cancelled operation is undone: it was cancelled after it had begun."""
     rows = Step.objects.using(using).filter(run=row.run)
     if kind_of(record.outcome) is OutcomeKind.HELD:
-        return _waits(row, "a person decides about its record")
+        return _waits(row, "a person decides: --undo and its id, or release the record")
     if record.outcome == CANCELLATION and any(owes_undo(each.row) for each in rows):
         return _undo(row, using)
-    _journal(row, using).close()
+    journal_of(row, using).close()
     return Looked(step=row, became=Completed.ENDED)
 
 
@@ -135,29 +159,60 @@ def _finish(row: Step, record: Record, finish: Finish) -> Looked:
 
 
 def _give_up(row: Step, store: BaseStore, record: Record, using: str) -> Looked:
-    """Take the record over, undo its steps, and let retries know."""
+    undone = give_up_owned(store, record, journal_of(row, using))
+    return Looked(step=row, became=Completed.RUNNING) if undone is None else _looked(row, using, undone=undone)
+
+
+def give_up_owned(
+    store: BaseStore,
+    record: Record,
+    journal: Journal,
+    *,
+    ttl: float | None = None,
+    by_hand: bool = False,
+    owned: Callable[[], None] = lambda: None,
+) -> bool | None:
+    """Take the record over, undo its steps, and let retries know. `None`: it has another owner, and nothing was done.
+
+    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept. `by_hand`: see give_up().
+    `owned` is called when it is ours.
+    """
     ticket = record.ticket(owner=uuid4())._replace(lease=LEASE, guarantee=Guarantee.LEASE)
+    if ttl is not None:
+        ticket = ticket._replace(ttl=ttl)
     operation = LeaseOperation(store, ticket, Observer())
     if not isinstance(operation.open(), Execute):
-        return Looked(step=row, became=Completed.RUNNING)
+        return None
     try:
-        looked = _undo(row, using)
+        owned()
+        undone = drive(give_up(journal, by_hand=by_hand))
     except BaseException:
         operation.abandon()
         raise
     operation.settle(WorkResult.KEPT, CANCELLATION)
-    return looked
+    return undone
 
 
 def _undo(row: Step, using: str) -> Looked:
-    if drive(give_up(_journal(row, using))):
+    return _looked(row, using, undone=drive(give_up(journal_of(row, using))))
+
+
+def _looked(row: Step, using: str, *, undone: bool) -> Looked:
+    if undone:
         return Looked(step=row, became=Completed.UNDONE)
-    failed = Step.objects.using(using).filter(run=row.run).exclude(error="").order_by("position").last()
-    return Looked(step=row, became=Completed.FAILED, reason="" if failed is None else f"{failed.name}: {failed.error}")
+    return Looked(step=row, became=Completed.FAILED, reason=why_not_undone(row, using))
 
 
-def _journal(row: Step, using: str) -> Journal:
-    kept = max(timedelta(days=1), row.purge_at - utcnow()).total_seconds()
+def why_not_undone(row: Step, using: str) -> str:
+    """Return the step of the row's operation that could not be undone, and its exception."""
+    owing = Step.objects.using(using).filter(run=row.run, state__in=OWING)
+    failed = owing.exclude(error="").order_by("position").last()
+    return "" if failed is None else f"{failed.name}: {failed.error}"
+
+
+def journal_of(row: Step, using: str, *, ttl: float | None = None) -> Journal:
+    """Return the journal of the row's operation, whose rows are kept for `ttl` seconds; `None`: as long as before."""
+    kept = max(timedelta(days=1), row.purge_at - utcnow()).total_seconds() if ttl is None else ttl
     return Journal(
         run=row.run,
         record=row.record,

@@ -93,8 +93,10 @@ class Journal:
         return self._insert(entry, position, state, result=result, watch=watch, contained=contained)
 
     def bar(self, position: int) -> Step:
-        """Write the barrier. Raises `PositionTaken`."""
-        return self._insert(Entry(name=BARRIER_NAME), position, StepState.BARRIER, due=True)
+        """Write the barrier, which is watched instead of the steps. Raises `PositionTaken`."""
+        barrier = self._insert(Entry(name=BARRIER_NAME), position, StepState.BARRIER, due=True)
+        _steps(self.using).filter(run=self.run, due_at__isnull=False).exclude(pk=barrier.pk).update(due_at=None)
+        return barrier
 
     def finish(self, position: int) -> None:
         """Write that the operation has ended: a late owner finds that, and can neither go on nor give up."""

@@ -14,13 +14,14 @@ from typing import Any
 from django.db import transaction
 
 from ..core.records import shortened
-from ..core.steps import StepState, UndoAction, undo_action
+from ..core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ..errors import ConfigurationError, OwnershipLost
 from ..runtime.current_step import RunningStep
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from ..stores.base import utcnow
 from .actions import Actions, Call, Query
 from .borders import Border, reached
+from .doubt import InDoubt
 from .journal import Journal, PositionTaken
 from .reading import load
 from .running import Asked
@@ -32,17 +33,23 @@ logger = logging.getLogger("django_idempotency")
 AGAIN = timedelta(minutes=5)
 
 
+_ENDED_MEANWHILE = "The step has ended meanwhile, or another process undoes it."
+
+
 class NotUndone(Exception):
     """A step could not be undone: it is tried again, or a person must decide."""
 
 
-def give_up(journal: Journal) -> Actions[bool]:
-    """Undo all steps of an operation. `False`: one could not be undone. Then those before it are still done."""
+def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
+    """Undo all steps of an operation. `False`: one could not be undone. Then those before it are still done.
+
+    `by_hand`: a person has decided that, so a step is undone as well of which nobody knows whether it had its effect.
+    """
     rows = yield from _bar(journal)
     barrier = rows[-1]
     for row in reversed(rows[:-1]):
         try:
-            yield from _undo(journal, row)
+            yield from _undo(journal, row, by_hand=by_hand)
         except Exception as error:
             kind = f"{type(error).__module__}.{type(error).__qualname__}"
             yield Query(_postpone, journal, row, barrier, kind)
@@ -71,14 +78,16 @@ def _bar(journal: Journal) -> Actions[list[Any]]:
             continue  # another owner has begun a step meanwhile: that one counts, too
 
 
-def _undo(journal: Journal, row: Any) -> Actions[None]:
+def _undo(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
     doing = undo_action(row.row)
     if doing is UndoAction.ASK:
-        yield from _find_out(journal, row)
+        yield from _find_out(journal, row, by_hand=by_hand)
         doing = undo_action(row.row)
     if doing is UndoAction.NOTHING:
         return
-    undo, result = function_at(row.undo), load(row)
+    undo, doubtful = function_at(row.undo), is_in_doubt(row.row)
+    result = InDoubt(name=row.name, key=row.key) if doubtful else load(row)
+    was = (StepState.STARTED if doubtful else StepState.DONE, StepState.UNDOING)
     assert undo is not None
     running = RunningStep(
         name=f"undo {row.name}", key=row.undo_key, operation=row.run.hex, transactional=not takes_key(undo)
@@ -86,10 +95,14 @@ def _undo(journal: Journal, row: Any) -> Actions[None]:
     if running.transactional:
         call = Call(undo, (result,), step=running, drives_async=True)
         reached(running.name, Border.BEFORE)
-        if (yield Query(_undo_here, journal, row, call)):
+        if (yield Query(_undo_here, journal, row, call, was)):
             reached(running.name, Border.AFTER)
+        elif doubtful:
+            raise NotUndone(_ENDED_MEANWHILE)
         return
-    if not (yield Query(journal.mark, row, (StepState.DONE, StepState.UNDOING), StepState.UNDOING)):
+    if not (yield Query(journal.mark, row, was, StepState.UNDOING)):
+        if doubtful:
+            raise NotUndone(_ENDED_MEANWHILE)
         return  # another process has undone it
     reached(running.name, Border.BEFORE)
     yield Call(undo, (result,), {KEY_ARGUMENT: row.undo_key}, step=running, drives_async=True)
@@ -98,21 +111,26 @@ def _undo(journal: Journal, row: Any) -> Actions[None]:
     reached(running.name, Border.AFTER)
 
 
-def _undo_here(journal: Journal, row: Any, call: Call) -> bool:
+def _undo_here(journal: Journal, row: Any, call: Call, was: tuple[StepState, ...]) -> bool:
     """Undo a step in one transaction with its row. `False`: another process has."""
     with transaction.atomic(using=journal.using, durable=True):
         # First, so that the row is locked: another process waits here, and then finds it undone.
-        if undone := journal.mark(row, (StepState.DONE, StepState.UNDOING), StepState.UNDONE):
+        if undone := journal.mark(row, was, StepState.UNDONE):
             call.run()
             assert call.step is not None
             reached(call.step.name, Border.DURING)
     return undone
 
 
-def _find_out(journal: Journal, row: Any) -> Actions[None]:
-    """Ask whether a step that broke off had its effect, and write that. Raises `NotUndone` if nobody knows."""
+def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
+    """Ask whether a step that broke off had its effect, and write that.
+
+    If nobody knows, raises `NotUndone`; `by_hand` the row stays as it is.
+    """
     ask = function_at(row.ask)
     if ask is None:
+        if by_hand:
+            return
         raise NotUndone(f"The step {row.name!r} broke off, and it has no ask= that says whether it had its effect.")
     decision = yield Call(ask, (Asked(row.name, row.key),), drives_async=True)
     match decision:
@@ -122,6 +140,8 @@ def _find_out(journal: Journal, row: Any) -> Actions[None]:
             data = StepTerms(name=row.name, function=function_at(row.function)).results.dump(result)
             yield Query(journal.end, row, StepState.DONE, data)
         case HoldForReview():
+            if by_hand:
+                return
             raise NotUndone(f"The step {row.name!r} broke off, and its ask= says that a person must decide.")
         case _:
             raise ConfigurationError(f"ask of the step {row.name!r} returned {decision!r}.")

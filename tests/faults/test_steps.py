@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_idempotency import idempotent_function
+from django_idempotency.core.hashing import record_id
+from django_idempotency.core.rules import Intervention
 from django_idempotency.core.steps import StepState
-from django_idempotency.errors import OperationCancelled
+from django_idempotency.errors import HeldForPerson, InProgress, OperationCancelled
 from django_idempotency.functions import current_operation
+from django_idempotency.runtime.registry import stores
+from django_idempotency.steps.intervening import undo_by_hand
 from django_idempotency.steps.models import Step
 from django_idempotency.testing import crash_matrix
 from testproject.payments.models import Effect
@@ -96,6 +102,46 @@ def book_in_vain(card: str) -> list[Any]:
     raise SoldOut
 
 
+def pay_and_break(card: str, *, idempotency_key: str) -> list[str]:
+    """Pay, and lose the response."""
+    PROVIDER.call("pay", card, idempotency_key)
+    raise TimeoutError
+
+
+def refund_in_doubt(paid: Any, *, idempotency_key: str) -> None:
+    """Refund what was paid, if it was."""
+    if (receipt := PROVIDER.found("pay", paid.key)) is not None:
+        refund(receipt, idempotency_key=idempotency_key)
+
+
+@idempotent_function(key="card", guarantee="lease")
+def book_and_hold(card: str) -> None:
+    run = current_operation()
+    assert run is not None
+    run.step("order", make_order, card, undo=cancel_order)
+    run.step("reserve", reserve, card, undo=release, ask=find)
+    run.step("pay", pay_and_break, card, undo=refund_in_doubt, at="most_once")
+
+
+def undone_by_hand(card: str) -> str:
+    """Let an operation be held, and undo it by hand."""
+    for _ in range(2):
+        with suppress(TimeoutError, HeldForPerson, OperationCancelled):
+            book_and_hold(card)
+    rows = Step.objects.filter(record=record_of(card), due_at__isnull=False)
+    rows.update(due_at=datetime.now(timezone.utc))  # time passes
+    done = undo_by_hand(stores["default"], record_of(card), using="default", audit=lambda _: None, ttl=86400)
+    if done.outcome not in (Intervention.DONE, Intervention.ALREADY) or done.failed:
+        raise InProgress
+    with pytest.raises(OperationCancelled):
+        book_and_hold(card)
+    return "cancelled"
+
+
+def record_of(card: str) -> Any:
+    return record_id(book_and_hold.idempotency.scope, book_and_hold.idempotency.key_for(card=card))
+
+
 def written(card: str) -> Counter[str]:
     """Count what is committed here for a card."""
     return Counter(Effect.objects.filter(idempotency_key=card).values_list("label", flat=True))
@@ -157,3 +203,17 @@ def test_an_undo_dies(provider: Provider) -> None:
     ):
         seen[crash.point.name, crash.point.when] = provider.notes(crash.key)[crash.point.name]
     assert seen == undos
+
+
+def test_a_person_undoes_what_is_held(provider: Provider) -> None:
+    """Killed at each statement, the undo by hand is typed again: each undo has one effect, and the operation is cancelled."""
+    points = set()
+    for crash in crash_matrix(undone_by_hand):
+        points.add((crash.point.name, crash.point.when))
+        assert crash.result == "cancelled", crash
+        assert written(crash.key) == {"order": 1, "undo order": 1}, crash
+        effects = provider.effects(crash.key)
+        assert effects["pay"] == effects["undo pay"] <= 1, crash  # none, if it dies before the only call
+        assert (effects["reserve"], effects["undo reserve"]) == (1, 1), crash
+    undos = [f"undo {step}" for step in ("pay", "reserve", "order")]
+    assert points >= {(undo, when) for undo in undos for when in ("before", "during", "after")}

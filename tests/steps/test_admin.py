@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
@@ -13,12 +14,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django import Settings
 
+from django_idempotency.errors import OperationCancelled
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.steps.models import Step
 from tests.admin.conftest import boss  # noqa: F401 - a fixture
 from tests.support.factories import grant
 
-from .test_resuming import guarded
+from . import work
+from .test_by_hand import held_saga, hold
+from .test_resuming import guarded, operation
 from .test_undoing import saga
 from .work import PROVIDER, Declined
 
@@ -115,3 +119,72 @@ def test_a_record_without_steps(boss: Client) -> None:  # noqa: F811
 
     guarded(nothing)("visa")
     assert "idempotency-steps-heading" not in page(boss)
+
+
+# ------------------------------------------------------------------------------------------------------------- by hand
+
+
+def undo_page() -> str:
+    record = IdempotencyRecord.objects.get()
+    return reverse("admin:django_idempotency_idempotencyrecord_undo", args=[record.pk])
+
+
+WHY = {"reason": "The customer has cancelled."}
+
+
+def test_a_person_undoes(boss: Client) -> None:  # noqa: F811
+    """What is held is undone after a confirmation with a reason, which the log keeps; then there is no button."""
+    book = hold(held_saga)
+    assert undo_page() in section(boss)
+    assert "First make sure" in boss.get(undo_page()).content.decode()
+    assert (PROVIDER.undone, LogEntry.objects.count()) == ([], 0)
+    done = boss.post(undo_page(), WHY, follow=True).content.decode()
+    assert "1 operation was undone." in done
+    assert len(PROVIDER.undone) == 2
+    assert "Undone. It was completed" in LogEntry.objects.get().change_message
+    assert WHY["reason"] in LogEntry.objects.get().change_message
+    assert undo_page() not in section(boss)
+    assert "1 operation has ended, or was undone before." in boss.post(undo_page(), WHY, follow=True).content.decode()
+    with pytest.raises(OperationCancelled):
+        book("visa")
+
+
+def test_what_is_left_for_a_person(boss: Client) -> None:  # noqa: F811
+    """A step in doubt without an undo is named, and so is an undo that failed."""
+
+    def body(card: str) -> Any:
+        held_before = operation().step("book", work.book, 1, undo=failing)
+        return [held_before, operation().step("charge", work.charge, 1, at="most_once")]
+
+    hold(body)
+    done = boss.post(undo_page(), WHY, follow=True).content.decode()
+    assert "Look at charge: nobody knows whether it had its effect." in done
+    assert "book: builtins.TimeoutError" in done
+    assert "find out whether it had its effect" in section(boss)
+    assert undo_page() in section(boss)
+
+
+def failing(charged: str, *, idempotency_key: str) -> None:
+    """Be an undo that fails."""
+    raise TimeoutError
+
+
+def test_who_may_undo(boss: Client) -> None:  # noqa: F811
+    """It takes a permission of its own. What has ended has no button."""
+    hold(held_saga)
+    user = User.objects.create_user("viewer", is_staff=True)
+    grant(user, IdempotencyRecord, "view_idempotencyrecord")
+    grant(user, Step, "view_step")
+    client = Client()
+    client.force_login(user)
+    assert undo_page() not in section(client)
+    assert client.post(undo_page(), WHY).status_code == 403
+    assert PROVIDER.undone == []
+    grant(user, Step, "undo_step")
+    client.force_login(User.objects.get(pk=user.pk))
+    assert undo_page() in section(client)
+
+
+def test_what_has_ended_has_no_button(boss: Client) -> None:  # noqa: F811
+    guarded(saga)("visa")
+    assert undo_page() not in section(boss)

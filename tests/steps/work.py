@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from django_idempotency.steps import InDoubt
 from testproject.payments.models import Effect
 
 
@@ -76,6 +77,15 @@ def refund(charged: str, *, idempotency_key: str) -> None:
     """Undo charge() elsewhere."""
     PROVIDER.do("refund", idempotency_key)
     PROVIDER.undone.append(charged)
+
+
+def refund_found(charged: Any, *, idempotency_key: str) -> None:
+    """Undo charge(), of which perhaps nobody knows whether it had its effect."""
+    if isinstance(charged, InDoubt):
+        if charged.key not in PROVIDER.effects:
+            return
+        charged = PROVIDER.effects[charged.key]
+    refund(charged, idempotency_key=idempotency_key)
 
 
 def book(order: int, *, idempotency_key: str) -> str:

@@ -1,18 +1,35 @@
-"""Finish or undo operations that died between two steps. Several may run."""
+"""Finish or undo operations that died between two steps, or undo one by hand. Several may run."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, router
 from django.utils.connection import ConnectionDoesNotExist
 
+from .... import conf
+from ....core.hashing import record_of_ref
+from ....core.policy import seconds
+from ....core.records import Record
+from ....core.rules import Intervention
+from ....errors import IdempotencyError
 from ....functions.completing import finish
+from ....instrumentation.trail import trail
 from ....management.arguments import duration, positive
+from ....management.operators import operator
+from ....runtime.registry import stores
 from ...completing import Completed, Looked, complete, due
+from ...intervening import newest_of, undo_by_hand
+from ...journal import database_of
 from ...models import Step
+
+logger = logging.getLogger("django_idempotency")
 
 #: The most operations that are listed.
 MOST_LINES = 50
@@ -21,8 +38,9 @@ MOST_LINES = 50
 class Command(BaseCommand):
     help = (
         "Finish operations that died between two steps: call guarded functions again, and continue undos that broke off or "
-        "failed. With --undo, give up on those that only a retry of their client could finish. Bounded, and several may run "
-        "at once. The exit status is 1 if an operation could not be completed."
+        "failed. With --undo, give up on those that only a retry of their client could finish; with --undo REF, on one that "
+        "is held or was abandoned. Bounded, and several may run at once. The exit status is 1 if an operation could not be "
+        "completed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -36,12 +54,21 @@ class Command(BaseCommand):
         parser.add_argument("--limit", type=positive, default=1000, metavar="OPERATIONS", help="At most these; 1000.")
         parser.add_argument("--using", metavar="ALIAS", help="In DATABASES; where steps are written by default.")
         parser.add_argument(
-            "--undo", action="store_true", help="Undo the steps of views whose client has not sent its request again."
+            "--undo",
+            nargs="?",
+            const="",
+            metavar="REF",
+            help="Undo the steps of views whose client has not sent its request again; or those of one operation: the "
+            "operation_ref of a problem document, or the id of a record.",
         )
+        parser.add_argument("--reason", default="", metavar="TEXT", help="Why one is undone, for the audit trail.")
         parser.add_argument("--dry-run", action="store_true", help="Only list what is due.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.verbosity: int = options["verbosity"]
+        if options["undo"]:
+            self.undo(options["undo"], using=options["using"], reason=options["reason"])
+            return
         using, size = options["using"] or router.db_for_write(Step), 100
         self.counted, self.listed = Counter[Completed](), 0
         terms = {"older_than": options["older_than"]}
@@ -52,7 +79,7 @@ class Command(BaseCommand):
             left = options["limit"]
             while left and (rows := due(using, limit=min(size, left), **terms)):
                 left -= len(rows)
-                for looked in complete(rows, using=using, undo=options["undo"], finish=finish):
+                for looked in complete(rows, using=using, undo=options["undo"] is not None, finish=finish):
                     self.counted[looked.became] += 1
                     self.line(looked)
         except (DatabaseError, ConnectionDoesNotExist) as error:
@@ -65,6 +92,43 @@ class Command(BaseCommand):
             self.stdout.write(self.so_far())
         if self.counted[Completed.FAILED]:
             raise CommandError("Some operations could not be completed. They are tried again.")
+
+    # ----------------------------------------------------------------------------------------------------------- by hand
+
+    def undo(self, ref: str, *, using: str | None, reason: str) -> None:
+        """Undo one operation."""
+        record_id = named(ref)
+        try:
+            found = newest(record_id, using)
+            if found is None:
+                raise CommandError(f"There is no step of the record {record_id}.")
+            step, alias = found
+            store = stores.outermost(stores[step.store])
+
+            def audit(record: Record) -> None:
+                trail.intervened("undone_by_hand", record, actor=operator(), reason=reason)
+
+            undone = undo_by_hand(store, record_id, using=alias, audit=audit, ttl=seconds(conf.get("TTL")))
+        except (ImproperlyConfigured, ConnectionDoesNotExist, DatabaseError, IdempotencyError) as error:
+            raise CommandError(f"It cannot be undone now: {type(error).__name__}: {error}") from error
+        if undone.outcome in (Intervention.BUSY, Intervention.GONE):
+            raise CommandError(
+                "Refused: a request with its key is running, or a process is undoing it. Nothing was changed. Try again later."
+            )
+        if undone.outcome is not Intervention.DONE:
+            self.stdout.write("It has ended, or is undone. Nothing was changed.")
+            return
+        facts = {"event": "undone_by_hand", "user": operator(), "id": str(record_id)}
+        logger.warning("Undone by hand, by %s: record %s.", facts["user"], facts["id"], extra={"idempotency": facts})
+        for name in undone.doubtful:
+            self.stdout.write(
+                f"Look at: {name}. It broke off, and has no undo: nobody knows whether it had its effect."
+            )
+        if undone.failed:
+            raise CommandError(f"Given up, and not all is undone yet. It is tried again. {undone.failed}")
+        self.stdout.write("Undone.")
+
+    # ------------------------------------------------------------------------------------------------------- what is due
 
     def list(self, rows: list[Step]) -> None:
         for row in rows[:MOST_LINES]:
@@ -84,3 +148,22 @@ class Command(BaseCommand):
     def so_far(self) -> str:
         done = [f"{count:,} {became.value}" for became, count in self.counted.items()]
         return f"{', '.join(done)}." if done else "Nothing to complete."
+
+
+def named(ref: str) -> UUID:
+    """Return the id of the record that an operator has typed. Raises `CommandError`."""
+    with suppress(ValueError):
+        return UUID(ref)
+    if (found := record_of_ref(conf.derive_secrets(), ref)) is None:
+        raise CommandError(
+            f"{ref!r} is neither the id of a record nor an operation_ref that a secret of this project has signed."
+        )
+    return found
+
+
+def newest(record_id: UUID, using: str | None) -> tuple[Step, str] | None:
+    """Return the newest step of a record, and the database that has it: `using`, or any that has steps of a store."""
+    for alias in [using] if using else dict.fromkeys(database_of(stores[each]) for each in conf.get("STORES")):
+        if (step := newest_of(record_id, alias)) is not None:
+            return step, alias
+    return None
