@@ -121,7 +121,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "testing.schemathesis": row("testing", "django schemathesis"),
         "checks": row(
             "audit client conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
-            " runtime scopes selectors stores stores.orm stores.sealed",
+            " runtime scopes selectors steps stores stores.orm stores.sealed",
             "asgiref django",
         ),
         "publishing": row("checks conf core errors http profiles", "django"),

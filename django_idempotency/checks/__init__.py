@@ -19,6 +19,7 @@ from .replays import check_replays
 from .routes import check_routes
 from .secrets import check_secrets
 from .settings import check_environment, check_settings
+from .steps import check_steps
 from .store_servers import check_servers
 from .tenants import check_hosts, check_tenants
 
@@ -37,6 +38,7 @@ def register() -> None:
         check_client,
         check_outbox,
         check_audit,
+        check_steps,
         check_tenants,
     ):
         checks.register(check, TAG)

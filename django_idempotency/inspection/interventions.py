@@ -10,7 +10,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from ..core.rules import Intervention
+from ..core.interventions import Intervention
 
 _ALREADY = ngettext_lazy(
     "%d record was already free, expired or erased.", "%d records were already free, expired or erased."

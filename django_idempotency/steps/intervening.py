@@ -15,8 +15,8 @@ from uuid import UUID
 from django.db import transaction
 
 from ..core import rules
+from ..core.interventions import Intervention
 from ..core.records import CANCELLATION, OutcomeKind, Record, Status, kind_of
-from ..core.rules import Intervention
 from ..core.steps import StepState
 from ..stores.base import Audit, BaseStore, utcnow
 from .actions import drive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ from ..runtime.transactions import in_transaction
 from ..serialization.results import Unstorable, dump_error
 from .actions import Actions, Call, Query
 from .borders import Border, reached
+from .elsewhere import only_in
 from .journal import Entry, Journal, PositionTaken, Watch
 from .reading import load, load_kept
 from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
@@ -274,7 +276,8 @@ class Steps:
         journal = self.journal
         using = journal.using if journal is not None else self._atomic
         with transaction.atomic(using=using, durable=journal is not None):
-            data = terms.results.dump(call.run())
+            with nullcontext() if journal is None else only_in(journal.using, f"The step {terms.name!r}"):
+                data = terms.results.dump(call.run())
             reached(terms.name, Border.DURING)
             row = None
             if journal is not None:

@@ -22,6 +22,7 @@ from ..stores.base import utcnow
 from .actions import Actions, Call, Query
 from .borders import Border, reached
 from .doubt import InDoubt
+from .elsewhere import only_in
 from .journal import Journal, PositionTaken
 from .reading import load
 from .running import Asked
@@ -116,8 +117,9 @@ def _undo_here(journal: Journal, row: Any, call: Call, was: tuple[StepState, ...
     with transaction.atomic(using=journal.using, durable=True):
         # First, so that the row is locked: another process waits here, and then finds it undone.
         if undone := journal.mark(row, was, StepState.UNDONE):
-            call.run()
             assert call.step is not None
+            with only_in(journal.using, f"The step {call.step.name!r}"):
+                call.run()
             reached(call.step.name, Border.DURING)
     return undone
 

@@ -9,8 +9,8 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from .. import conf
+from ..core.interventions import Intervention
 from ..core.policy import seconds
-from ..core.rules import Intervention
 from ..errors import StepsNotUndone
 from ..inspection.interventions import Verb
 from ..stores.base import Audit

@@ -12,7 +12,7 @@ import pytest
 
 from django_idempotency import idempotent_function
 from django_idempotency.core.hashing import record_id
-from django_idempotency.core.rules import Intervention
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.steps import StepState
 from django_idempotency.errors import HeldForPerson, InProgress, OperationCancelled
 from django_idempotency.functions import current_operation

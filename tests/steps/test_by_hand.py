@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from django_idempotency import conf
 from django_idempotency.core.hashing import operation_ref
+from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import CANCELLATION, Record
-from django_idempotency.core.rules import Intervention
 from django_idempotency.core.steps import StepRow, StepState, is_in_doubt
 from django_idempotency.errors import HeldForPerson, OperationCancelled
 from django_idempotency.runtime.registry import stores

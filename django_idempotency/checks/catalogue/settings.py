@@ -109,6 +109,16 @@ SETTINGS: dict[str, tuple[str, str]] = {
             f'"%(records)s". If a crash may lose an event, type {SILENCE}.'
         ),
     ),
+    "W132": (
+        (
+            'The steps of operations in the store "%(store)s" are written to the database "%(using)s", where your routers allow '
+            "no table of them."
+        ),
+        (
+            "Type a router of DATABASE_ROUTERS whose allow_migrate() puts the app idempotency_steps into "
+            f'"%(using)s". If no step runs under this store, type {SILENCE}.'
+        ),
+    ),
     "E043": (
         'IDEMPOTENCY["%(name)s"] = %(value)s cannot select: %(problem)s.',
         "Type %(fix)s.",

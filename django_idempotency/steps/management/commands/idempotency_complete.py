@@ -15,9 +15,9 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from .... import conf
 from ....core.hashing import record_of_ref
+from ....core.interventions import Intervention
 from ....core.policy import seconds
 from ....core.records import Record
-from ....core.rules import Intervention
 from ....errors import IdempotencyError
 from ....functions.completing import finish
 from ....instrumentation.trail import trail
