@@ -80,6 +80,8 @@ if "METRICS" in os.environ:  # "prometheus", for the demo
     IDEMPOTENCY["METRICS"] = os.environ["METRICS"]
 if "AUDIT" in os.environ:
     IDEMPOTENCY["AUDIT"] = True
+if "SUSPECTS" in os.environ:  # JSON, for the screenshots
+    IDEMPOTENCY["SUSPECTS"] = json.loads(os.environ["SUSPECTS"])
 if BANK_URL:
     IDEMPOTENCY["PROVIDERS"] = {
         "bank": {"LIFETIME": timedelta(hours=24), "CLIENT": "testproject.payments.bank.bank_client"}

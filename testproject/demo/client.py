@@ -29,6 +29,10 @@ class Client:
         """Request a transfer by the bank."""
         return self._post("/api/transfers/", {"amount": amount, "currency": "inr"}, key)
 
+    def payout(self, amount: int, *, key: str) -> Answer:
+        """Request a payout of `amount` paise."""
+        return self._post("/api/payouts/", {"amount": amount, "currency": "inr"}, key)
+
     def _post(self, path: str, wanted: dict[str, Any], key: str | None) -> Answer:
         headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
         body = json.dumps(wanted)

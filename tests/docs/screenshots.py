@@ -1,17 +1,22 @@
 """The docs' screenshots of the admin: `make screenshots` takes them of the demo on SQLite, in a real Chromium.
 
-    python -m tests.docs.screenshots
+    python -m tests.docs.screenshots [demo | steps]
+
+The steps are those of the tutorial's shop, after its page was carried out.
 
 Take them again after a change to the admin's pages; keys, times and addresses differ each time.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +26,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 
 from django_idempotency.core.hashing import record_id
 from testproject.demo.client import Client
@@ -29,21 +34,32 @@ from testproject.demo.server import HOST, Server, serving
 from testproject.demo.stage import Cast, prepare
 
 from .pages import DOCS
+from .shop import opened
 
 WIDTH, HEIGHT = 1100, 1600  # CSS pixels: below this width, Django's admin uses its layout for phones
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SUSPECTS = [
+    {"model": "payments.Charge", "same": ["user", "amount", "currency"], "within": 300},
+    {"model": "payments.Effect", "same": ["label"], "within": 300, "where": {"label": "payout"}},
+]
 
 
-def main() -> None:
+def main(part: str = "") -> None:
+    if part in ("", "demo"):
+        of_the_demo()
+    if part in ("", "steps"):
+        of_the_steps()
+
+
+def of_the_demo() -> None:
     os.environ["AUDIT"] = "1"  # for the timeline of a record
+    os.environ["SUSPECTS"] = json.dumps(SUSPECTS)
     with tempfile.TemporaryDirectory(prefix="idempotency-screenshots-", ignore_cleanup_errors=True) as folder:
         cast = prepare(Path(folder) / "demo.sqlite3")
         with serving(Path(folder) / "gunicorn.log") as server, browsing() as page:
             send_requests(server, cast)
             page.goto(f"{server.address}{cast.records}")
-            page.fill("#id_username", "admin")
-            page.fill("#id_password", cast.password)
-            page.click("[type=submit]")
+            log_in(page, "admin", cast.password)
             take(page, "admin-list", 640)
             page.click("#result_list th a:has-text('order-2042')")
             take(page, "admin-record")
@@ -53,6 +69,26 @@ def main() -> None:
                 thread.submit(live_a_week).result()
             page.goto(f"{server.address}{cast.records}statistics/")
             take(page, "admin-statistics", 945)
+            send_twice(server, cast)
+            page.goto(f"{server.address}{cast.records}suspects/")
+            take(page, "admin-suspects")
+
+
+def of_the_steps() -> None:
+    """Let an operation be undone whose server was killed, as the tutorial does, and show its steps."""
+    folder = tempfile.TemporaryDirectory(prefix="idempotency-shop-", ignore_cleanup_errors=True)
+    with folder as place, opened(Path(place)) as shop, browsing() as page:
+        shop.play(until="kill $(cat server.pid provider.pid)")
+        page.goto(f"http://localhost:{shop.port}/admin/django_idempotency/idempotencyrecord/?q=asha+gone")
+        log_in(page, "asha", "pw")
+        page.click("#result_list th a")
+        take(page, "admin-steps", of=page.locator(".idempotency-timeline"))
+
+
+def log_in(page: Page, name: str, password: str) -> None:
+    page.fill("#id_username", name)
+    page.fill("#id_password", password)
+    page.click("[type=submit]")
 
 
 @contextmanager
@@ -86,6 +122,15 @@ def send_requests(server: Server, cast: Cast) -> None:
         alice.charge(2499, key="order-2042")
 
 
+def send_twice(server: Server, cast: Cast) -> None:
+    """Let a client make a new key for each retry."""
+    bob = Client(host=HOST, port=server.port, token=cast.bob)
+    for number in (31, 32):
+        bob.charge(4900, key=f"order-{number}")
+        bob.payout(4900, key=f"payout-{number}")
+        time.sleep(1.4)  # for a span that can be read
+
+
 def live_a_week() -> None:
     """Add the records of a week, busier by day than by night, for the page of statistics."""
     from django_idempotency.models import IdempotencyRecord
@@ -109,16 +154,17 @@ def live_a_week() -> None:
     IdempotencyRecord.objects.bulk_create(rows)
 
 
-def take(page: Page, name: str, height: float = HEIGHT) -> None:
-    """Write what the window shows, without the empty part at the bottom, in few colours."""
+def take(page: Page, name: str, height: float = HEIGHT, *, of: Locator | None = None) -> None:
+    """Write what the window shows, without the empty part at the bottom, in few colours; or only some elements of it."""
     page.wait_for_load_state("networkidle")
-    box = page.locator("#content").bounding_box() or {"y": 0, "height": HEIGHT}
-    lower = min(height, box["y"] + box["height"])
-    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": lower})
+    boxes = [box for each in (of or page.locator("#content")).all() if (box := each.bounding_box())]
+    upper = 0 if of is None else min(box["y"] for box in boxes)
+    lower = min(height if of is None else HEIGHT, max(box["y"] + box["height"] for box in boxes))
+    shot = page.screenshot(clip={"x": 0, "y": upper, "width": WIDTH, "height": lower - upper}, full_page=True)
     path = DOCS / "pictures" / f"{name}.png"
     Image.open(BytesIO(shot)).convert("RGB").quantize(128).save(path, optimize=True)
     print(f"Taken: docs/pictures/{path.name}, {path.stat().st_size // 1024} KiB")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
