@@ -15,6 +15,7 @@ from ..core.policy import Resolved
 from ..core.records import CANCELLATION, Outcome, OutcomeKind
 from ..errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ..runtime.takeovers import HELD_FOR
+from .actions import adrive, drive
 from .handle import StepsHandle
 from .running import Steps
 
@@ -86,7 +87,7 @@ def left_by(handle: StepsHandle, error: BaseException) -> Problem | None:
     """
     if _gives_up_on(handle, error):
         try:
-            handle.undo_steps()
+            drive(handle._leaving())  # noqa: SLF001 - ours
         except Exception:
             logger.exception(_NOT_GIVEN_UP)
     return _problem(handle, error)
@@ -96,7 +97,7 @@ async def aleft_by(handle: StepsHandle, error: BaseException) -> Problem | None:
     """See left_by()."""
     if _gives_up_on(handle, error):
         try:
-            await handle.aundo_steps()
+            await adrive(handle._leaving())  # noqa: SLF001 - ours
         except Exception:
             logger.exception(_NOT_GIVEN_UP)
     return _problem(handle, error)
@@ -105,9 +106,10 @@ async def aleft_by(handle: StepsHandle, error: BaseException) -> Problem | None:
 def _gives_up_on(handle: StepsHandle, error: BaseException) -> bool:
     """Does the policy name this exception? An attempt that finds that an earlier one gave up undoes what is left."""
     steps, policy = _steps_of(handle), handle._step_policy  # noqa: SLF001
-    if policy is None or steps is None or not steps.begun:
+    if policy is None or not (handle._may_have_steps() if steps is None else steps.begun):  # noqa: SLF001
         return False
-    return isinstance(error, OperationCancelled if steps.given_up else tuple(policy.undo_on))
+    given_up = steps is not None and steps.given_up
+    return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
 
 
 def _problem(handle: StepsHandle, error: BaseException) -> Problem | None:

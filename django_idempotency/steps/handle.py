@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from django.apps import apps
+
 from ..core import rules
 from ..core.policy import Resolved
 from ..core.records import Guarantee
@@ -13,7 +15,7 @@ from ..engine.operation import Operation
 from ..runtime.handle import OperationHandle, SwitchedOff
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
-from .journal import Journal, database_of, require_app
+from .journal import APP, Journal, database_of, require_app
 from .running import Steps
 from .terms import terms_of
 from .undoing import give_up
@@ -175,6 +177,17 @@ class StepsHandle(OperationHandle):
         run.given_up = True
         return undone
 
+    def _may_have_steps(self) -> bool:
+        """May an earlier attempt have done steps, although this one has come to none?"""
+        policy = self._step_policy
+        leases = policy is not None and policy.guarantee is not Guarantee.ATOMIC
+        return leases and apps.is_installed(APP) and _is_resumed(self._operation)
+
+    def _leaving(self) -> Actions[None]:
+        """Give up if a step has been done or begun, whichever attempt did that."""
+        if (yield from self._run().look()):
+            yield from self._giving_up()
+
     def _run(self) -> Steps:
         if self._steps is None:
             self._steps = self._new_steps()
@@ -206,6 +219,9 @@ class StepsHandle(OperationHandle):
 
 class StepsSwitchedOff(SwitchedOff, StepsHandle):
     """The same while idempotency is off: each step is done, and nothing is remembered."""
+
+    def _may_have_steps(self) -> bool:
+        return False
 
     def _new_steps(self) -> Steps:
         return Steps(None, derive=self.derive)

@@ -20,6 +20,7 @@ from .sealing import seal
 if TYPE_CHECKING:
     from .models import Step
 
+APP = "django_idempotency.steps"
 #: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun here.
 DUE = timedelta(seconds=60)
 
@@ -194,10 +195,8 @@ def database_of(store: BaseStore) -> str:
 
 def require_app() -> None:
     """Raise `ConfigurationError` unless the app is installed."""
-    if not apps.is_installed("django_idempotency.steps"):
-        raise ConfigurationError(
-            'Steps need a table. Add "django_idempotency.steps" to INSTALLED_APPS, and run manage.py migrate.'
-        )
+    if not apps.is_installed(APP):
+        raise ConfigurationError(f'Steps need a table. Add "{APP}" to INSTALLED_APPS, and run manage.py migrate.')
 
 
 def _steps(using: str) -> Any:

@@ -113,6 +113,12 @@ class Steps:
         """Would `idempotency_complete` look at the operation? Not after it has given up: then it must, until all is undone."""
         return self.begun and not self.given_up and not self.held and self._is_watched
 
+    def look(self) -> Actions[bool]:
+        """See `begun`, after reading what earlier attempts have done."""
+        if self.rows is None:
+            yield from self._reload()
+        return self.begun
+
     def close(self) -> None:
         """Note that the operation has ended."""
         if len(self._rows) > self._position:
@@ -153,8 +159,7 @@ class Steps:
         """Enter a step. Raises what is wrong with it, and its stored exception."""
         self._check(terms)
         self._names.add(terms.name)
-        if self.rows is None:
-            yield from self._reload()
+        yield from self.look()
         if self._rows and self._rows[-1].state == StepState.BARRIER:
             self._stop()
         self._open = terms.name

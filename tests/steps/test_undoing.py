@@ -82,6 +82,43 @@ def test_no_step_follows(clock: Clock) -> None:
     assert PROVIDER.calls == []
 
 
+def test_before_its_first_step(clock: Clock) -> None:
+    """A retry that gives up before it comes to a step undoes what an earlier attempt has done."""
+
+    def body(card: str) -> Any:
+        if sold_out:
+            raise Declined
+        saga(card)
+        sold_out.append(card)
+        raise TimeoutError
+
+    sold_out: list[str] = []
+    book = guarded(body, undo_on=[Declined])
+    with pytest.raises(TimeoutError):
+        book("visa")
+    for _ in range(2):
+        with pytest.raises(Declined):
+            book("visa")
+    assert states() == ["UNDONE", "UNDONE", "UNDONE", "BARRIER"]
+
+
+def test_giving_up_without_any_step(clock: Clock) -> None:
+    """A retry that has nothing to undo writes no barrier."""
+
+    def body(card: str) -> Any:
+        if tried:
+            raise Declined
+        tried.append(card)
+        raise TimeoutError
+
+    tried: list[str] = []
+    book = guarded(body, undo_on=[Declined])
+    for error in (TimeoutError, Declined):
+        with pytest.raises(error):
+            book("visa")
+    assert Step.objects.count() == 0
+
+
 @pytest.mark.parametrize("dies", ["before", "after"])
 def test_an_undo_that_breaks_off(clock: Clock, dies: str) -> None:
     """The next attempt undoes the rest, under the same keys: each undo has one effect, and no step is repeated."""
