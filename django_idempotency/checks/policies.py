@@ -39,6 +39,8 @@ def policy_errors(
         return
     if has_profile:
         yield from _of_requests(name, policy, terms)
+    if terms.guarantee is Guarantee.LEASE and policy.given().get("undo_on") and not terms.store_body:
+        yield from _unsealed_steps(name)
     if terms.guarantee is not Guarantee.ATOMIC:
         return
     if policy.given().get("undo_on"):
@@ -50,6 +52,11 @@ def policy_errors(
         yield finding(coroutine, view=name)
     if (store := built(alias)) and not store.supports_atomic:
         yield finding("E037", view=name, alias=alias)
+
+
+def _unsealed_steps(name: str) -> Iterator[CheckMessage]:
+    if not conf.get("ENCRYPTION_KEYS"):
+        yield finding("E133", view=name)
 
 
 def _of_requests(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:

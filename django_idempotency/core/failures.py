@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 def failed_with(error: BaseException | None, *, at: datetime, status: int = 500) -> Outcome:
     """Return what is stored of an attempt that failed: its exception's class, and the `status` of its response."""
-    return Outcome(status=status, headers=((FAILED, _named(error)), (FAILED_AT, at.isoformat(timespec="seconds"))))
+    return Outcome(status=status, headers=((FAILED, named(error)), (FAILED_AT, at.isoformat(timespec="seconds"))))
 
 
 def is_failure(outcome: Outcome | None) -> bool:
@@ -66,7 +66,8 @@ def response_of(record: Record) -> Outcome | None:
     return record.outcome if record.status is Status.COMPLETED else None
 
 
-def _named(error: BaseException | None) -> str:
+def named(error: BaseException | None) -> str:
+    """Return the dotted name of the class of an exception, as it is stored; "": there is none."""
     if error is None:
         return ""
     kind = type(error)

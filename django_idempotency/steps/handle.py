@@ -12,11 +12,13 @@ from ..core import rules
 from ..core.policy import Resolved
 from ..core.records import Guarantee
 from ..engine.operation import Operation
+from ..errors import ConfigurationError
 from ..runtime.handle import OperationHandle, SwitchedOff
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
 from .journal import APP, Journal, database_of, require_app
 from .running import Steps
+from .sealing import seals
 from .terms import terms_of
 from .undoing import give_up
 
@@ -199,6 +201,11 @@ class StepsHandle(OperationHandle):
         if policy.guarantee is Guarantee.ATOMIC:
             return Steps(None, derive=self.derive, atomic=operation.store.using)
         require_app()
+        if not policy.store_body and not seals():
+            raise ConfigurationError(
+                "A step stores its result until the operation has ended, and the policy says store_body=False: type "
+                "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."
+            )
         journal = Journal(
             run=UUID(bytes=bytes.fromhex(self.derive("steps"))[:16], version=5),
             record=operation.ticket.id,
@@ -207,6 +214,7 @@ class StepsHandle(OperationHandle):
             attempt=self.attempt,
             using=database_of(operation.store),
             ttl=operation.ticket.ttl,
+            keeps_results=policy.store_body,
         )
         return Steps(
             journal,

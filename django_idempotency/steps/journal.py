@@ -68,6 +68,8 @@ class Journal:
     using: str
     #: How long a row is kept (seconds): as long as the record.
     ttl: float
+    #: Are results kept that long, too? Otherwise until the operation has ended.
+    keeps_results: bool = True
 
     def load(self) -> list[Step]:
         """Return all rows in order, and keep them as long as the record, whose retention has begun again."""
@@ -88,10 +90,11 @@ class Journal:
         result: bytes,
         watch: Watch = UNWATCHED,
         *,
+        error: str = "",
         contained: bool = True,
     ) -> Step:
-        """Write a step that is done. Raises `PositionTaken`; if not `contained`, an open transaction is broken then."""
-        return self._insert(entry, position, state, result=result, watch=watch, contained=contained)
+        """Write a step that is done, or has failed with an exception of the class `error`. Raises `PositionTaken`; if not `contained`, an open transaction is broken then."""
+        return self._insert(entry, position, state, result=result, watch=watch, error=error, contained=contained)
 
     def bar(self, position: int) -> Step:
         """Write the barrier, which is watched instead of the steps. Raises `PositionTaken`."""
@@ -112,13 +115,14 @@ class Journal:
         """Let this attempt repeat a step that another one has begun. `False`: a third one was faster."""
         return self._change(step, was=[StepState.STARTED], attempt=self.attempt, also={"attempt": step.attempt})
 
-    def end(self, step: Step, state: StepState, result: bytes) -> bool:
+    def end(self, step: Step, state: StepState, result: bytes, error: str = "") -> bool:
         """Write how a step ended that has begun. `False`: another owner was faster, or the operation has given up."""
         return self._change(
             step,
             was=[StepState.STARTED],
             state=state,
             result=seal(result, step.run, step.position, "result"),
+            error=error,
             ended_at=utcnow(),
         )
 
@@ -128,7 +132,11 @@ class Journal:
 
     def close(self) -> None:
         """Write that nothing is left to do for the operation."""
-        _steps(self.using).filter(run=self.run).exclude(due_at=None).update(due_at=None)
+        rows = _steps(self.using).filter(run=self.run)
+        if self.keeps_results:
+            rows.exclude(due_at=None).update(due_at=None)
+        else:
+            rows.update(due_at=None, result=None, arguments=None)
 
     def _change(
         self, step: Step, *, was: Sequence[StepState], also: dict[str, Any] | None = None, **values: Any
@@ -149,6 +157,7 @@ class Journal:
         result: bytes | None = None,
         watch: Watch = UNWATCHED,
         due: bool = False,
+        error: str = "",
         contained: bool = True,
     ) -> Step:
         from .models import Step  # not above: loads the model
@@ -173,6 +182,7 @@ class Journal:
             undo_key=entry.undo_key,
             result=None if result is None else seal(result, self.run, position, "result"),
             arguments=None if arguments is None else seal(arguments, self.run, position, "arguments"),
+            error=error,
             created_at=now,
             ended_at=now if result is not None else None,
             due_at=now + DUE if due else None,
@@ -181,8 +191,8 @@ class Journal:
         try:
             with _contained(self.using) if contained else nullcontext():
                 step.save(force_insert=True, using=self.using)
-        except IntegrityError as error:
-            raise PositionTaken from error
+        except IntegrityError as taken:
+            raise PositionTaken from taken
         return step
 
 

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from django.db import connections, transaction
 
+from ..core.failures import named
 from ..core.records import shortened
 from ..core.steps import StepAction, StepState, action
 from ..errors import (
@@ -110,8 +112,13 @@ class Steps:
 
     @property
     def is_watched(self) -> bool:
-        """Would `idempotency_complete` look at the operation? Not after it has given up: then it must, until all is undone."""
-        return self.begun and not self.given_up and not self.held and self._is_watched
+        """Is something to be written when the operation has ended?
+
+        Not after it has given up: until all is undone, `idempotency_complete` looks at it.
+        """
+        if not self.begun or self.given_up or self.held:
+            return False
+        return self._is_watched or not self._journal.keeps_results
 
     def look(self) -> Actions[bool]:
         """See `begun`, after reading what earlier attempts have done."""
@@ -235,7 +242,7 @@ class Steps:
         except Unstorable as unstorable:
             logger.warning("The exception of the step %s is not stored: %s", terms.name, unstorable)
             data = b""
-        yield from self._end(terms, begun, StepState.FAILED, data)
+        yield from self._end(terms, begun, StepState.FAILED, data, named(error))
         self._open = None
         return begun.done
 
@@ -291,24 +298,25 @@ class Steps:
                 row = journal.add(entry, begun.position, StepState.DONE, data, watch, contained=False)
         return row, self._loaded(terms, begun, data)
 
-    def _end(self, terms: StepTerms, begun: Begun, state: StepState, data: bytes) -> Actions[None]:
-        """Write how a step ended. Another owner's earlier word counts."""
+    def _end(self, terms: StepTerms, begun: Begun, state: StepState, data: bytes, error: str = "") -> Actions[None]:
+        """Write how a step ended; `error` is the class of its exception. Another owner's earlier word counts."""
         reached(terms.name, Border.DURING)
         if self.journal is not None:
-            yield from self._write_end(terms, begun, state, data)
+            yield from self._write_end(terms, begun, state, data, error)
         reached(terms.name, Border.AFTER)
 
-    def _write_end(self, terms: StepTerms, begun: Begun, state: StepState, data: bytes) -> Actions[None]:
+    def _write_end(self, terms: StepTerms, begun: Begun, state: StepState, data: bytes, error: str) -> Actions[None]:
         if begun.row is None:
             try:
                 entry = self._entry(terms, begun.running)
-                begun.row = yield Query(self._journal.add, entry, begun.position, state, data, self._watch(begun))
+                add = partial(self._journal.add, error=error)
+                begun.row = yield Query(add, entry, begun.position, state, data, self._watch(begun))
             except PositionTaken:
                 yield from self._reload()
                 yield from self._others(terms, begun)
             else:
                 self._rows.append(begun.row)
-        elif not (yield Query(self._journal.end, begun.row, state, data)):
+        elif not (yield Query(self._journal.end, begun.row, state, data, error)):
             yield from self._reload()
             yield from self._others(terms, begun)
 

@@ -13,6 +13,12 @@ _PLAIN = b"0"
 _SEALED = b"1"
 
 
+def seals() -> bool:
+    """Is what is stored sealed?"""
+    ring = keyring()
+    return ring is not None and ring.seals
+
+
 def seal(value: bytes, run: UUID, position: int, what: str) -> bytes:
     """Return a value as it is stored."""
     ring = keyring()

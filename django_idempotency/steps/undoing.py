@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
+from ..core.failures import named
 from ..core.records import shortened
 from ..core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ..errors import ConfigurationError, OwnershipLost
@@ -52,8 +53,7 @@ def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
         try:
             yield from _undo(journal, row, by_hand=by_hand)
         except Exception as error:
-            kind = f"{type(error).__module__}.{type(error).__qualname__}"
-            yield Query(_postpone, journal, row, barrier, kind)
+            yield Query(_postpone, journal, row, barrier, named(error))
             logger.exception(
                 "The step %s of the record %s is not undone. It is tried again by idempotency_complete.",
                 row.name,
@@ -151,5 +151,5 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
 
 def _postpone(journal: Journal, row: Any, barrier: Any, kind: str) -> None:
     steps = type(row).objects.using(journal.using)
-    steps.filter(pk=row.pk).update(error=kind[:255])
+    steps.filter(pk=row.pk).update(error=kind)
     steps.filter(pk=barrier.pk).update(due_at=utcnow() + AGAIN)

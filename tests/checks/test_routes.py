@@ -442,6 +442,7 @@ def test_atomic_is_the_innermost_stores_to_give(
         ({"store": "outside"}, "E037", 'guarantee="lease"'),
         ({"on_takeover": print}, "E091", 'guarantee="lease"'),
         ({"undo_on": [LookupError]}, "E130", 'guarantee="lease"'),
+        ({"undo_on": [LookupError], "guarantee": "lease", "store_body": False}, "E133", "ENCRYPTION_KEYS"),
         ({"fresh_keys_by": "body.card"}, "E035", "Type both fields"),
     ],
 )

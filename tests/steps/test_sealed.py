@@ -9,7 +9,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from django_idempotency import idempotent_function
-from django_idempotency.errors import StepResultNotStored
+from django_idempotency.errors import ConfigurationError, ResponseNotStored, StepResultNotStored
 from django_idempotency.steps.models import Step
 from tests.stores.sealed.keys import FIRST, SECOND
 
@@ -108,3 +108,33 @@ def test_bytes_of_another_place(settings: Settings) -> None:
     Step.objects.filter(pk=second.pk).update(result=first.result)
     with pytest.raises(StepResultNotStored, match="'charge'"):
         book(CANARY)
+
+
+@idempotent_function(key="card", key_prefix="secret", store_body=False)
+def mint(card: str) -> str:
+    """Return a secret that a step has made, which no process may keep."""
+    run = operation()
+    secret = run.step("echo", echo, card)
+    charged = run.step("charge", echo_elsewhere, card)
+    if PROVIDER.fails:
+        raise TimeoutError
+    return f"{secret} {charged}"
+
+
+def test_what_must_not_be_stored(settings: Settings) -> None:
+    """Without keys no step runs; with keys its result is sealed, and is deleted when the operation has ended."""
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
+    with pytest.raises(ConfigurationError, match="ENCRYPTION_KEYS"):
+        mint(CANARY)
+    assert (work.labels(), PROVIDER.calls, Step.objects.count()) == ([], [], 0)
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "ENCRYPTION_KEYS": [FIRST]}
+    PROVIDER.fails["after the steps"] = TimeoutError()
+    with pytest.raises(TimeoutError):
+        mint(CANARY)
+    assert None not in Step.objects.values_list("result", flat=True)
+    PROVIDER.fails.clear()
+    assert mint(CANARY) == f"{CANARY} here {CANARY} elsewhere"
+    assert PROVIDER.asked("charge") == 1
+    assert set(Step.objects.values_list("result", "arguments")) == {(None, None)}
+    with pytest.raises(ResponseNotStored):
+        mint(CANARY)

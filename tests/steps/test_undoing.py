@@ -41,6 +41,7 @@ def test_on_a_named_exception(clock: Clock) -> None:
     assert [what for what, _ in PROVIDER.calls] == ["book", "charge", "release"]
     assert work.labels() == ["order visa", f"cancelled {_order()}"]
     assert states() == ["UNDONE", "UNDONE", "FAILED", "BARRIER"]
+    assert Step.objects.get(state=StepState.FAILED).error == "tests.steps.work.Declined"
     assert Step.objects.exclude(due_at=None).count() == 0
     keys = [key for _, key in PROVIDER.calls]
     assert len(set(keys)) == 3  # the undo has a key of its own
@@ -146,7 +147,7 @@ def test_an_undo_that_fails(clock: Clock) -> None:
     assert states() == ["DONE", "UNDOING", "FAILED", "BARRIER"]
     barrier = Step.objects.get(state=StepState.BARRIER)
     assert barrier.due_at is not None
-    assert Step.objects.get(name="book").error == "builtins.TimeoutError"
+    assert Step.objects.get(name="book").error == "TimeoutError"
 
 
 def test_a_late_owner_finds_the_barrier(clock: Clock) -> None:

@@ -90,6 +90,10 @@ ROUTES: dict[str, tuple[str, str]] = {
         ),
         'Type guarantee="lease" in the policy of %(view)s, or leave undo_on out.',
     ),
+    "E133": (
+        "%(view)s has steps (undo_on) and store_body=False, and a step's result is stored until the operation has ended.",
+        'Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave undo_on or store_body out of the policy of %(view)s.',
+    ),
     "W104": (
         (
             'The fresh_keys of %(view)s count all clients without a login as one, since they share a scope (anonymous="shared"): '
