@@ -17,7 +17,7 @@ from django_idempotency.steps.completing import due
 from django_idempotency.steps.housekeeping import erase, purge
 from django_idempotency.steps.models import Step
 
-from ..functions.helpers import Clock
+from ..functions.helpers import LEASES, Clock
 from . import work
 from .test_resuming import guarded
 from .test_undoing import saga, states
@@ -133,6 +133,7 @@ def test_purge_keeps_what_is_owed(clock: Clock) -> None:
     PROVIDER.fails.clear()
     book("master")
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    clock.go(2 * 86400)
     assert purge("default", limit=100) == 4  # of the one that ended
     complete()
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
@@ -155,7 +156,41 @@ def test_the_limit_of_a_purge_is_for_all_it_deletes(clock: Clock) -> None:
         guarded(saga)(card)
     rows = Step.objects.count()
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    clock.go(2 * 86400)
     call_command("purge_idempotency", "--limit", "3", "--batch-size", "2", verbosity=0)
-    assert Step.objects.count() == rows - 3
+    assert Step.objects.count() == rows - 1  # and two records
     call_command("purge_idempotency", verbosity=0)
     assert Step.objects.count() == 0
+
+
+def test_steps_outlive_no_record_and_no_record_its_steps(clock: Clock, settings: Any) -> None:
+    """A record elsewhere, which retries keep alive without coming to a step, keeps its steps: none is done twice."""
+    book, other = guarded(saga), guarded(saga)
+    crashed(book, clock)
+    other("master")
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1), due_at=None)
+    assert purge("default", limit=1) == 0
+    left = [(at - timezone.now()).total_seconds() for at in Step.objects.values_list("purge_at", flat=True)]
+    assert 86000 < min(left) <= max(left) <= 86400
+    work.ANSWER.append(lambda asked: asked.run())
+    book("visa")
+    assert (len(work.labels()), PROVIDER.count("charge")) == (2, 2)
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    settings.IDEMPOTENCY = {"STORES": {"another": LEASES["STORES"]["default"]}, "STORE": "another"}
+    assert purge("default", limit=100) == 0  # nobody can tell
+    assert Step.objects.filter(purge_at__lt=timezone.now()).count() == 0
+
+
+def test_steps_go_with_their_record(clock: Clock) -> None:
+    """Or when another operation has its key."""
+    book = guarded(saga)
+    book("visa")
+    rows = Step.objects.count()
+    clock.go(2 * 86400)
+    book("visa")
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    assert purge("default", limit=100) == rows
+    assert Step.objects.count() == rows
+    clock.go(2 * 86400)
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    assert purge("default", limit=100) == rows
