@@ -19,6 +19,7 @@ from ..admin.panels import ADDED_VERBS, PANELS
 from ..core.steps import StepRow, StepState, owes_undo
 from ..models import IdempotencyRecord
 from ..stores.base import BaseStore
+from .journal import database_of
 from .models import Step
 from .verbs import UNDO
 
@@ -64,7 +65,7 @@ class StepsPanel:
     def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
         if not request.user.has_perm("idempotency_steps.view_step"):
             return NOTHING
-        steps = Step.objects.filter(record=record_id).defer("result", "arguments")
+        steps = Step.objects.using(database_of(store)).filter(record=record_id).defer("result", "arguments")
         found = list(steps.order_by("pk")[: MOST + 1])
         rows = [row for row in found[:MOST] if row.state != StepState.ENDED]
         if not rows:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.contrib import admin
 from django.db import connections
+from django.test import RequestFactory
+from django.utils import timezone
 
 from django_idempotency.errors import ConfigurationError
+from django_idempotency.steps.admin import StepsPanel
 from django_idempotency.steps.elsewhere import only_in
 from django_idempotency.steps.models import Step
+from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
+from tests.support.factories import AdminFactory
 
 from ..functions.helpers import Clock
 from . import work
@@ -109,3 +116,20 @@ def test_no_statement_is_added(other: Any) -> None:
         notes(other)
     assert len(other.queries_log) == before + 1
     other.force_debug_cursor = False
+
+
+def test_the_admin_follows_the_store(other: Any, rf: RequestFactory) -> None:
+    """The steps on a record's page are those of the database that has the store's records."""
+    with other.schema_editor() as editor:
+        editor.create_model(Step)
+    record, request = uuid4(), rf.get("/")
+    request.user = AdminFactory()
+    now = timezone.now()
+    facts = {"record": record, "run": uuid4(), "operation": uuid4(), "position": 1, "attempt": 1, "created_at": now}
+    Step.objects.using("other").create(**facts, name="order", state=2, store="other", purge_at=now)
+    sections = {
+        using: StepsPanel().section(request, record, admin.site, ORMStore(using=using))
+        for using in ("default", "other")
+    }
+    assert sections["default"] == ""
+    assert '<th scope="row">order</th>' in sections["other"]
