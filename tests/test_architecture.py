@@ -108,7 +108,8 @@ RINGS: dict[str, dict[str, Row]] = {
         "outbox": row("errors inspection instrumentation models runtime stores stores.sealed", "django"),
         # Another.
         "client": row(
-            "concurrency conf core errors functions inspection models runtime stores stores.sealed", "asgiref django"
+            "concurrency conf core errors functions inspection instrumentation models runtime stores stores.sealed",
+            "asgiref django",
         ),
         "client.httpx": row("client", "httpx"),
         "client.httpx2": row("client", "httpx2"),

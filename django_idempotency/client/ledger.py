@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from ..core.hashing import record_id
 from ..core.outgoing import UNFINISHED, CallState, KnownCall, Next, next_for
 from ..errors import CallChanged, CallHeld, CallInTransaction, CallResponseNotStored, LostRace
+from ..instrumentation.meters import meters
 from ..runtime.transactions import in_open_transaction
 from ..stores.base import utcnow
 from ..stores.sealed import CannotOpen
@@ -69,7 +70,10 @@ class Ledger:
             if step is Next.MISMATCH:
                 raise CallChanged
             if row is not None and step is Next.REPLAY:
-                return self._stored(row)
+                answer = self._stored(row)
+                if meters.active:
+                    meters.outgoing(self._provider.alias, "replayed")
+                return answer
             if row is not None and step is Next.HOLD:
                 hold(row, self._using)
                 raise CallHeld
@@ -147,6 +151,8 @@ class Ledger:
             mine.update(**values)
         except Error:  # InterfaceError, of a connection that was closed meanwhile, is no DatabaseError
             logger.exception("The end of a call to %s could not be written. It stays open.", self._provider.alias)
+        if meters.active:
+            meters.outgoing(self._provider.alias, state.value)
 
     def _packed_answer(self, answer: Answer) -> bytes | None:
         try:
@@ -189,7 +195,10 @@ def _known(row: OutgoingCall | None) -> KnownCall | None:
 def hold(row: OutgoingCall, using: str) -> bool:
     """Hold a call for a person, unless it has moved on. Return whether it is held now."""
     seen = OutgoingCall.objects.using(using).filter(pk=row.pk, key=row.key, attempts=row.attempts, state=row.state)
-    return bool(seen.update(state=CallState.HELD.value))
+    held = bool(seen.update(state=CallState.HELD.value))
+    if held and meters.active:
+        meters.outgoing(row.provider, CallState.HELD.value)
+    return held
 
 
 def id_of(provider: str, name: str) -> UUID:

@@ -70,6 +70,12 @@ class Meter:
     def published(self, outcome: str, lag: float) -> None:
         """Count a message of the outbox, "published" or "failed", and the seconds since it was sent."""
 
+    def step(self, outcome: str) -> None:
+        """Count a step of an operation: one of `outcomes.STEPS`. Its name is no label: a project may make many."""
+
+    def outgoing(self, provider: str, outcome: str) -> None:
+        """Count a call to a provider, by its alias in PROVIDERS, when it ends: a `CallState`, or "replayed"."""
+
     def duplicate_found(self, model: str) -> None:
         """Count a suspect that `manage.py idempotency_suspects` found. `model` is a label, such as "payments.Charge"."""
 
@@ -119,6 +125,12 @@ class Meters:
 
     def published(self, outcome: str, lag: float) -> None:
         self._each(lambda meter: meter.published(outcome, lag))
+
+    def step(self, outcome: str) -> None:
+        self._each(lambda meter: meter.step(outcome))
+
+    def outgoing(self, provider: str, outcome: str) -> None:
+        self._each(lambda meter: meter.outgoing(provider, outcome))
 
     def duplicate_found(self, model: str) -> None:
         self._each(lambda meter: meter.duplicate_found(model))

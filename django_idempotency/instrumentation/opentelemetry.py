@@ -37,6 +37,12 @@ class OpenTelemetryMeter(Meter):
         self._lag = made.create_histogram(
             f"{_NAME}.outbox.lag", unit="s", description="From the sending of a message to its publishing."
         )
+        self._steps = made.create_counter(
+            f"{_NAME}.steps", unit="{step}", description="Steps of operations by what became of them."
+        )
+        self._outgoing = made.create_counter(
+            f"{_NAME}.outgoing.calls", unit="{call}", description="Calls to providers by how they ended."
+        )
         self._duplicates = made.create_counter(
             f"{_NAME}.duplicates.found", unit="{suspect}", description="Suspects that a search found."
         )
@@ -73,6 +79,12 @@ class OpenTelemetryMeter(Meter):
         self._messages.add(1, {f"{_NAME}.outcome": outcome})
         if outcome == "published":
             self._lag.record(lag)
+
+    def step(self, outcome: str) -> None:
+        self._steps.add(1, {f"{_NAME}.outcome": outcome})
+
+    def outgoing(self, provider: str, outcome: str) -> None:
+        self._outgoing.add(1, {f"{_NAME}.provider": provider, f"{_NAME}.outcome": outcome})
 
     def duplicate_found(self, model: str) -> None:
         self._duplicates.add(1, {f"{_NAME}.model": model})

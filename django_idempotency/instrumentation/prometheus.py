@@ -28,6 +28,10 @@ OUTBOX_MESSAGES = Counter("django_idempotency_outbox_messages", "Messages that a
 OUTBOX_LAG = Histogram(
     "django_idempotency_outbox_lag_seconds", "From the sending of a message to its publishing.", buckets=_SLOW
 )
+STEPS = Counter("django_idempotency_steps", "Steps of operations by what became of them.", ("outcome",))
+OUTGOING_CALLS = Counter(
+    "django_idempotency_outgoing_calls", "Calls to providers by how they ended.", ("provider", "outcome")
+)
 DUPLICATES_FOUND = Counter("django_idempotency_duplicates_found", "Suspects that a search found.", ("model",))
 
 AUDIT_FAILURES = Counter("django_idempotency_audit_failures", "Events that the audit trail lacks.")
@@ -52,6 +56,12 @@ class PrometheusMeter(Meter):
         OUTBOX_MESSAGES.labels(outcome).inc()
         if outcome == "published":
             OUTBOX_LAG.observe(lag)
+
+    def step(self, outcome: str) -> None:
+        STEPS.labels(outcome).inc()
+
+    def outgoing(self, provider: str, outcome: str) -> None:
+        OUTGOING_CALLS.labels(provider, outcome).inc()
 
     def duplicate_found(self, model: str) -> None:
         DUPLICATES_FOUND.labels(model).inc()

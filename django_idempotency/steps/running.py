@@ -23,6 +23,8 @@ from ..errors import (
     StepResultNotStored,
     StepsChanged,
 )
+from ..instrumentation.meters import meters
+from ..instrumentation.outcomes import STEP_EXECUTED, STEP_FAILED, STEP_IN_DOUBT, STEP_SKIPPED
 from ..runtime.current_step import RunningStep, current_step
 from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..runtime.transactions import in_transaction
@@ -211,6 +213,8 @@ class Steps:
         if doing is StepAction.CHANGED:
             self._refuse_change(terms, begun.row)
         self._open = None
+        if meters.active:
+            meters.step(STEP_SKIPPED)
         if doing is StepAction.RAISE:
             raise load_kept(begun.row, terms.keep)
         begun.result, begun.done = load(begun.row, terms), True
@@ -235,7 +239,11 @@ class Steps:
         Return whether another owner was faster: then its result counts, and not the exception.
         """
         kept = terms.keep
-        if isinstance(error, (OperationHeld, OperationCancelled, OwnershipLost)) or not isinstance(error, kept):
+        if isinstance(error, (OperationHeld, OperationCancelled, OwnershipLost)):
+            return False
+        if meters.active:
+            meters.step(STEP_FAILED)
+        if not isinstance(error, kept):
             return False
         try:
             data = dump_error(error, kept)
@@ -282,6 +290,8 @@ class Steps:
             self._rows.append(row)
         self._open = None
         reached(terms.name, Border.AFTER)
+        if meters.active:
+            meters.step(STEP_EXECUTED)
         return result
 
     def _transaction(self, terms: StepTerms, begun: Begun, call: Call) -> tuple[Any, Any]:
@@ -304,6 +314,8 @@ class Steps:
         if self.journal is not None:
             yield from self._write_end(terms, begun, state, data, error)
         reached(terms.name, Border.AFTER)
+        if meters.active and state is StepState.DONE and not begun.done:
+            meters.step(STEP_EXECUTED)
 
     def _write_end(self, terms: StepTerms, begun: Begun, state: StepState, data: bytes, error: str) -> Actions[None]:
         if begun.row is None:
@@ -421,6 +433,8 @@ class Steps:
         """Let a person decide, and keep the rows until then."""
         yield Query(self._journal.hold, HELD_FOR)
         self.held = True
+        if meters.active:
+            meters.step(STEP_IN_DOUBT)
         raise OperationHeld(
             f"The step {name!r} broke off, and whether it had its effect is not known. A person is finding out."
         )

@@ -17,6 +17,8 @@ from ..core.failures import named
 from ..core.records import shortened
 from ..core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ..errors import ConfigurationError, OwnershipLost
+from ..instrumentation.meters import meters
+from ..instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
 from ..runtime.current_step import RunningStep
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from ..stores.base import utcnow
@@ -54,6 +56,8 @@ def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
             yield from _undo(journal, row, by_hand=by_hand)
         except Exception as error:
             yield Query(_postpone, journal, row, barrier, named(error))
+            if meters.active:
+                meters.step(STEP_NOT_UNDONE)
             logger.exception(
                 "The step %s of the record %s is not undone. It is tried again by idempotency_complete.",
                 row.name,
@@ -97,7 +101,7 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
         call = Call(undo, (result,), step=running, drives_async=True)
         reached(running.name, Border.BEFORE)
         if (yield Query(_undo_here, journal, row, call, was)):
-            reached(running.name, Border.AFTER)
+            _count_undone(running.name)
         elif doubtful:
             raise NotUndone(_ENDED_MEANWHILE)
         return
@@ -108,8 +112,14 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
     reached(running.name, Border.BEFORE)
     yield Call(undo, (result,), {KEY_ARGUMENT: row.undo_key}, step=running, drives_async=True)
     reached(running.name, Border.DURING)
-    yield Query(journal.mark, row, (StepState.UNDOING,), StepState.UNDONE)
-    reached(running.name, Border.AFTER)
+    if (yield Query(journal.mark, row, (StepState.UNDOING,), StepState.UNDONE)):
+        _count_undone(running.name)
+
+
+def _count_undone(name: str) -> None:
+    reached(name, Border.AFTER)
+    if meters.active:
+        meters.step(STEP_UNDONE)
 
 
 def _undo_here(journal: Journal, row: Any, call: Call, was: tuple[StepState, ...]) -> bool:

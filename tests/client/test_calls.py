@@ -37,6 +37,7 @@ from django_idempotency.functions.deadlines import deadline
 from django_idempotency.runtime.current_step import CURRENT_STEP, RunningStep
 from django_idempotency.stores.base import utcnow
 
+from ..support.meters import RecordingMeter, installed
 from .callers import BROKEN as BROKEN_ERRORS
 from .callers import QUICK, Reply
 from .provider import BROKEN, LOST, Failure, Provider
@@ -465,3 +466,16 @@ def test_every_state_is_short() -> None:
     longest = OutgoingCall._meta.get_field("state").max_length
     assert longest is not None
     assert max(len(state.value) for state in CallState) <= longest
+
+
+def test_how_calls_ended_is_counted(call: Call, provider: Provider) -> None:
+    """Each logical call once, however often it was sent; a replay, too; what has no name is not."""
+    meter = RecordingMeter()
+    with installed(meter):
+        provider.plan = [Failure(status=503), Failure(status=402)]
+        call("POST", f"{provider.url}/charges", "order-18", json=AMOUNT)
+        for _ in range(2):
+            call("POST", f"{provider.url}/charges", "order-17", json=AMOUNT)
+        call("POST", f"{provider.url}/charges", None, json=AMOUNT)
+    assert [outcome for _, outcome in meter.calls] == ["refused", "succeeded", "replayed"]
+    assert len({provider for provider, _ in meter.calls}) == 1

@@ -47,6 +47,8 @@ def test_names_labels_and_units() -> None:
     meter.published("published", 3.0)
     meter.published("failed", 3.0)
     meter.duplicate_found("payments.Charge")
+    meter.step("undone")
+    meter.outgoing("stripe", "succeeded")
     assert sample("requests_total", counted) == before[0] + 1
     assert sample("wait_duration_seconds_sum", LABELS) >= 2
     assert sample("lease_lost_total", LABELS) >= 1
@@ -54,6 +56,8 @@ def test_names_labels_and_units() -> None:
     assert sample("outbox_lag_seconds_sum") >= 3
     assert sample("outbox_messages_total", {"outcome": "failed"}) >= 1
     assert sample("duplicates_found_total", {"model": "payments.Charge"}) >= 1
+    assert sample("steps_total", {"outcome": "undone"}) >= 1
+    assert sample("outgoing_calls_total", {"provider": "stripe", "outcome": "succeeded"}) >= 1
 
 
 @pytest.mark.django_db(transaction=True)

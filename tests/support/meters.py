@@ -17,6 +17,8 @@ class RecordingMeter(Meter):
     operations: list[tuple[str, str]] = field(default_factory=list)
     messages: list[tuple[str, float]] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
     trace: str = ""
 
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
@@ -34,6 +36,12 @@ class RecordingMeter(Meter):
 
     def published(self, outcome: str, lag: float) -> None:
         self.messages.append((outcome, lag))
+
+    def step(self, outcome: str) -> None:
+        self.steps.append(outcome)
+
+    def outgoing(self, provider: str, outcome: str) -> None:
+        self.calls.append((provider, outcome))
 
     def duplicate_found(self, model: str) -> None:
         self.duplicates.append(model)
