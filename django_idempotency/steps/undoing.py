@@ -147,16 +147,18 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
     decision = yield Call(ask, (Asked(row.name, row.key),), drives_async=True)
     match decision:
         case RunAgain():
-            yield Query(journal.mark, row, (StepState.STARTED,), StepState.SKIPPED)
+            written = yield Query(journal.mark, row, (StepState.STARTED,), StepState.SKIPPED)
         case UseResult(result=result):
             data = StepTerms(name=row.name, function=function_at(row.function)).results.dump(result)
-            yield Query(journal.end, row, StepState.DONE, data)
+            written = yield Query(journal.end, row, StepState.DONE, data)
         case HoldForReview():
             if by_hand:
                 return
             raise NotUndone(f"The step {row.name!r} broke off, and its ask= says that a person must decide.")
         case _:
             raise ConfigurationError(f"ask of the step {row.name!r} returned {decision!r}.")
+    if not written:
+        raise NotUndone(_ENDED_MEANWHILE)
 
 
 def _postpone(journal: Journal, row: Any, barrier: Any, kind: str) -> None:

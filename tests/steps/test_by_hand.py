@@ -21,6 +21,7 @@ from django_idempotency.runtime.registry import stores
 from django_idempotency.steps.intervening import UndoneByHand, undo_by_hand
 from django_idempotency.steps.models import Step
 from django_idempotency.steps.sealing import seal
+from django_idempotency.steps.terms import results_of
 
 from ..functions.helpers import Clock
 from . import work
@@ -210,7 +211,7 @@ def test_a_later_word_counts(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> N
 
     def ends(row: StepRow) -> bool:
         if row.name == "charge":
-            result = seal(b'"charge-7"', doubtful.run, doubtful.position, "result")
+            result = seal(results_of(work.charge).dump("charge-7"), doubtful.run, doubtful.position, "result")
             Step.objects.filter(pk=doubtful.pk).update(state=StepState.DONE, result=result)
         return is_in_doubt(row)
 
@@ -220,12 +221,40 @@ def test_a_later_word_counts(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> N
     assert PROVIDER.undone == []
 
 
+def test_an_answer_that_comes_late(clock: Clock) -> None:
+    """What `ask` says of a step that has ended meanwhile is not believed, and its undo is not called with a doubt."""
+
+    def body(card: str) -> Any:
+        return operation().step("charge", work.charge, 1, undo=work.refund_found, ask=work.found_out)
+
+    book = guarded(body)
+    PROVIDER.breaks["charge"] = Crash()
+    with pytest.raises(Crash):
+        book("visa")
+    clock.go(31)
+    row = Step.objects.get()
+
+    def late(asked: Any) -> Any:
+        result = seal(results_of(work.charge).dump("charge-7"), row.run, row.position, "result")
+        Step.objects.filter(pk=row.pk).update(state=StepState.DONE, result=result)
+        return asked.run()
+
+    work.ANSWER.append(late)
+    assert "NotUndone" in undo().failed
+    assert PROVIDER.undone == []
+    assert undo() == UndoneByHand(outcome=Intervention.DONE)
+    assert PROVIDER.undone == ["charge-7"]
+
+
 def test_what_has_no_steps(clock: Clock) -> None:
     """A reference that means nothing here is said so."""
     with pytest.raises(CommandError, match="neither the id"):
         typed("nonsense")
+    nobodys = "6f1c0d4e-0000-4000-8000-000000000000"
     with pytest.raises(CommandError, match="There is no step"):
-        typed("6f1c0d4e-0000-4000-8000-000000000000")
+        typed(nobodys)
+    with pytest.raises(CommandError, match="type one of them"):
+        typed(nobodys, "--dry-run")
 
 
 def test_what_gave_up_itself(clock: Clock) -> None:

@@ -67,6 +67,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self.verbosity: int = options["verbosity"]
         if options["undo"]:
+            if options["dry_run"]:
+                raise CommandError("--undo REF undoes it, and --dry-run does nothing: type one of them.")
             self.undo(options["undo"], using=options["using"], reason=options["reason"])
             return
         using, size = options["using"] or router.db_for_write(Step), 100
