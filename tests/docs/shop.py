@@ -180,7 +180,8 @@ class Shop:
         database = sqlite3.connect(self.folder / "db.sqlite3", timeout=PATIENCE)
         with database:
             back = f"-{seconds} seconds"
-            database.execute("UPDATE django_idempotency_step SET due_at = datetime(due_at, ?)", [back])
+            for instant in ("created_at", "due_at"):
+                database.execute(f"UPDATE django_idempotency_step SET {instant} = datetime({instant}, ?)", [back])
             database.execute("UPDATE django_idempotency_record SET lease_until = datetime(lease_until, ?)", [back])
         database.close()
 
