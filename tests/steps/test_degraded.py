@@ -20,7 +20,7 @@ from .test_views import Send, send  # noqa: F401 - a fixture
 from .views import BODY, DOORS, END
 from .work import PROVIDER
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite, pytest.mark.urls("tests.steps.views")]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.steps.views")]
 
 
 class Away(MemoryStore):

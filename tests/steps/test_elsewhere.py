@@ -26,13 +26,14 @@ from . import work
 from .test_resuming import guarded, operation
 from .work import PROVIDER
 
-pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db]
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Any]:
     """A database beside that of the steps, with a table of its own."""
-    connections.settings["other"] = {**connections["default"].settings_dict, "NAME": str(tmp_path / "other.sqlite3")}
+    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "other.sqlite3"), "OPTIONS": {}}
+    connections.settings["other"] = {**connections["default"].settings_dict, **sqlite}
     connection = connections["other"]
     connection.inc_thread_sharing()
     connection.force_debug_cursor = False
