@@ -135,7 +135,7 @@ class Command(BaseCommand):
     def list(self, rows: list[Step]) -> None:
         for row in rows[:MOST_LINES]:
             self.stdout.write(f"{row.created_at:%Y-%m-%d %H:%M:%S}Z  {row.record}  {row.name or 'given up'}")
-        self.stdout.write(f"{len(rows):,} operations are due.")
+        self.stdout.write("1 operation is due." if len(rows) == 1 else f"{len(rows):,} operations are due.")
 
     def line(self, looked: Looked) -> None:
         """Say what became of an operation, unless it is what usually does."""
