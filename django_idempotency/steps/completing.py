@@ -180,6 +180,8 @@ def give_up_owned(
     ticket = record.ticket(owner=uuid4())._replace(lease=LEASE, guarantee=Guarantee.LEASE)
     if ttl is not None:
         ticket = ticket._replace(ttl=ttl)
+    # First: if this process dies before the barrier, the record looks like that of a call that has crashed.
+    journal.forget_arguments()
     operation = LeaseOperation(store, ticket, Observer())
     if not isinstance(operation.open(), Execute):
         return None

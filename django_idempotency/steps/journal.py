@@ -138,6 +138,10 @@ class Journal:
         else:
             rows.update(due_at=None, result=None, arguments=None)
 
+    def forget_arguments(self) -> None:
+        """Let no command call the function again."""
+        _steps(self.using).filter(run=self.run).exclude(arguments=None).update(arguments=None)
+
     def _change(
         self, step: Step, *, was: Sequence[StepState], also: dict[str, Any] | None = None, **values: Any
     ) -> bool:
