@@ -49,6 +49,11 @@ def have_begun(handle: StepsHandle) -> bool:
     return (steps := _steps_of(handle)) is not None and steps.begun
 
 
+def is_stuck(handle: StepsHandle) -> bool:
+    """Should the work have given up, and could not? Then no response may be kept: a retry must go on with it."""
+    return handle._stuck  # noqa: SLF001 - ours
+
+
 def ending_by_steps(handle: StepsHandle) -> StepEnding | None:
     """Return how the steps end the work, whatever its response or exception is; `None`: as those say."""
     steps = _steps_of(handle)
@@ -89,6 +94,7 @@ def left_by(handle: StepsHandle, error: BaseException) -> Problem | None:
         try:
             drive(handle._leaving())  # noqa: SLF001 - ours
         except Exception:
+            handle._stuck = True  # noqa: SLF001 - ours
             logger.exception(_NOT_GIVEN_UP)
     return _problem(handle, error)
 
@@ -99,6 +105,7 @@ async def aleft_by(handle: StepsHandle, error: BaseException) -> Problem | None:
         try:
             await adrive(handle._leaving())  # noqa: SLF001 - ours
         except Exception:
+            handle._stuck = True  # noqa: SLF001 - ours
             logger.exception(_NOT_GIVEN_UP)
     return _problem(handle, error)
 

@@ -32,6 +32,8 @@ class StepsHandle(OperationHandle):
     _step_policy: Resolved | None = None
     _step_arguments: Callable[[], bytes | None] | None = None
     _steps: Steps | None = None
+    #: Should it have given up, and could not, such as while the database was away?
+    _stuck: bool = False
 
     @overload
     def step(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from django_idempotency.core.steps import StepState
 from django_idempotency.errors import OperationCancelled
+from django_idempotency.steps.journal import Journal
 from django_idempotency.steps.models import Step
 
 from ..functions.helpers import Clock
@@ -101,6 +103,21 @@ def test_before_its_first_step(clock: Clock) -> None:
         with pytest.raises(Declined):
             book("visa")
     assert states() == ["UNDONE", "UNDONE", "UNDONE", "BARRIER"]
+
+
+def test_a_barrier_that_cannot_be_written(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the database is away when the work gives up, its exception is not the result: a retry undoes what was done."""
+    book = guarded(saga, undo_on=[Declined])
+    PROVIDER.fails["charge"] = Declined()
+    with monkeypatch.context() as away:
+        away.setattr(Journal, "bar", lambda *_: (_ for _ in ()).throw(OperationalError))
+        with pytest.raises(Declined):
+            book("visa")
+    assert "UNDONE" not in states()
+    for _ in range(2):
+        with pytest.raises(Declined):
+            book("visa")
+    assert states() == ["UNDONE", "UNDONE", "FAILED", "BARRIER"]
 
 
 def test_giving_up_without_any_step(clock: Clock) -> None:
