@@ -27,7 +27,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
-from django_idempotency.checks.guards import GuardKind
+from django_idempotency.checks.guards import GuardKind, terms
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.status import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -284,6 +284,12 @@ def test_names_and_terms() -> None:
     decorated = next(row for row in listed("decorated") if row["methods"] == ["POST"])
     assert (decorated["terms"]["ttl"], decorated["terms"]["methods"]) == (60, ["POST"])
     assert rows["/below/"]["view"] == f"{HERE}.below"
+
+
+def test_exceptions_by_their_names() -> None:
+    assert terms(Policy(guarantee="lease", undo_on=[ConfigurationError]))["undo_on"] == [
+        "django_idempotency.errors.ConfigurationError"
+    ]
 
 
 def test_a_route_that_only_observes(settings: Settings) -> None:
