@@ -24,6 +24,7 @@ from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
 from ..steps.endings import (
     acompleted,
+    ahave_begun,
     aleft_by,
     completed,
     ending_by_steps,
@@ -142,6 +143,8 @@ class RunningExchange:
             return self._stamp(response)
         try:
             ended, outcome = self._conclude(response)
+            if ended is WorkResult.DROPPED and have_begun(self.handle):
+                ended, outcome = _unfinished(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             self._fail(error)
         try:
@@ -166,6 +169,8 @@ class RunningExchange:
                 if asks
                 else self._conclude(response)
             )
+            if ended is WorkResult.DROPPED and await ahave_begun(self.handle):
+                ended, outcome = _unfinished(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
         try:
@@ -196,9 +201,6 @@ class RunningExchange:
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         if ended is WorkResult.FAILED:
             return ended, _failure(self.raised, response.status_code)
-        if ended is WorkResult.DROPPED and have_begun(self.handle):
-            # The key is not free for another body: a retry continues after the steps.
-            return WorkResult.FAILED, _failure(None, response.status_code)
         return ended, traced(capture(response, self.policy, self._max_body)) if ended is WorkResult.KEPT else None
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:
@@ -307,6 +309,11 @@ def _failed(error: BaseException) -> tuple[WorkResult, Outcome | None]:
     if isinstance(error, Exception):
         return WorkResult.FAILED, _failure(error, 500)
     return WorkResult.CUT, None
+
+
+def _unfinished(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:
+    """Return how a refusal ends behind steps. The key is not free for another body: a retry continues after the steps."""
+    return WorkResult.FAILED, _failure(None, response.status_code)
 
 
 def _failure(error: Exception | None, status: int) -> Outcome:

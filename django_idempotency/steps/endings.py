@@ -45,8 +45,22 @@ def runs_under(handle: StepsHandle, policy: Resolved, *, arguments: Callable[[],
 
 
 def have_begun(handle: StepsHandle) -> bool:
-    """Has a step been done or begun, so that the key must not be free for another request?"""
-    return (steps := _steps_of(handle)) is not None and steps.begun
+    """Has a step been done or begun, by this attempt or an earlier one? Then the key must not be free for another request.
+
+    An attempt after the first that has come to no step reads them: one query. If they cannot be read, it may be so.
+    """
+    try:
+        return drive(handle._have_begun())  # noqa: SLF001 - ours
+    except Exception:  # noqa: BLE001 - any driver's
+        return True
+
+
+async def ahave_begun(handle: StepsHandle) -> bool:
+    """See have_begun()."""
+    try:
+        return await adrive(handle._have_begun())  # noqa: SLF001 - ours
+    except Exception:  # noqa: BLE001 - any driver's
+        return True
 
 
 def is_stuck(handle: StepsHandle) -> bool:

@@ -184,8 +184,15 @@ class StepsHandle(OperationHandle):
     def _may_have_steps(self) -> bool:
         """May an earlier attempt have done steps, although this one has come to none?"""
         policy = self._step_policy
-        leases = policy is not None and policy.guarantee is not Guarantee.ATOMIC
-        return leases and apps.is_installed(APP) and _is_resumed(self._operation)
+        if policy is None or policy.guarantee is Guarantee.ATOMIC or not apps.is_installed(APP):
+            return False
+        return (policy.store_body or seals()) and _is_resumed(self._operation)
+
+    def _have_begun(self) -> Actions[bool]:
+        """Has a step been done or begun, whichever attempt did that?"""
+        if self._steps is None and not self._may_have_steps():
+            return False
+        return (yield from self._run().look())
 
     def _leaving(self) -> Actions[None]:
         """Give up if a step has been done or begun, whichever attempt did that."""

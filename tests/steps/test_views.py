@@ -168,6 +168,27 @@ def test_a_refusal_before_any_step(send: Send, door: str) -> None:
     assert send(door, {"amount": 2}).status_code == 201
 
 
+@pytest.mark.parametrize("door", ["decorator", "async"])
+def test_a_refusal_of_a_retry_before_any_step(send: Send, door: str) -> None:
+    """An earlier attempt has done steps, so the key is not free for another body; the same body continues."""
+    END.append(500)
+    assert send(door).status_code == 500
+
+    def body(run: Any) -> Any:
+        raise PermissionDenied
+
+    async def abody(run: Any) -> Any:
+        raise PermissionDenied
+
+    BODY.append(abody if door in ASYNC else body)
+    assert send(door).status_code == 403
+    BODY.clear()
+    other = send(door, {"amount": 2})
+    assert (other.status_code, other.json()["code"]) == (422, "request-mismatch")
+    assert send(door).status_code == 201
+    assert called() == ["charge"]
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_a_view_that_was_killed(send: Send, door: str) -> None:
     """A retry after the lease continues, and calls under the same key."""
