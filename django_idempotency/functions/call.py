@@ -47,7 +47,7 @@ from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions
 from ..serialization.results import Unreadable, Unstorable, dump_error, load_error
-from ..steps.endings import acompleted, completed, ending_by_steps, is_stuck, runs_under
+from ..steps.endings import acompleted, completed, ending_by_steps, is_unfinished, runs_under
 from .current import CURRENT, CurrentOperation, Takeover, living
 from .deadlines import remaining
 from .executions import EXECUTION, suspends
@@ -242,6 +242,8 @@ class FunctionCall:
         if (decided := ending_by_steps(self.current)) is not None and decided.is_held:
             # The function went on after a step that must be looked into.
             return CallEnd(**decided._asdict(), raised=self.naming(HeldForPerson()))
+        if is_unfinished(self.current):
+            return CallEnd(work_result=WorkResult.FAILED, returned=result)
         given_up = self.operation.needs_rollback()
         try:
             outcome = self._outcome(OutcomeKind.RESULT, self.terms.results.dump(result))
@@ -261,7 +263,7 @@ class FunctionCall:
         decided = ending_by_steps(self.current)
         if decided is not None and (decided.is_held or not is_answer(error, kept)):
             return CallEnd(**decided._asdict())
-        if not is_answer(error, kept) or is_stuck(self.current):
+        if not is_answer(error, kept) or is_unfinished(self.current):
             return _failed(error) if isinstance(error, Exception) else CallEnd(work_result=WorkResult.CUT)
         self.operation.set_rollback()
         try:

@@ -29,7 +29,7 @@ from ..steps.endings import (
     completed,
     ending_by_steps,
     have_begun,
-    is_stuck,
+    is_unfinished,
     left_by,
     problem_of,
     runs_under,
@@ -196,7 +196,7 @@ class RunningExchange:
             has_answer = ending.answers and problem_of(self.handle) is None
             last = traced(capture(response, self.policy, self._max_body)) if has_answer else decided.outcome
             return decided.work_result, last
-        if not ending.answers or is_stuck(self.handle):
+        if not ending.answers or is_unfinished(self.handle):
             return WorkResult.FAILED, _failure(self.raised, response.status_code)
         ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
         if ended is WorkResult.FAILED:

@@ -22,6 +22,10 @@ from .running import Steps
 logger = logging.getLogger("django_idempotency")
 
 _NOT_GIVEN_UP = "An operation should have given up, and could not: its steps are not undone. A retry goes on with it."
+_NOT_ENDED = (
+    "A work has ended although its step %r has not: whether that had an effect is not known. So the response is not "
+    "remembered, and a retry goes on with the step. Let the exception of a step leave the work, or name it in keep=[…]."
+)
 #: What a step raises that ends the work: the client gets it as a problem.
 STEP_PROBLEMS = (OperationHeld, OperationCancelled, OwnershipLost)
 
@@ -63,8 +67,15 @@ async def ahave_begun(handle: StepsHandle) -> bool:
         return True
 
 
-def is_stuck(handle: StepsHandle) -> bool:
-    """Should the work have given up, and could not? Then no response may be kept: a retry must go on with it."""
+def is_unfinished(handle: StepsHandle) -> bool:
+    """Must a retry go on with the work, whatever it has returned or raised? Then no response may be kept.
+
+    It should have given up and could not, or a step that calls elsewhere has no result: mostly its exception was caught.
+    """
+    steps = _steps_of(handle)
+    if steps is not None and steps.unfinished is not None and not (steps.held or steps.given_up):
+        logger.error(_NOT_ENDED, steps.unfinished)
+        return True
     return handle._stuck  # noqa: SLF001 - ours
 
 

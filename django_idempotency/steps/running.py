@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from django.db import connections, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 
 from ..core.failures import named
 from ..core.records import shortened
@@ -100,6 +100,8 @@ class Steps:
         self._position = 0
         #: The step that has begun and whose end is not known: it runs, or has raised what is not its result.
         self._open: str | None = None
+        #: Has that one written here, and its transaction was rolled back?
+        self._rolled_back = False
         #: Has it given up?
         self.given_up = False
         #: Must a person decide?
@@ -111,6 +113,11 @@ class Steps:
     def begun(self) -> bool:
         """Has any step been done, or begun, so that a later attempt must be this operation's?"""
         return self.journal is not None and bool(self.rows)
+
+    @property
+    def unfinished(self) -> str | None:
+        """Return the step of this attempt that may have had an effect elsewhere and has no result; `None`: there is none."""
+        return None if self.journal is None or self._rolled_back else self._open
 
     @property
     def is_watched(self) -> bool:
@@ -161,6 +168,8 @@ class Steps:
         except Exception as error:
             if (yield from self.fail(terms, begun, error)):
                 return begun.result
+            # A connection that breaks in COMMIT does not say whether it took place.
+            self._rolled_back = terms.here and not isinstance(error, (OperationalError, InterfaceError))
             raise
         return (yield from self.finish(terms, begun, result))
 

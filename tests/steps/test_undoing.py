@@ -120,6 +120,24 @@ def test_a_barrier_that_cannot_be_written(clock: Clock, monkeypatch: pytest.Monk
     assert states() == ["UNDONE", "UNDONE", "FAILED", "BARRIER"]
 
 
+def test_a_result_despite_a_step_in_doubt(clock: Clock) -> None:
+    """A function that catches what a call elsewhere raised is called again, and goes on with that step."""
+
+    def careless(card: str) -> Any:
+        try:
+            return saga(card)
+        except TimeoutError:
+            return "no payment has been taken"
+
+    book = guarded(careless)
+    PROVIDER.breaks["charge"] = TimeoutError()
+    assert book("visa") == "no payment has been taken"
+    assert Step.objects.exclude(due_at=None).exists()  # idempotency_complete finishes it, if no caller does
+    for _ in range(2):
+        assert len(book("visa")) == 3
+    assert (PROVIDER.count("charge"), states()) == (1, ["DONE", "DONE", "DONE", "ENDED"])
+
+
 def test_giving_up_without_any_step(clock: Clock) -> None:
     """A retry that has nothing to undo writes no barrier."""
 

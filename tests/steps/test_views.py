@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -187,6 +188,48 @@ def test_a_refusal_of_a_retry_before_any_step(send: Send, door: str) -> None:
     assert (other.status_code, other.json()["code"]) == (422, "request-mismatch")
     assert send(door).status_code == 201
     assert called() == ["charge"]
+
+
+@pytest.mark.parametrize("door", ["decorator", "async"])
+def test_an_exception_that_the_view_catches(send: Send, door: str) -> None:
+    """A response to a step whose effect is not known is not remembered: a retry goes on with the step, under its key."""
+
+    def body(run: Any) -> Any:
+        with suppress(TimeoutError):
+            return {"charge": run.step("charge", work.charge, 1)}
+        return {"charge": "no payment has been taken"}
+
+    async def abody(run: Any) -> Any:
+        with suppress(TimeoutError):
+            return {"charge": await run.astep("charge", work.acharge, 1)}
+        return {"charge": "no payment has been taken"}
+
+    PROVIDER.breaks["charge"] = TimeoutError()
+    BODY.append(abody if door in ASYNC else body)
+    wrong = send(door)
+    assert (wrong.status_code, wrong["Idempotency-Status"]) == (201, "failed")
+    assert send(door, {"amount": 2}).json()["code"] == "request-mismatch"
+    first, retry = send(door), send(door)
+    assert first.json()["charge"] in PROVIDER.effects.values()
+    assert (retry.content, retry["Idempotent-Replayed"]) == (first.content, "true")
+    assert (PROVIDER.count("charge"), called()) == (1, ["charge", "charge"])
+
+
+def test_an_exception_of_a_step_that_writes_here(send: Send) -> None:
+    """Its transaction was rolled back, so a view that catches it may respond with what it likes."""
+
+    def refuse(card: str) -> None:
+        work.make_order(card)
+        raise Declined
+
+    def body(run: Any) -> Any:
+        with suppress(Declined):
+            run.step("order", refuse, "visa")
+        return {"order": None}
+
+    BODY.append(body)
+    first, retry = send("decorator"), send("decorator")
+    assert (retry.content, retry["Idempotent-Replayed"], work.labels()) == (first.content, "true", [])
 
 
 @pytest.mark.parametrize("door", DOORS)
