@@ -322,7 +322,8 @@ class CalledItself(ConfigurationError):
 class LeaseInTransaction(ConfigurationError):
     """A call with guarantee="lease" inside an open transaction would stay recorded after that is rolled back.
 
-    Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic".
+    Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic". If ATOMIC_REQUESTS began the transaction, exclude
+    the view: `@transaction.non_atomic_requests`, on a class `@method_decorator(transaction.non_atomic_requests, name="dispatch")`.
     """
 
 
