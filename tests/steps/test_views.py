@@ -153,17 +153,18 @@ def test_a_refusal_behind_a_step(send: Send, door: str, refusal: Any) -> None:
     assert called() == ["charge"]
 
 
+def denied(run: Any) -> Any:
+    raise PermissionDenied
+
+
+async def adenied(run: Any) -> Any:
+    raise PermissionDenied
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_a_refusal_before_any_step(send: Send, door: str) -> None:
     """Nothing was done: the key is free for another body."""
-
-    def body(run: Any) -> Any:
-        raise PermissionDenied
-
-    async def abody(run: Any) -> Any:
-        raise PermissionDenied
-
-    BODY.append(abody if door in ASYNC else body)
+    BODY.append(adenied if door in ASYNC else denied)
     assert send(door).status_code == 403
     BODY.clear()
     assert send(door, {"amount": 2}).status_code == 201
@@ -174,14 +175,7 @@ def test_a_refusal_of_a_retry_before_any_step(send: Send, door: str) -> None:
     """An earlier attempt has done steps, so the key is not free for another body; the same body continues."""
     END.append(500)
     assert send(door).status_code == 500
-
-    def body(run: Any) -> Any:
-        raise PermissionDenied
-
-    async def abody(run: Any) -> Any:
-        raise PermissionDenied
-
-    BODY.append(abody if door in ASYNC else body)
+    BODY.append(adenied if door in ASYNC else denied)
     assert send(door).status_code == 403
     BODY.clear()
     other = send(door, {"amount": 2})
