@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,10 +11,12 @@ from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, connections
+from django.db.models import Q
 
+from .. import conf
 from ..core import rules
 from ..core.steps import StepState
-from ..errors import LostRace, RecordUnreadable
+from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..models import IdempotencyRecord
 from ..runtime.encryption import keyring
 from ..runtime.registry import stores
@@ -24,10 +27,16 @@ from .journal import database_of
 from .models import Step
 from .sealing import seal, sealed_now, unseal
 
+logger = logging.getLogger("django_idempotency")
+
 #: The states of steps whose undo is still to be done, if the operation gives up.
 OWING = (StepState.STARTED, StepState.DONE, StepState.UNDOING)
-#: Seconds until a record is asked for again that cannot be read now, or whose store is not configured any more.
+#: Seconds until a record is asked for again that cannot be read now, or whose store cannot be built.
 ASKED_AGAIN = 86400.0
+#: Seconds until a store is asked again that did not respond.
+AWAY = 300.0
+#: How long past their retention rows are kept whose store is not in STORES: it may be missing only from this deploy.
+ORPHANED = timedelta(days=30)
 #: The least time (seconds) for which a row is kept that a purge has found alive.
 LEAST = 60.0
 #: What is sealed.
@@ -50,40 +59,66 @@ def expired(using: str) -> Any:
     owing = rows.filter(run__in=died, state__in=OWING).exclude(undo="").values("run")
     # A record that was taken over lives longer than the steps of its first attempt.
     living = IdempotencyRecord.objects.using(using).filter(purge_at__gte=utcnow()).values("id")
-    return rows.filter(purge_at__lt=utcnow()).exclude(run__in=owing).exclude(record__in=living)
+    known = Q(store__in=list(conf.get("STORES"))) | Q(purge_at__lt=utcnow() - ORPHANED)
+    return rows.filter(known, purge_at__lt=utcnow()).exclude(run__in=owing).exclude(record__in=living)
 
 
 def purge(using: str, *, limit: int) -> int:
-    """Delete up to `limit` rows whose retention is over. Return how many; 0: none is left. Raises `LostRace`.
+    """Look at up to `limit` rows whose retention is over, and delete them. Return how many. Raises `LostRace`.
 
-    Those whose record lives elsewhere stay as long as it does: a retry continues after them. Raises `StoreUnavailable`.
+    Those whose record lives elsewhere stay as long as it does, since a retry continues after them; they are not due
+    again before. So do, for minutes, those of a store that does not respond.
     """
     try:
-        while due := list(expired(using).order_by("purge_at").defer("result", "arguments")[:limit]):
-            left = {operation: _left(*operation, using=using) for operation in set(map(_operation, due))}
-            for (_, record, operation), seconds in left.items():
-                if seconds is not None:
-                    kept = Step.objects.using(using).filter(record=record, operation=operation, purge_at__lt=utcnow())
-                    kept.update(purge_at=utcnow() + timedelta(seconds=seconds))
-            if gone := [row.pk for row in due if left[_operation(row)] is None]:
-                Step.objects.using(using).filter(pk__in=gone).delete()
-                return len(gone)
+        due = list(expired(using).order_by("purge_at").defer("result", "arguments")[:limit])
+        left = _left_of(due, using)
+        for (_, record, operation), seconds in left.items():
+            if seconds is not None:
+                kept = Step.objects.using(using).filter(record=record, operation=operation, purge_at__lt=utcnow())
+                kept.update(purge_at=utcnow() + timedelta(seconds=seconds))
+        gone = [row for row in due if left[_operation(row)] is None]
+        Step.objects.using(using).filter(pk__in=[row.pk for row in gone]).delete()
     except Error as error:
         if lost_race(error):
             raise LostRace from error
         raise
-    return 0
+    for alias, count in Counter(row.store for row in gone if row.store not in conf.get("STORES")).items():
+        logger.warning(
+            "%d rows of steps were purged whose store %r is not in STORES: nobody can tell how they ended.",
+            count,
+            alias,
+        )
+    return len(gone)
 
 
 def _operation(row: Step) -> tuple[str, UUID, UUID]:
     return row.store, row.record, row.operation
 
 
+def _left_of(due: list[Step], using: str) -> dict[tuple[str, UUID, UUID], float | None]:
+    """Return what _left() says of each operation. A store that does not respond is asked once."""
+    left: dict[tuple[str, UUID, UUID], float | None] = {}
+    away: set[str] = set()
+    for each in dict.fromkeys(map(_operation, due)):
+        alias = each[0]
+        if alias not in away:
+            try:
+                left[each] = _left(*each, using=using)
+                continue
+            except StoreUnavailable as error:
+                away.add(alias)
+                logger.warning("The store %r does not respond (%s): its steps are kept for minutes.", alias, error)
+        left[each] = AWAY
+    return left
+
+
 def _left(alias: str, record_id: UUID, operation: UUID, *, using: str) -> float | None:
     """Return how long an operation may be retried (seconds); `None`: it cannot be, or its record was looked for here.
 
-    Where nobody can tell, it is asked again in a day.
+    Where nobody can tell, it is asked again in a day. Raises `StoreUnavailable`.
     """
+    if alias not in conf.get("STORES"):
+        return None  # since ORPHANED
     try:
         store = stores[alias]
         if store.rows_in == using:

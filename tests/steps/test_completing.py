@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
-from django_idempotency.errors import OperationCancelled
+from django_idempotency.errors import OperationCancelled, StoreUnavailable
 from django_idempotency.runtime.registry import stores
 from django_idempotency.steps.completing import due
 from django_idempotency.steps.housekeeping import erase, purge
@@ -169,7 +170,7 @@ def test_steps_outlive_no_record_and_no_record_its_steps(clock: Clock, settings:
     crashed(book, clock)
     other("master")
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1), due_at=None)
-    assert purge("default", limit=1) == 0
+    assert purge("default", limit=100) == 0
     left = [(at - timezone.now()).total_seconds() for at in Step.objects.values_list("purge_at", flat=True)]
     assert 86000 < min(left) <= max(left) <= 86400
     work.ANSWER.append(lambda asked: asked.run())
@@ -178,7 +179,80 @@ def test_steps_outlive_no_record_and_no_record_its_steps(clock: Clock, settings:
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
     settings.IDEMPOTENCY = {"STORES": {"another": LEASES["STORES"]["default"]}, "STORE": "another"}
     assert purge("default", limit=100) == 0  # nobody can tell
+
+
+def test_steps_of_a_store_that_is_not_there_any_more(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """They are kept for 30 days: the alias may be missing from one deploy only. Then they go, and the log says so."""
+    guarded(saga)("visa")
+    rows, now = Step.objects.count(), timezone.now()
+    Step.objects.update(store="renamed", purge_at=now - timedelta(days=29))
+    assert purge("default", limit=100) == 0
+    Step.objects.update(purge_at=now - timedelta(days=31))
+    assert purge("default", limit=100) == rows
+    assert "'renamed' is not in STORES" in caplog.text
+
+
+def test_a_purge_looks_at_its_limit(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call asks for no more records than that, even if all of them live."""
+    book = guarded(saga)
+    for card in ("visa", "master", "amex"):
+        book(card)
+    rows, store = Step.objects.count() // 3, stores["default"]
+    asked: list[Any] = []
+    real = store.get
+
+    def get(record: Any) -> Any:
+        asked.append(record)
+        return real(record)
+
+    monkeypatch.setattr(store, "get", get)
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    for calls in (1, 2, 3):
+        assert purge("default", limit=rows) == 0
+        assert len(asked) == calls
     assert Step.objects.filter(purge_at__lt=timezone.now()).count() == 0
+
+
+def test_a_store_that_is_away_keeps_its_own_steps(
+    clock: Clock, settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of other stores go; it is asked once in a purge, and again in minutes."""
+    memory = LEASES["STORES"]["default"]
+    settings.IDEMPOTENCY = {**LEASES, "STORES": {"default": memory, "away": memory}}
+    book = guarded(saga)
+    for card in ("visa", "master", "amex"):
+        book(card)
+    first, second, _ = Step.objects.order_by("operation").values_list("operation", flat=True).distinct()
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1), record=uuid4())
+    rows = Step.objects.filter(operation__in=[first, second])
+    rows.update(store="away")
+    asked: list[Any] = []
+
+    def away(record: Any) -> Any:
+        asked.append(record)
+        raise StoreUnavailable("no route to it")
+
+    with monkeypatch.context() as patching:
+        patching.setattr(stores["away"], "get", away)
+        assert purge("default", limit=100) == 4
+        assert purge("default", limit=100) == 0
+    assert (len(asked), rows.count(), Step.objects.count()) == (1, 8, 8)
+    assert "no route to it" in caplog.text
+    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    assert purge("default", limit=100) == 8
+
+
+def test_an_empty_reference_undoes_nothing(clock: Clock) -> None:
+    """A variable that a shell did not expand is not the bulk undo; neither is a reason without a reference."""
+    crashed(guarded(saga), clock, at="book")
+    Step.objects.update(arguments=None)
+    with pytest.raises(CommandError, match="empty REF"):
+        complete("--undo", "", "--reason", "x")
+    with pytest.raises(CommandError, match="empty REF"):
+        complete("--undo=")
+    with pytest.raises(CommandError, match="--reason is for --undo REF"):
+        complete("--undo", "--reason", "x")
+    assert states() == ["DONE", "STARTED"]
 
 
 def test_steps_go_with_their_record(clock: Clock) -> None:

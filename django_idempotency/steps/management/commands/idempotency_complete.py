@@ -33,6 +33,8 @@ logger = logging.getLogger("django_idempotency")
 
 #: The most operations that are listed.
 MOST_LINES = 50
+#: `--undo` without a REF. Not "", which is a REF that a shell did not expand.
+EVERY = True
 
 
 class Command(BaseCommand):
@@ -56,7 +58,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--undo",
             nargs="?",
-            const="",
+            const=EVERY,
             metavar="REF",
             help="Undo the steps of views whose client has not sent its request again; or those of one operation: the "
             "operation_ref of a problem document, or the id of a record.",
@@ -66,10 +68,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.verbosity: int = options["verbosity"]
-        if options["undo"]:
-            if options["dry_run"]:
-                raise CommandError("--undo REF undoes it, and --dry-run does nothing: type one of them.")
-            self.undo(options["undo"], using=options["using"], reason=options["reason"])
+        if (ref := the_one(options)) is not None:
+            self.undo(ref, using=options["using"], reason=options["reason"])
             return
         using, size = options["using"] or router.db_for_write(Step), 100
         self.counted, self.listed = Counter[Completed](), 0
@@ -81,7 +81,7 @@ class Command(BaseCommand):
             left = options["limit"]
             while left and (rows := due(using, limit=min(size, left), **terms)):
                 left -= len(rows)
-                for looked in complete(rows, using=using, undo=options["undo"] is not None, finish=finish):
+                for looked in complete(rows, using=using, undo=options["undo"] is EVERY, finish=finish):
                     self.counted[looked.became] += 1
                     self.line(looked)
         except (DatabaseError, ConnectionDoesNotExist) as error:
@@ -150,6 +150,20 @@ class Command(BaseCommand):
     def so_far(self) -> str:
         done = [f"{count:,} {became.value}" for became, count in self.counted.items()]
         return f"{', '.join(done)}." if done else "Nothing to complete."
+
+
+def the_one(options: dict[str, Any]) -> str | None:
+    """Return the REF that an operator has typed, if any. Raises `CommandError` for options that do not fit together."""
+    ref: str | bool | None = options["undo"]
+    if not isinstance(ref, str):
+        if options["reason"]:
+            raise CommandError("--reason is for --undo REF: type the REF of one operation. Nothing was changed.")
+        return None
+    if not ref:
+        raise CommandError("--undo has an empty REF: is a variable of the shell empty? Nothing was changed.")
+    if options["dry_run"]:
+        raise CommandError("--undo REF undoes it, and --dry-run does nothing: type one of them.")
+    return ref
 
 
 def named(ref: str) -> UUID:
