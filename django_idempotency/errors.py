@@ -346,17 +346,15 @@ class StepResultNotStored(ConfigurationError):
 
 
 class StepsNotUndone(IdempotencyError):
-    """An operation that a person undoes has given up, and something is left.
+    """An operation that a person undoes has given up, and something is left. The message is for that person, in their language.
 
     `failed`: the step that could not be undone, and its exception; it is tried again. `doubtful`: the steps that broke off
     and have no undo.
     """
 
-    def __init__(self, *, failed: str, doubtful: Sequence[str]) -> None:
+    def __init__(self, message: str, *, failed: str, doubtful: Sequence[str]) -> None:
+        super().__init__(message)
         self.failed, self.doubtful = failed, tuple(doubtful)
-        look_at = f"Look at {', '.join(self.doubtful)}: nobody knows whether it had its effect. " if doubtful else ""
-        again = f"Not all is undone yet, and it is tried again: {failed}" if failed else ""
-        super().__init__(f"The operation has given up. {look_at}{again}".strip())
 
 
 class SecretUnknown(ConfigurationError):

@@ -19,6 +19,7 @@ from ..admin.panels import ADDED_VERBS, PANELS
 from ..core.steps import StepRow, StepState, owes_undo
 from ..models import IdempotencyRecord
 from ..stores.base import BaseStore
+from .intervening import newest_of
 from .journal import database_of
 from .models import Step
 from .verbs import UNDO
@@ -70,11 +71,13 @@ class StepsPanel:
         rows = [row for row in found[:MOST] if row.state != StepState.ENDED]
         if not rows:
             return NOTHING
+        cut = len(found) > MOST
+        newest = newest_of(record_id, database_of(store)) if cut else found[-1]
         context = {
             "runs": list(timelines_of(rows)),
-            "cut": len(found) > MOST,
+            "cut": cut,
             "undo": UNDO,
-            "undo_url": self._undo_url(request, record_id, site) if may_be_undone(found[-1]) else "",
+            "undo_url": self._undo_url(request, record_id, site) if newest and may_be_undone(newest) else "",
         }
         return render_to_string("admin/idempotency_steps/timeline.html", context, request)
 

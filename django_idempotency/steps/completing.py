@@ -29,7 +29,7 @@ from ..stores.base import BaseStore, utcnow
 from ..stores.sealed import CannotOpen
 from .actions import drive
 from .housekeeping import OWING
-from .journal import Journal
+from .journal import Journal, PositionTaken
 from .models import Step
 from .sealing import unseal
 from .undoing import give_up
@@ -107,12 +107,18 @@ def _look(row: Step, *, using: str, undo: bool, finish: Finish) -> Looked:
         if given_up:
             return _undo(row, using)
         return Looked(step=row, became=Completed.WAITING, reason=f"there is no store {row.store!r} any more")
-    record = store.get(row.record)
-    if record is not None and (rules.expired(record) or record.operation != row.operation):
-        record = None  # its own is gone
+    record = own(row, store.get(row.record))
     if given_up:
         return _go_on(row, store, record, using)
     return _look_at(row, store, record, using=using, undo=undo, finish=finish)
+
+
+def own(row: Step, found: Record | None) -> Record | None:
+    """Return a record if it says what became of the row's operation. An expired one does, if that had ended."""
+    if found is None or found.operation != row.operation:
+        return None
+    ended = found.status is Status.COMPLETED and kind_of(found.outcome) is not OutcomeKind.HELD
+    return None if rules.expired(found) and not ended else found
 
 
 def _go_on(row: Step, store: BaseStore, record: Record | None, using: str) -> Looked:
@@ -137,13 +143,25 @@ def _look_at(row: Step, store: BaseStore, record: Record | None, *, using: str, 
 
 
 def _ended(row: Step, record: Record, using: str) -> Looked:
-    """Close what has ended. A cancelled operation is undone: it was cancelled after it had begun."""
-    rows = Step.objects.using(using).filter(run=row.run)
+    """Write that an operation has ended, so that nobody undoes it, not even when its record is gone.
+
+    One that has given up is undone, and so is a cancelled one: it was cancelled after it had begun.
+    """
     if kind_of(record.outcome) is OutcomeKind.HELD:
         return _waits(row, "a person decides: --undo and its id, or release the record")
-    if record.outcome == CANCELLATION and any(owes_undo(each.row) for each in rows):
+    rows = list(Step.objects.using(using).filter(run=row.run).order_by("position"))
+    last = rows[-1]
+    cancelled = record.outcome == CANCELLATION and any(owes_undo(each.row) for each in rows)
+    if cancelled or last.state == StepState.BARRIER:
         return _undo(row, using)
-    journal_of(row, using).close()
+    journal = journal_of(row, using)
+    try:
+        if last.state == StepState.ENDED:
+            journal.close()
+        else:
+            journal.finish(last.position + 1)
+    except PositionTaken:
+        return _ended(row, record, using)  # its owner, or a late one, has written there: look again
     return Looked(step=row, became=Completed.ENDED)
 
 

@@ -1,6 +1,6 @@
 """A person undoes an operation: one that is held, one that was abandoned, or one whose undo failed.
 
-held ── released ── claimed ── barrier ── undos ── settled as cancelled
+held ── free ── claimed ── barrier ── undos ── settled as cancelled
 abandoned ──────────── claimed, the same                                    killed here: its lease ends, and the next goes on
 given up, its record completed ── the barrier is taken ── undos             the same; another worker waits for `due_at`
 """
@@ -8,19 +8,21 @@ given up, its record completed ── the barrier is taken ── undos         
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from ..core import rules
+from ..core import interventions, rules
 from ..core.interventions import Intervention
 from ..core.records import CANCELLATION, OutcomeKind, Record, Status, kind_of
 from ..core.steps import StepState
-from ..stores.base import Audit, BaseStore, utcnow
+from ..errors import LostRace
+from ..stores.base import Audit, BaseStore, audited, utcnow
 from .actions import drive
-from .completing import TAKEN, give_up_owned, journal_of, why_not_undone
+from .completing import TAKEN, give_up_owned, journal_of, own, why_not_undone
 from .housekeeping import OWING
 from .journal import Journal, PositionTaken
 from .models import Step
@@ -40,11 +42,15 @@ class UndoneByHand:
     doubtful: tuple[str, ...] = ()
 
 
+def _nothing() -> None:
+    pass
+
+
 def undo_by_hand(store: BaseStore, record_id: UUID, *, using: str, audit: Audit, ttl: float) -> UndoneByHand:
     """Undo the steps of a record's newest operation, unless it has ended. A live owner is never overtaken.
 
-    `audit(record)` gets the record as it was, before anything is undone; it is not called where there is no record any
-    more. `ttl` is how long a record that was held says that it is cancelled (seconds). Raises what the store raises.
+    `audit(record)` gets the record as it was, before anything is undone, also one that has expired; it is not called where
+    there is no record any more. `ttl` is how long a record that was held says that it is cancelled (seconds). Raises what the store raises.
     """
     last = newest_of(record_id, using)
     if last is None:
@@ -60,30 +66,48 @@ def undo_by_hand(store: BaseStore, record_id: UUID, *, using: str, audit: Audit,
 
 
 def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float) -> Intervention:
-    record = store.get(last.record)
-    if record is not None and (rules.expired(record) or record.operation != last.operation):
-        record = None  # its own is gone
+    found = store.get(last.record)
+    record = own(last, found)
     if (record is not None and rules.leased(record)) or not _take(last, using):
         return Intervention.BUSY
+    owned = _nothing if found is None else partial(audit, found)
     if record is None:
-        return _finish(journal_of(last, using), last)
+        return _finish(journal_of(last, using), last, owned=owned)
     if kind_of(record.outcome) is OutcomeKind.HELD:
-        return _undo_held(store, record, journal_of(last, using, ttl=ttl), audit=audit)
+        return _undo_held(store, record, last, journal_of(last, using, ttl=ttl), audit=audit)
     if record.status is not Status.COMPLETED:
-        return _undo_owned(store, record, journal_of(last, using), owned=partial(audit, record))
+        return _undo_owned(store, record, journal_of(last, using), owned=owned)
     if last.state == StepState.BARRIER or record.outcome == CANCELLATION:
-        return _finish(journal_of(last, using), last, owned=partial(audit, record))
+        return _finish(journal_of(last, using), last, owned=owned)
     return Intervention.ALREADY
 
 
-def _undo_held(store: BaseStore, record: Record, journal: Journal, *, audit: Audit) -> Intervention:
-    """Release the record, and claim it. If its client comes in between, that owns it, and holds it again."""
-    released = store.release(record.id, audit=audit)
-    if released is not Intervention.DONE:
-        return released
+def _undo_held(store: BaseStore, record: Record, last: Step, journal: Journal, *, audit: Audit) -> Intervention:
+    """Free the record, and claim it. If its client comes in between, that owns it, and holds it again."""
+    if not _freed(store, record, audit=audit):
+        return Intervention.BUSY
     if (free := store.get(record.id)) is None:
-        return Intervention.GONE
+        return _finish(journal, last)
     return _undo_owned(store, free, journal, ttl=journal.ttl)
+
+
+def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
+    """Free a held record with its audit: in one transaction, if both are rows of one database.
+
+    Not `store.release()`, which frees any record without an owner: if another person has released this one, a retry may
+    have completed it. Who held it is compared in the write.
+    """
+    freed = interventions.released(record)
+    if freed is None:
+        return False
+    ticket = record.ticket(owner=uuid4())
+    free = partial(store.settle, ticket, freed)
+    try:
+        with nullcontext() if store.rows_in is None else transaction.atomic(using=store.rows_in):
+            done = audited(lambda: Intervention.DONE if free() else Intervention.BUSY, record, audit)
+    except LostRace:
+        return False
+    return done is Intervention.DONE
 
 
 def newest_of(record_id: UUID, using: str) -> Step | None:
@@ -97,23 +121,24 @@ def _undo_owned(
     journal: Journal,
     *,
     ttl: float | None = None,
-    owned: Callable[[], None] = lambda: None,
+    owned: Callable[[], None] = _nothing,
 ) -> Intervention:
     undone = give_up_owned(store, record, journal, ttl=ttl, by_hand=True, owned=owned)
     return Intervention.BUSY if undone is None else Intervention.DONE
 
 
-def _finish(journal: Journal, last: Step, *, owned: Callable[[], None] = lambda: None) -> Intervention:
+def _finish(journal: Journal, last: Step, *, owned: Callable[[], None] = _nothing) -> Intervention:
     """Undo what no owner can touch: its record has ended or is gone. Who writes or takes the barrier does it."""
-    if last.state == StepState.BARRIER:
-        if last.due_at is None:
-            return Intervention.ALREADY
-    else:
-        try:
-            journal.bar(last.position + 1)
-        except PositionTaken:
-            return Intervention.BUSY
-    owned()
+    barred = last.state == StepState.BARRIER
+    if barred and last.due_at is None:
+        return Intervention.ALREADY
+    try:
+        with transaction.atomic(using=journal.using):  # no barrier without its audit
+            if not barred:
+                journal.bar(last.position + 1)
+            owned()
+    except PositionTaken:
+        return Intervention.BUSY
     drive(give_up(journal, by_hand=True))
     return Intervention.DONE
 

@@ -113,14 +113,16 @@ class Command(BaseCommand):
             undone = undo_by_hand(store, record_id, using=alias, audit=audit, ttl=seconds(conf.get("TTL")))
         except (ImproperlyConfigured, ConnectionDoesNotExist, DatabaseError, IdempotencyError) as error:
             raise CommandError(f"It cannot be undone now: {type(error).__name__}: {error}") from error
-        if undone.outcome in (Intervention.BUSY, Intervention.GONE):
+        if undone.outcome is Intervention.GONE:
+            raise CommandError(f"There is no step of the record {record_id} any more.")
+        if undone.outcome is Intervention.BUSY:
             raise CommandError(
                 "Refused: a request with its key is running, or a process is undoing it. Nothing was changed. Try again later."
             )
         if undone.outcome is not Intervention.DONE:
             self.stdout.write("It has ended, or is undone. Nothing was changed.")
             return
-        facts = {"event": "undone_by_hand", "user": operator(), "id": str(record_id)}
+        facts = {"event": "undone_by_hand", "user": operator(), "id": str(record_id), "reason": reason}
         logger.warning("Undone by hand, by %s: record %s.", facts["user"], facts["id"], extra={"idempotency": facts})
         for name in undone.doubtful:
             self.stdout.write(
