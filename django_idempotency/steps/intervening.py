@@ -8,7 +8,6 @@ given up, its record completed ── the barrier is taken ── undos         
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID, uuid4
@@ -50,7 +49,8 @@ def undo_by_hand(store: BaseStore, record_id: UUID, *, using: str, audit: Audit,
     """Undo the steps of a record's newest operation, unless it has ended. A live owner is never overtaken.
 
     `audit(record)` gets the record as it was, before anything is undone, also one that has expired; it is not called where
-    there is no record any more. `ttl` is how long a record that was held says that it is cancelled (seconds). Raises what the store raises.
+    there is no record any more. `ttl` is how long a record that was held says that it is cancelled (seconds). Raises what
+    the store raises, and `DatabaseError`.
     """
     last = newest_of(record_id, using)
     if last is None:
@@ -98,16 +98,18 @@ def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
     have completed it. Who held it is compared in the write.
     """
     freed = interventions.released(record)
-    if freed is None:
-        return False
-    ticket = record.ticket(owner=uuid4())
-    free = partial(store.settle, ticket, freed)
+    assert freed is not None
+    free = partial(store.settle, record.ticket(owner=uuid4()), freed)
     try:
-        with nullcontext() if store.rows_in is None else transaction.atomic(using=store.rows_in):
+        if store.rows_in is None:
             done = audited(lambda: Intervention.DONE if free() else Intervention.BUSY, record, audit)
+            return done is Intervention.DONE
+        with transaction.atomic(using=store.rows_in):
+            if ours := free():
+                audit(record)
     except LostRace:
         return False
-    return done is Intervention.DONE
+    return ours
 
 
 def newest_of(record_id: UUID, using: str) -> Step | None:

@@ -246,6 +246,34 @@ def test_an_answer_that_comes_late(clock: Clock) -> None:
     assert PROVIDER.undone == ["charge-7"]
 
 
+def test_another_person_is_faster(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a store that is not rows, too: a record that is no longer held by the same owner is not freed."""
+    book, seen = hold(), list[Record]()
+    store, held = stores["default"], stores["default"].get(record_id())
+    store.release(record_id(), audit=lambda _: None)
+    with pytest.raises(HeldForPerson):
+        book("visa")
+    with monkeypatch.context() as late:
+        late.setattr(store, "get", lambda _: held)
+        assert undo(seen.append) == UndoneByHand(outcome=Intervention.BUSY)
+    assert (PROVIDER.undone, seen) == ([], [])
+    with pytest.raises(HeldForPerson):
+        book("visa")
+
+
+def test_its_steps_vanish(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A purge deletes them after the command has found them: it does not say that a request is running."""
+
+    def late(*args: Any, **named: Any) -> UndoneByHand:
+        Step.objects.all().delete()
+        return undo_by_hand(*args, **named)
+
+    hold()
+    monkeypatch.setattr("django_idempotency.steps.management.commands.idempotency_complete.undo_by_hand", late)
+    with pytest.raises(CommandError, match=r"no step of the record .* any more"):
+        typed(str(record_id()))
+
+
 def test_what_has_no_steps(clock: Clock) -> None:
     """A reference that means nothing here is said so."""
     with pytest.raises(CommandError, match="neither the id"):

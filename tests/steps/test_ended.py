@@ -36,7 +36,7 @@ from .test_by_hand import held_saga, hold, later, record_id, typed, undo
 from .test_completing import complete
 from .test_resuming import guarded, operation
 from .test_undoing import saga, states
-from .work import PROVIDER, Declined
+from .work import PROVIDER, Crash, Declined
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
@@ -111,6 +111,19 @@ def test_another_writes_the_end_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "finish", finish)
     assert complete("--verbosity", "2").endswith("1 already ended.\n")
     assert states() == ["DONE", "DONE", "ENDED"]
+
+
+def test_the_worker_dies_as_it_notes_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one finds the note, and makes no second one."""
+    paid_and_died(monkeypatch)
+    with monkeypatch.context() as dying:
+        dying.setattr(Journal, "close", lambda _: (_ for _ in ()).throw(Crash))
+        with pytest.raises(Crash):
+            complete()
+    assert states() == ["DONE", "DONE", "ENDED"]
+    assert "1 already ended" in complete()
+    assert states() == ["DONE", "DONE", "ENDED"]
+    assert not Step.objects.exclude(due_at=None).exists()
 
 
 def test_what_gave_up_and_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,8 @@ class Command(BaseCommand):
             raise CommandError(f"There is no step of the record {record_id} any more.")
         if undone.outcome is Intervention.BUSY:
             raise CommandError(
-                "Refused: a request with its key is running, or a process is undoing it. Nothing was changed. Try again later."
+                "Refused: a request with its key is running, a process is undoing it, or another person was faster. Nothing "
+                "was undone. Try again later."
             )
         if undone.outcome is not Intervention.DONE:
             self.stdout.write("It has ended, or is undone. Nothing was changed.")
