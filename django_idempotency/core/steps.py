@@ -50,6 +50,8 @@ class StepRow(NamedTuple):
     result: bytes | None = None
 
 
+#: The states of steps whose undo is still to be done, if the operation gives up.
+OWING = (StepState.STARTED, StepState.DONE, StepState.UNDOING)
 #: The states that only giving up writes.
 _GIVEN_UP = (StepState.UNDOING, StepState.UNDONE, StepState.SKIPPED, StepState.BARRIER)
 

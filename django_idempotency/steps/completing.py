@@ -21,7 +21,7 @@ from ..core import rules
 from ..core.conclusions import WorkResult
 from ..core.records import CANCELLATION, Guarantee, OutcomeKind, Record, Status, kind_of
 from ..core.rules import Execute
-from ..core.steps import StepState, owes_undo
+from ..core.steps import OWING, StepState, owes_undo
 from ..engine.lease import LeaseOperation
 from ..instrumentation.observer import Observer
 from ..runtime.registry import stores
@@ -30,6 +30,7 @@ from ..stores.sealed import CannotOpen
 from .actions import drive
 from .housekeeping import OWING
 from .journal import Journal, PositionTaken
+from .journal import Journal
 from .models import Step
 from .sealing import unseal
 from .undoing import give_up
@@ -76,22 +77,37 @@ def due(using: str, *, older_than: float, limit: int, take: bool = True) -> list
     with transaction.atomic(using=using):
         rows = list(found.order_by("due_at").select_for_update(skip_locked=skips)[:limit])
         Step.objects.using(using).filter(pk__in=[row.pk for row in rows]).update(due_at=now + TAKEN)
+    for row in rows:
+        row.due_at = now + TAKEN
     return rows
 
 
-def take_again(row: Step, using: str) -> None:
-    """Take a row, and forget how its undos failed: until they fail again, a worker is at them."""
-    rows = Step.objects.using(using)
-    rows.filter(pk=row.pk).exclude(due_at=None).update(due_at=utcnow() + TAKEN)
+def watched(using: str) -> int:
+    """Return how many operations are not known to have ended, due now or later."""
+    return Step.objects.using(using).filter(due_at__isnull=False).count()
+
+
+def take_again(row: Step, using: str) -> bool:
+    """Take a row for longer, and forget how its undos failed: until they fail again, a worker is at them.
+
+    `False`: another process has taken or ended it.
+    """
+    rows, until = Step.objects.using(using), utcnow() + TAKEN
+    if not rows.filter(pk=row.pk, due_at=row.due_at).update(due_at=until):
+        return False
+    row.due_at = until
     if row.state == StepState.BARRIER:
         rows.filter(run=row.run, state__in=OWING).exclude(error="").update(error="")
+    return True
 
 
 def complete(rows: list[Step], *, using: str, undo: bool, finish: Finish) -> Iterator[Looked]:
     """Do what can be done about each row. `undo`: give up on those that only a client could finish."""
     for row in rows:
         # Again: the rows before it may have taken long.
-        take_again(row, using)
+        if not take_again(row, using):
+            yield Looked(step=row, became=Completed.RUNNING)
+            continue
         try:
             yield _look(row, using=using, undo=undo, finish=finish)
         except Exception as error:  # what a project's function raises
@@ -130,6 +146,9 @@ def _go_on(row: Step, store: BaseStore, record: Record | None, using: str) -> Lo
 
 def _look_at(row: Step, store: BaseStore, record: Record | None, *, using: str, undo: bool, finish: Finish) -> Looked:
     if record is None:
+        if not _can_be_ended(row, using):
+            journal_of(row, using).close()
+            return Looked(step=row, became=Completed.ENDED)
         return _waits(
             row, "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
         )
@@ -139,7 +158,12 @@ def _look_at(row: Step, store: BaseStore, record: Record | None, *, using: str, 
         return Looked(step=row, became=Completed.RUNNING)
     if row.arguments is not None and record.status is Status.RUNNING:
         return _finish(row, record, finish)
-    return _give_up(row, store, record, using) if undo else _waits(row, "")
+    return _give_up(row, store, record, using) if undo and _can_be_ended(row, using) else _waits(row, "")
+
+
+def _can_be_ended(row: Step, using: str) -> bool:
+    """Could a command undo or finish the operation? Otherwise it is watched only to delete its results."""
+    return row.arguments is not None or Step.objects.using(using).filter(run=row.run).exclude(undo="").exists()
 
 
 def _ended(row: Step, record: Record, using: str) -> Looked:
@@ -199,15 +223,21 @@ def give_up_owned(
     if ttl is not None:
         ticket = ticket._replace(ttl=ttl)
     # First: if this process dies before the barrier, the record looks like that of a call that has crashed.
-    journal.forget_arguments()
+    forgotten, claimed = journal.forget_arguments(), False
     operation = LeaseOperation(store, ticket, Observer())
-    if not isinstance(operation.open(), Execute):
+    try:
+        claimed = isinstance(operation.open(), Execute)
+    finally:
+        if not claimed:
+            journal.put_back(forgotten)
+    if not claimed:
         return None
     try:
         owned()
         undone = drive(give_up(journal, by_hand=by_hand))
     except BaseException:
         operation.abandon()
+        journal.put_back(forgotten)  # no command calls it again if the barrier is written
         raise
     operation.settle(WorkResult.KEPT, CANCELLATION)
     return undone
@@ -231,7 +261,10 @@ def why_not_undone(row: Step, using: str) -> str:
 
 
 def journal_of(row: Step, using: str, *, ttl: float | None = None) -> Journal:
-    """Return the journal of the row's operation, whose rows are kept for `ttl` seconds; `None`: as long as before."""
+    """Return the journal of the row's operation, whose rows are kept for `ttl` seconds; `None`: as long as before.
+
+    Who ends it with this journal deletes its results: the row does not say whether its policy keeps them.
+    """
     kept = max(timedelta(days=1), row.purge_at - utcnow()).total_seconds() if ttl is None else ttl
     return Journal(
         run=row.run,
@@ -241,6 +274,7 @@ def journal_of(row: Step, using: str, *, ttl: float | None = None) -> Journal:
         attempt=row.attempt,
         using=using,
         ttl=kept,
+        keeps_results=False,
     )
 
 

@@ -15,8 +15,15 @@ from django.db import connections
 from ..errors import ConfigurationError
 
 _WRITES = re.compile(
-    r"(?:\s|\(|/\*.*?\*/|--[^\n]*\n)*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE | re.DOTALL
+    r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE
 )
+
+
+def is_write(sql: Any, cursor: Any) -> bool:
+    """Does a statement begin as one that writes? `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
+    if hasattr(sql, "as_string"):
+        sql = sql.as_string(cursor.cursor)
+    return _WRITES.match(sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)) is not None
 
 
 @contextmanager
@@ -25,7 +32,7 @@ def only_in(using: str, what: str) -> Iterator[None]:
     here = connections[using]
 
     def look(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if _WRITES.match(str(sql)):
+        if is_write(sql, context["cursor"]):
             other = context["connection"].alias
             raise ConfigurationError(
                 f"{what} writes to the database {other!r}, and its result is in {using!r}: one of them may be committed "

@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from .. import conf
 from ..core import rules
-from ..core.steps import StepState
+from ..core.steps import OWING
 from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..models import IdempotencyRecord
 from ..runtime.encryption import keyring
@@ -29,8 +29,6 @@ from .sealing import seal, sealed_now, unseal
 
 logger = logging.getLogger("django_idempotency")
 
-#: The states of steps whose undo is still to be done, if the operation gives up.
-OWING = (StepState.STARTED, StepState.DONE, StepState.UNDOING)
 #: Seconds until a record is asked for again that cannot be read now, or whose store cannot be built.
 ASKED_AGAIN = 86400.0
 #: Seconds until a store is asked again that did not respond.

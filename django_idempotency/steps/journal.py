@@ -138,9 +138,17 @@ class Journal:
         else:
             rows.update(due_at=None, result=None, arguments=None)
 
-    def forget_arguments(self) -> None:
-        """Let no command call the function again."""
-        _steps(self.using).filter(run=self.run).exclude(arguments=None).update(arguments=None)
+    def forget_arguments(self) -> dict[int, bytes]:
+        """Let no command call the function again. Return what was stored, for put_back()."""
+        rows = _steps(self.using).filter(run=self.run).exclude(arguments=None)
+        if forgotten := {pk: bytes(arguments) for pk, arguments in rows.values_list("pk", "arguments")}:
+            rows.update(arguments=None)
+        return forgotten
+
+    def put_back(self, forgotten: dict[int, bytes]) -> None:
+        """Store arguments again, since the operation has not given up."""
+        for pk, arguments in forgotten.items():
+            _steps(self.using).filter(pk=pk, arguments=None).update(arguments=arguments)
 
     def _change(
         self, step: Step, *, was: Sequence[StepState], also: dict[str, Any] | None = None, **values: Any
@@ -168,7 +176,11 @@ class Journal:
 
         now = utcnow()
         arguments = watch.arguments
-        due = due or (not watch.already and (entry.undo != "" or arguments is not None))
+        # What keeps no results is watched for them, too: its process may die before it deletes them.
+        wants_watch = (
+            entry.undo != "" or arguments is not None or (not self.keeps_results and entry.name != BARRIER_NAME)
+        )
+        due = due or (wants_watch and not watch.already)
         step = Step(
             run=self.run,
             position=position,

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from ..core.failures import named
 from ..core.records import shortened
-from ..core.steps import StepState, UndoAction, is_in_doubt, undo_action
+from ..core.steps import OWING, StepState, UndoAction, is_in_doubt, undo_action
 from ..errors import ConfigurationError, OwnershipLost
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
@@ -163,5 +163,6 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
 
 def _postpone(journal: Journal, row: Any, barrier: Any, kind: str) -> None:
     steps = type(row).objects.using(journal.using)
-    steps.filter(pk=row.pk).update(error=kind)
-    steps.filter(pk=barrier.pk).update(due_at=utcnow() + AGAIN)
+    # Another process may have undone it, or all of it, meanwhile.
+    steps.filter(pk=row.pk, state__in=OWING).update(error=kind)
+    steps.filter(pk=barrier.pk, due_at__isnull=False).update(due_at=utcnow() + AGAIN)

@@ -16,7 +16,8 @@ from django_idempotency.core.hashing import operation_ref
 from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import CANCELLATION, Record
 from django_idempotency.core.steps import StepRow, StepState, is_in_doubt
-from django_idempotency.errors import HeldForPerson, OperationCancelled
+from django_idempotency.engine.lease import LeaseOperation
+from django_idempotency.errors import HeldForPerson, OperationCancelled, StoreUnavailable
 from django_idempotency.runtime.registry import stores
 from django_idempotency.steps.intervening import UndoneByHand, undo_by_hand
 from django_idempotency.steps.models import Step
@@ -296,3 +297,50 @@ def test_what_gave_up_itself(clock: Clock) -> None:
     assert (PROVIDER.count("release"), states()[-1]) == (1, "BARRIER")
     with pytest.raises(Declined, match="no money"):
         book("visa")
+
+
+@pytest.mark.parametrize("refused", ["busy", "away", "audit"])
+def test_what_is_refused_can_still_be_finished(clock: Clock, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    """The arguments of a call go only with its giving up, so that the command calls it again."""
+    book = guarded(saga)
+    PROVIDER.breaks["book"] = Crash()
+    with pytest.raises(Crash):
+        book("visa")
+    clock.go(31)
+
+    def away(*_: Any) -> Any:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patching:
+        if refused == "busy":  # its client comes between the look and the claim
+            patching.setattr(LeaseOperation, "open", lambda _: None)
+            assert undo() == UndoneByHand(outcome=Intervention.BUSY)
+        else:
+            if refused == "away":
+                patching.setattr(LeaseOperation, "open", away)
+            with pytest.raises(StoreUnavailable):
+                undo(away)
+    assert (states(), PROVIDER.undone) == (["DONE", "STARTED"], [])
+    assert Step.objects.get(position=1).arguments is not None
+    clock.go(61)
+    assert undo().outcome is Intervention.DONE
+    assert set(Step.objects.values_list("arguments", flat=True)) == {None}
+
+
+def test_what_one_undid_another_does_not_postpone(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose undo fails after another has done it writes nothing of that."""
+    hold()
+    barrier: list[Step] = []
+
+    def fails(what: str, key: str) -> None:
+        rows = Step.objects.filter(run=Step.objects.get(name="charge").run)
+        barrier.extend(rows.filter(state=StepState.BARRIER))
+        rows.exclude(state=StepState.BARRIER).update(state=StepState.UNDONE)
+        rows.update(due_at=None)
+        raise TimeoutError
+
+    with monkeypatch.context() as patching:
+        patching.setattr(PROVIDER, "do", fails)
+        undo()
+    assert barrier
+    assert set(Step.objects.values_list("error", "due_at")) == {("", None)}

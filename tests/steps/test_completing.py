@@ -13,8 +13,10 @@ from django.utils import timezone
 
 from django_idempotency import idempotent_function
 from django_idempotency.errors import OperationCancelled, StoreUnavailable
+from django_idempotency.functions.completing import finish
 from django_idempotency.runtime.registry import stores
-from django_idempotency.steps.completing import due
+from django_idempotency.steps.completing import Completed, due
+from django_idempotency.steps.completing import complete as work_on
 from django_idempotency.steps.housekeeping import erase, purge
 from django_idempotency.steps.models import Step
 
@@ -103,6 +105,30 @@ def test_a_row_is_taken_once(clock: Clock) -> None:
     assert due("default", older_than=0, limit=10) == []
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
     assert due("default", older_than=3600, limit=10) == []
+
+
+def test_what_another_has_taken_is_left_to_it(clock: Clock) -> None:
+    """A worker that was slow before a row looks whether it still has it."""
+    crashed(guarded(saga), clock, at="book")
+    Step.objects.update(arguments=None)
+    Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
+    [row] = due("default", older_than=0, limit=10)
+    Step.objects.exclude(due_at=None).update(due_at=timezone.now() + timedelta(minutes=4))
+    assert [each.became for each in work_on([row], using="default", undo=True, finish=finish)] == [Completed.RUNNING]
+    assert (states(), PROVIDER.undone) == (["DONE", "STARTED"], [])
+
+
+def test_what_waits_is_said_to_wait(clock: Clock) -> None:
+    """A run soon after another finds nothing due, and says what is left."""
+    crashed(guarded(saga), clock, at="book")
+    Step.objects.update(arguments=None)
+    assert "1 waiting" in complete()
+    out = io.StringIO()
+    call_command("idempotency_complete", "--older-than", "0s", "--undo", stdout=out)
+    assert out.getvalue().startswith("Nothing to complete now. 1 operation is looked at later")
+    work.ANSWER.append(lambda asked: asked.run())
+    assert "1 undone" in complete("--undo")
+    assert complete() == "Nothing to complete.\n"
 
 
 def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
@@ -206,7 +232,8 @@ def test_a_purge_looks_at_its_limit(clock: Clock, monkeypatch: pytest.MonkeyPatc
         return real(record)
 
     monkeypatch.setattr(store, "get", get)
-    Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1))
+    for seconds, run in enumerate(set(Step.objects.values_list("run", flat=True)), 1):
+        Step.objects.filter(run=run).update(purge_at=timezone.now() - timedelta(seconds=seconds))
     for calls in (1, 2, 3):
         assert purge("default", limit=rows) == 0
         assert len(asked) == calls

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.steps.admin import StepsPanel
-from django_idempotency.steps.elsewhere import only_in
+from django_idempotency.steps.elsewhere import is_write, only_in
 from django_idempotency.steps.models import Step
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
@@ -52,6 +52,27 @@ def notes(other: Any, statement: str = "SELECT label FROM note") -> list[Any]:
 
 
 WRITES = ["INSERT INTO note VALUES ('paid')", " /* traced */ update note SET label = 'x'", "-- why\ndelete FROM note"]
+
+
+def test_comments_in_front_take_no_time() -> None:
+    """Many of them, and no write after them: this ends."""
+    many = "/* a */" * 5000
+    with only_in("default", "The step 'x'"), connections["default"].cursor() as cursor:
+        assert not is_write(f"{many} SELECT 1", cursor)
+        assert is_write(f"{many}/** b **/ -- c\nDELETE FROM note", cursor)
+        assert is_write(b"INSERT INTO note VALUES (1)", cursor)
+
+
+def test_a_composed_statement(other: Any) -> None:
+    """What psycopg composes is looked at as it is sent."""
+    connection = connections["default"]
+    if connection.vendor != "postgresql":
+        pytest.skip("psycopg is PostgreSQL's")
+    from django.db.backends.postgresql.psycopg_any import sql
+
+    write = sql.SQL("INSERT INTO {} VALUES (1)").format(sql.Identifier("note"))
+    with only_in("other", "The step 'x'"), connection.cursor() as cursor, pytest.raises(ConfigurationError):
+        cursor.execute(write)
 
 
 @pytest.mark.parametrize("statement", WRITES)

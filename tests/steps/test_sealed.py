@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
+from django.utils import timezone
 from pytest_django import Settings
 
 from django_idempotency import idempotent_function
 from django_idempotency.errors import ConfigurationError, ResponseNotStored, StepResultNotStored
+from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.registry import stores
+from django_idempotency.steps.intervening import undo_by_hand
 from django_idempotency.steps.models import Step
+from django_idempotency.steps.running import Steps
 from tests.stores.sealed.keys import FIRST, SECOND
 
 from . import work
@@ -138,3 +147,65 @@ def test_what_must_not_be_stored(settings: Settings) -> None:
     assert set(Step.objects.values_list("result", "arguments")) == {(None, None)}
     with pytest.raises(ResponseNotStored):
         mint(CANARY)
+
+
+@idempotent_function(key="card", key_prefix="secret-undone", store_body=False)
+def mint_undoable(card: str) -> str:
+    """Return a secret of a step that can be undone."""
+    charged = operation().step("charge", echo_elsewhere, card, undo=work.refund, ask=work.found_out)
+    if PROVIDER.fails:
+        raise TimeoutError
+    return f"{charged}"
+
+
+def completed(*arguments: str) -> str:
+    """Let those be dead that had taken a row, run the command, and return what it printed."""
+    Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
+    out = io.StringIO()
+    call_command("idempotency_complete", "--older-than", "0s", *arguments, stdout=out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("mints", [mint, mint_undoable])
+def test_a_secret_of_one_that_died_at_its_end(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, mints: Callable[[str], str]
+) -> None:
+    """The response is stored, and the process dies before it deletes the results: the command does."""
+    PROVIDER.fails.clear()
+    with monkeypatch.context() as patching:
+        patching.setattr(Steps, "close", lambda _: 1 / 0)
+        mints(CANARY)
+    assert None not in Step.objects.values_list("result", flat=True)
+    assert "1 already ended" in completed()
+    assert set(Step.objects.values_list("result", "due_at")) == {(None, None)}
+
+
+@pytest.mark.parametrize("by", ["hand", "command", "again"])
+def test_a_secret_of_one_that_is_undone(settings: Settings, by: str) -> None:
+    """Undone by a person, by the command, or at its second try: then the results are gone."""
+    with pytest.raises(TimeoutError):
+        mint_undoable(CANARY)
+    if by == "again":
+        PROVIDER.fails["refund"] = TimeoutError()
+    if by == "command":
+        assert "1 undone" in completed("--undo")
+    else:
+        record, store = Step.objects.get().record, stores["default"]
+        undo_by_hand(store, record, using="default", audit=lambda _: None, ttl=60)
+    if by == "again":
+        assert None not in Step.objects.filter(position=1).values_list("result", flat=True)
+        PROVIDER.fails.clear()
+        assert "1 undone" in completed()
+    assert len(PROVIDER.undone) == 1
+    assert set(Step.objects.values_list("result", "due_at")) == {(None, None)}
+
+
+def test_a_secret_whose_client_never_comes_back(settings: Settings) -> None:
+    """What has no undo is not given up: its results go once its record is gone."""
+    with pytest.raises(TimeoutError):
+        mint(CANARY)
+    assert "1 waiting" in completed("--undo")
+    assert None not in Step.objects.values_list("result", flat=True)
+    IdempotencyRecord.objects.all().delete()
+    assert "1 already ended" in completed()
+    assert set(Step.objects.values_list("result", "due_at")) == {(None, None)}

@@ -24,7 +24,7 @@ from ....instrumentation.trail import trail
 from ....management.arguments import duration, positive
 from ....management.operators import operator
 from ....runtime.registry import stores
-from ...completing import Completed, Looked, complete, due
+from ...completing import Completed, Looked, complete, due, watched
 from ...intervening import newest_of, undo_by_hand
 from ...journal import database_of
 from ...models import Step
@@ -91,7 +91,7 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
         if self.verbosity:
-            self.stdout.write(self.so_far())
+            self.stdout.write(self.so_far() if self.counted else nothing(watched(using)))
         if self.counted[Completed.FAILED]:
             raise CommandError("Some operations could not be completed. They are tried again.")
 
@@ -153,6 +153,14 @@ class Command(BaseCommand):
     def so_far(self) -> str:
         done = [f"{count:,} {became.value}" for became, count in self.counted.items()]
         return f"{', '.join(done)}." if done else "Nothing to complete."
+
+
+def nothing(left: int) -> str:
+    """Say that nothing is due, and how many operations are not known to have ended."""
+    if not left:
+        return "Nothing to complete."
+    subject = "1 operation is" if left == 1 else f"{left:,} operations are"
+    return f"Nothing to complete now. {subject} looked at later: what was looked at rests for five minutes."
 
 
 def the_one(options: dict[str, Any]) -> str | None:
