@@ -30,7 +30,6 @@ from ..stores.sealed import CannotOpen
 from .actions import drive
 from .housekeeping import OWING
 from .journal import Journal, PositionTaken
-from .journal import Journal
 from .models import Step
 from .sealing import unseal
 from .undoing import give_up

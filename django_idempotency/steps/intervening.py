@@ -17,16 +17,12 @@ from django.db import transaction
 from ..core import interventions, rules
 from ..core.interventions import Intervention
 from ..core.records import CANCELLATION, OutcomeKind, Record, Status, kind_of
-from ..core.steps import StepState
+from ..core.steps import OWING, StepState
 from ..errors import LostRace
 from ..stores.base import Audit, BaseStore, audited, utcnow
 from .actions import drive
 from .completing import TAKEN, give_up_owned, journal_of, own, why_not_undone
 from .housekeeping import OWING
-from ..core.steps import OWING, StepState
-from ..stores.base import Audit, BaseStore, utcnow
-from .actions import drive
-from .completing import TAKEN, give_up_owned, journal_of, why_not_undone
 from .journal import Journal, PositionTaken
 from .models import Step
 from .undoing import give_up
