@@ -28,7 +28,6 @@ from ..runtime.registry import stores
 from ..stores.base import BaseStore, utcnow
 from ..stores.sealed import CannotOpen
 from .actions import drive
-from .housekeeping import OWING
 from .journal import Journal, PositionTaken
 from .models import Step
 from .sealing import unseal

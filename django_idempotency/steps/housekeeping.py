@@ -131,10 +131,11 @@ def _left(alias: str, record_id: UUID, operation: UUID, *, using: str) -> float 
 
 
 def erase(using: str, record: UUID) -> int:
-    """Delete the results and arguments of a record's steps, unless an undo may need them. That they were done stays."""
+    """Delete the results and arguments of a record's steps, unless a command may need them. That they were done stays."""
     rows = Step.objects.using(using).filter(record=record)
     died = rows.filter(due_at__isnull=False).values_list("run", flat=True)
-    return rows.exclude(run__in=list(died)).update(result=None, arguments=None, error="")
+    needed = rows.filter(run__in=list(died)).exclude(undo="", arguments=None).values_list("run", flat=True)
+    return rows.exclude(run__in=list(needed)).update(result=None, arguments=None, error="")
 
 
 def reseal(using: str, *, size: int, dry: bool = False) -> Iterator[Counter[Resealing]]:

@@ -22,7 +22,6 @@ from ..errors import LostRace
 from ..stores.base import Audit, BaseStore, audited, utcnow
 from .actions import drive
 from .completing import TAKEN, give_up_owned, journal_of, own, why_not_undone
-from .housekeeping import OWING
 from .journal import Journal, PositionTaken
 from .models import Step
 from .undoing import give_up
