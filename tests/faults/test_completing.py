@@ -16,6 +16,7 @@ from django.db import connection, connections
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
+from django_idempotency.core.steps import StepState
 from django_idempotency.errors import OperationCancelled
 from django_idempotency.steps.borders import Border, watched_by
 from django_idempotency.steps.models import Step
@@ -121,6 +122,22 @@ def test_undoing(provider: Provider, act: Any, name: str, when: str) -> None:
             act(card)
         assert provider.notes(card) == before, point
     assert seen > 5
+
+
+def test_noting_the_end(provider: Provider) -> None:
+    """A success that its own process could not note is noted by the command, once: it is not done again, and not undone."""
+    halves, table = Halves(book, "", ""), Step._meta.db_table
+    points = run_until(book, uuid4().hex, ENDS) or []
+    notes = [point.number for point in points if point.name.startswith("INSERT") and table in point.name]
+    halves._number = notes[-2]  # before and after the last one
+    Step.objects.all().update(due_at=None)
+    for point, card in deaths(halves):
+        assert (written(card), provider.effects(card)) == ({"order": 1}, DONE), point
+        noted = Step.objects.filter(state=StepState.ENDED)
+        assert noted.count() == Step.objects.values("run").distinct().count(), point
+        before = provider.notes(card)
+        assert book(card)[0] == card
+        assert provider.notes(card) == before, point
 
 
 def start(act: Callable[[str], Any], card: str) -> int:
