@@ -352,7 +352,7 @@ class StepsNotUndone(IdempotencyError):
     and have no undo.
     """
 
-    def __init__(self, message: str, *, failed: str, doubtful: Sequence[str]) -> None:
+    def __init__(self, message: str = "", *, failed: str = "", doubtful: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.failed, self.doubtful = failed, tuple(doubtful)
 

@@ -51,6 +51,7 @@ def test_broken(change: Any) -> None:
     assert exit_code([KEPT, replace(KEPT, **change), KEPT]) == 1
 
 
+@pytest.mark.slow
 def test_what_the_extra_does_not_install_is_refused() -> None:
     """The demo is played without pytest, though it is there, and with what Django and the extras of the extra need."""
     refused = refused_without("demo")
