@@ -149,13 +149,13 @@ class Columns(ModelAdmin):
         failure = self.failure_of(row)
         if failure is None:
             return None
-        told = failure.error or _("response %d") % failure.status
+        ending = failure.error or _("response %d") % failure.status
         when = "" if failure.at is None else moment(failure.at)
         known = row.request_id and row.method != CALL_METHOD
         where = (
             format_html(str(_("in the request {}")), format_html("<code>{}</code>", row.request_id)) if known else ""
         )
-        return format_html("<code>{}</code> {} {}", told, when, where)
+        return format_html("<code>{}</code> {} {}", ending, when, where)
 
     @admin.display(description=_("came again"))
     def repeated(self, row: IdempotencyRecord) -> SafeString | str:

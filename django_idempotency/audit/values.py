@@ -28,7 +28,7 @@ def named(kind: Any, value: Any) -> tuple[str, str]:
 
 
 def parsed(term: str) -> tuple[str, str] | None:
-    """Return the kind and the value of what a person types, such as `payment:17`; `None`: it is no reference."""
+    """Return the kind and the value of what a person types, such as `payment:17`; `None`: it is not a reference."""
     kind, colon, value = term.strip().partition(":")
     try:
         return named(kind, value) if colon else None

@@ -24,7 +24,7 @@ _ENDED = [state.value for state in ENDED]
 
 
 def expired_calls() -> QuerySet[OutgoingCall]:
-    """Return the ended calls whose retention is over. Those of a provider that is no longer configured: the default."""
+    """Return the ended calls whose retention is over. A provider that is not configured any more has the default."""
     aliases = list(conf.get("PROVIDERS"))
     rules = {alias: Q(provider=alias, last_sent__lt=_before(provider(alias).retention)) for alias in aliases}
     wanted = ~Q(provider__in=aliases) & Q(last_sent__lt=_before(OPTIONS["RETENTION"]))

@@ -71,7 +71,7 @@ class Meter:
         """Count a message of the outbox, "published" or "failed", and the seconds since it was sent."""
 
     def step(self, outcome: str) -> None:
-        """Count a step of an operation: one of `outcomes.STEPS`. Its name is no label: a project may make many."""
+        """Count a step of an operation: one of `outcomes.STEPS`. Its name is not a label: a project may have many."""
 
     def outgoing(self, provider: str, outcome: str) -> None:
         """Count a call to a provider, by its alias in PROVIDERS, when it ends: a `CallState`, or "replayed"."""

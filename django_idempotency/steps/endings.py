@@ -15,7 +15,7 @@ from ..core.policy import Resolved
 from ..core.records import CANCELLATION, Outcome, OutcomeKind
 from ..errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ..runtime.takeovers import HELD_FOR
-from .actions import adrive, drive
+from .actions import Actions, adrive, drive
 from .handle import StepsHandle
 from .running import Steps
 
@@ -53,16 +53,17 @@ def have_begun(handle: StepsHandle) -> bool:
 
     An attempt after the first that has come to no step reads them: one query. If they cannot be read, it may be so.
     """
-    try:
-        return drive(handle._have_begun())  # noqa: SLF001 - ours
-    except Exception:  # noqa: BLE001 - any driver's
-        return True
+    return drive(_begun(handle))
 
 
 async def ahave_begun(handle: StepsHandle) -> bool:
     """See have_begun()."""
+    return await adrive(_begun(handle))
+
+
+def _begun(handle: StepsHandle) -> Actions[bool]:
     try:
-        return await adrive(handle._have_begun())  # noqa: SLF001 - ours
+        return (yield from handle._have_begun())  # noqa: SLF001 - ours
     except Exception:  # noqa: BLE001 - any driver's
         return True
 
@@ -116,23 +117,23 @@ def left_by(handle: StepsHandle, error: BaseException) -> Problem | None:
     Raises nothing: what fails here is tried again by `idempotency_complete`.
     """
     if _gives_up_on(handle, error):
-        try:
-            drive(handle._leaving())  # noqa: SLF001 - ours
-        except Exception:
-            handle._stuck = True  # noqa: SLF001 - ours
-            logger.exception(_NOT_GIVEN_UP)
+        drive(_leaving(handle))
     return _problem(handle, error)
 
 
 async def aleft_by(handle: StepsHandle, error: BaseException) -> Problem | None:
     """See left_by()."""
     if _gives_up_on(handle, error):
-        try:
-            await adrive(handle._leaving())  # noqa: SLF001 - ours
-        except Exception:
-            handle._stuck = True  # noqa: SLF001 - ours
-            logger.exception(_NOT_GIVEN_UP)
+        await adrive(_leaving(handle))
     return _problem(handle, error)
+
+
+def _leaving(handle: StepsHandle) -> Actions[None]:
+    try:
+        yield from handle._leaving()  # noqa: SLF001 - ours
+    except Exception:
+        handle._stuck = True  # noqa: SLF001 - ours
+        logger.exception(_NOT_GIVEN_UP)
 
 
 def _gives_up_on(handle: StepsHandle, error: BaseException) -> bool:
