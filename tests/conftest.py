@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -32,6 +33,9 @@ from .support.services import missing
 #: Fixtures of pytest-django: a test that requests one, or has the mark `django_db`, needs a database.
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_setup", "live_server"})
 
+#: Is this the context of a test?
+IN_CONTEXT = ContextVar("in_context", default=False)
+
 
 def not_about_speed(record: logging.LogRecord) -> bool:
     """Silence asyncio's debug warnings about steps over 0.1 s: they report a busy machine, not what a test does."""
@@ -53,6 +57,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for needed in item.iter_markers("needs"):
             if reason := missing(*needed.args):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
+    """Run each test in a context of its own.
+
+    Each URLconf and each set of caches that a test brings leaves context variables of Django's, and asgiref copies all
+    of them between threads: after some thousand tests that takes longer than the tests.
+    """
+    if IN_CONTEXT.get():
+        return None
+    context = copy_context()
+    context.run(IN_CONTEXT.set, True)
+    return context.run(item.ihook.pytest_runtest_protocol, item=item, nextitem=nextitem)
 
 
 @pytest.fixture(scope="session")

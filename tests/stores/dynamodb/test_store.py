@@ -59,9 +59,14 @@ class Stored(Contract):
         **dict.fromkeys(("renew", "renew many", "get"), 1),
     }
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def table(cls, dynamodb: str) -> str:
+        return made_table(dynamodb, cls.options)
+
     @pytest.fixture
-    def store(self, dynamodb: str) -> Iterator[DynamoDBStore]:
-        yield from opened(dynamodb, **self.options)
+    def store(self, dynamodb: str, table: str) -> Iterator[DynamoDBStore]:
+        yield from opened(dynamodb, table, **self.options)
 
     def elapse(self, store: Any, seconds: float) -> None:
         elapse(store, seconds)
@@ -96,20 +101,37 @@ class TestCompositeKey(Stored, Claims, Endings, Maintenance, AsyncVariants, Cost
     }
 
 
-def opened(dynamodb: str, **options: Any) -> Iterator[DynamoDBStore]:
+def made_table(dynamodb: str, options: Mapping[str, Any] = {}) -> str:
+    """Create a table for many tests: that takes longer than most of them."""
     store = make_table(make_store(dynamodb, **options))
-    yield store
-    store.client.boto.delete_table(TableName=store.schema.table)
     store.client.boto.close()
+    return store.schema.table
+
+
+def opened(dynamodb: str, table: str, **options: Any) -> Iterator[DynamoDBStore]:
+    """Yield a store over the table, which is empty, and is emptied."""
+    store = make_store(dynamodb, table=table, **options)
+    yield store
+    boto, schema = store.client.boto, store.schema
+    for page in boto.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
+        for left in page["Items"]:
+            key = {name: left[name] for name in (schema.partition, schema.sort) if name}
+            boto.delete_item(TableName=table, Key=key)
+    boto.close()
 
 
 def elapse(store: Any, seconds: float) -> None:
     store._clock.now += timedelta(seconds=seconds)
 
 
+@pytest.fixture(scope="module")
+def table(dynamodb: str) -> str:
+    return made_table(dynamodb)
+
+
 @pytest.fixture
-def store(dynamodb: str) -> Iterator[DynamoDBStore]:
-    yield from opened(dynamodb)
+def store(dynamodb: str, table: str) -> Iterator[DynamoDBStore]:
+    yield from opened(dynamodb, table)
 
 
 def complete(store: DynamoDBStore, ticket: Ticket, outcome: Outcome = ANSWER, **given: Any) -> bool:
