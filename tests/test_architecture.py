@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ RINGS: dict[str, dict[str, Row]] = {
     "the engine in a Django project": {
         "conf": row("core profiles", "django"),
         "signals": row("", "django"),
-        "scopes": row("errors", "asgiref django"),
+        "scopes": row("core errors", "asgiref django"),
         "realms": row("core errors", "django"),
         "instrumentation": row("conf core engine errors signals", "django opentelemetry prometheus_client"),
         "inspection": row("core errors serialization", "django"),
@@ -159,8 +160,13 @@ def row_of(name: str) -> str | None:
     return name or None
 
 
-def imports(name: str, text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield line, module (ours without the package's name) and whether it is ours."""
+@cache
+def imports(name: str, text: str) -> list[tuple[int, str, bool]]:
+    """Return line, module (ours without the package's name) and whether it is ours, of each import."""
+    return list(_imports(name, text))
+
+
+def _imports(name: str, text: str) -> Iterator[tuple[int, str, bool]]:
     path = MODULES.get(name, ROOT / f"{name.replace('.', '/')}.py")
     package = [PACKAGE, *path.relative_to(ROOT).parent.parts]
     for node in ast.walk(ast.parse(text)):

@@ -37,8 +37,8 @@ DIFFERENT = {
     "http/deciding.py DecidingExchange._screen": _NOTIFIES,
     "http/takeovers.py ask": "each may be given the other's kind of function",
     "http/running.py run_guarded": _ENTERS,
-    "middleware.py IdempotencyMiddleware._call": _ENTERS,
-    "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",
+    "middleware/__init__.py IdempotencyMiddleware._call": _ENTERS,
+    "middleware/__init__.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",
     "ninja/calls.py OperationCall.run": _ENTERS,
     "ninja/calls.py OperationCall._open": "a request knows its user by another name in async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
@@ -116,11 +116,10 @@ def _twins(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Function, F
             yield from _twins(node.body, f"{prefix}{node.name}.")
 
 
-PATHS = sorted(ROOT.rglob("*.py"))
+ALL = {name: (function, twin) for path in sorted(ROOT.rglob("*.py")) for name, function, twin in twins(path)}
 #: Every name that has a twin somewhere: `self.operation.aopen` is the twin of `self.operation.open`.
 #: `send_robust` is Django's.
-NAMES = {name.rpartition(".")[2].rpartition(" ")[2] for path in PATHS for name, _, _ in twins(path)} | {"send_robust"}
-ALL = {name: (function, twin) for path in PATHS for name, function, twin in twins(path)}
+NAMES = {name.rpartition(".")[2].rpartition(" ")[2] for name in ALL} | {"send_robust"}
 
 
 def calls_its_twin(twin: Function, name: str) -> bool:

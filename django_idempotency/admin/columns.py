@@ -20,7 +20,7 @@ from ..inspection import redaction
 from ..inspection.status import DisplayStatus, display_status, next_answer
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord
-from ..stores.orm.statements import outcome_of
+from ..stores.orm.rows import outcome_of
 from .listing import ModelAdmin
 from .rows import record_of_row
 

@@ -7,7 +7,7 @@ from django.db.models import Case, F, TextField, Value, When
 
 from ..core.records import Record, Status
 from ..models import IdempotencyRecord
-from ..stores.orm.statements import record_of
+from ..stores.orm.rows import record_of
 
 
 def record_of_row(row: IdempotencyRecord) -> Record:

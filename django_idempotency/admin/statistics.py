@@ -24,7 +24,7 @@ from ..inspection.stats import HELD, Tally
 from ..inspection.status import DisplayStatus
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord, RepeatCount
-from ..stores.orm.statements import outcome_of
+from ..stores.orm.rows import outcome_of
 from .interventions import Interventions
 from .rows import record_of_row
 

@@ -8,6 +8,7 @@ from .audit import check_audit
 from .client import check_client
 from .cors import check_cors
 from .databases import check_databases, check_deployment
+from .durable import check_durable
 from .exceptions import check_exceptions
 from .functions import check_functions
 from .issuing import check_issuing
@@ -42,7 +43,15 @@ def register() -> None:
         check_tenants,
     ):
         checks.register(check, TAG)
-    for check in (check_routes, check_replays, check_operations, check_exceptions, check_issuing, check_secrets):
+    for check in (
+        check_routes,
+        check_replays,
+        check_operations,
+        check_exceptions,
+        check_issuing,
+        check_secrets,
+        check_durable,
+    ):
         checks.register(check, TAG, checks.Tags.urls)
     for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

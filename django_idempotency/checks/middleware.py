@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.utils.module_loading import import_string
 
 from ..middleware import IdempotencyMiddleware
 from .catalogue import finding
+from .sources import tree_of
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:
@@ -57,11 +57,8 @@ def _may_answer(middleware: Any, hook: str) -> bool:
     method = getattr(middleware, hook, None) if inspect.isclass(middleware) else None
     if method is None:
         return False
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
-    except (OSError, TypeError, SyntaxError):
-        return True
-    return any(isinstance(node, ast.Raise) or _returns_something(node) for node in ast.walk(tree))
+    tree = tree_of(method)
+    return tree is None or any(isinstance(node, ast.Raise) or _returns_something(node) for node in ast.walk(tree))
 
 
 def _returns_something(node: ast.AST) -> bool:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import (
-    Policy,
-    Resolved,
+from ..core.contradictions import (
     flood_contradiction,
     profile_contradiction,
     shared_contradiction,
     takeover_contradiction,
 )
+from ..core.policy import Policy, Resolved
 from ..core.records import Guarantee
 from .caches import cache_errors
 from .catalogue import closest, finding

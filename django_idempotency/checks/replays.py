@@ -15,7 +15,7 @@ from ..http.ninja_views import is_ninja
 from .catalogue import finding
 from .middleware import guards_every_view
 from .settings import check_settings
-from .urlconf import are_exempt, class_of, name_of, open_handlers, views
+from .urlconf import class_of, name_of, open_handlers, seem_exempt, views
 
 
 def check_replays(**_: Any) -> list[CheckMessage]:
@@ -24,7 +24,7 @@ def check_replays(**_: Any) -> list[CheckMessage]:
         return []
     before: defaultdict[str, list[str]] = defaultdict(list)
     for callback, leading in views():
-        if not are_exempt(leading) and (layer := _unfollowed(callback)) is not None:
+        if not seem_exempt(leading) and (layer := _unfollowed(callback)) is not None:
             before[layer].append(f"{name_of(callback)} ({leading[0].path})")
     return [_message(layer, found) for layer, found in before.items()]
 

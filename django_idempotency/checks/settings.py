@@ -14,7 +14,8 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, profile_contradiction, seconds
+from ..core.contradictions import profile_contradiction
+from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed

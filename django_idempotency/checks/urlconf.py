@@ -18,6 +18,9 @@ from ..http.exemptions import Exemption, exemptions, within
 from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
 from .catalogue import shown
 
+#: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
+_PIECE = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|\{[^}]*\}|<[^<>]*>|.")
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -56,6 +59,17 @@ class Route:
     def head(self) -> str:
         """The constant beginning of the path."""
         return re.split(r"[<\\^$.|?*+()\[\]{}]", self.path, maxsplit=1)[0]
+
+    @property
+    def example(self) -> str:
+        """A path like those that the route matches, with an `x` for each part that varies."""
+        found, depth = [], 0
+        for piece in _PIECE.findall(self.path):
+            if not depth and piece[0] not in ")^$*+?|{":
+                varies = piece == "(" or (len(piece) > 1 and (piece[0] in "<[" or piece[1].isalnum()))
+                found.append("x" if varies else piece[-1])
+            depth += (piece == "(") - (piece == ")")
+        return "".join(found)
 
 
 def routes() -> Iterator[Route]:
@@ -100,6 +114,18 @@ def are_exempt(leading: list[Route]) -> bool:
     """Does EXEMPT cover every request to these routes?"""
     entries = exemptions()
     return all(any(route.exempt_by(entry) for entry in entries) for route in leading)
+
+
+def seem_exempt(leading: list[Route]) -> bool:
+    """Does EXEMPT cover these routes, if an expression that covers an example of one covers it all?
+
+    Not of a route without a constant beginning: it may serve every path.
+    """
+    expressions = [entry.test for entry in exemptions() if entry.kind == "regex"]
+    return all(
+        are_exempt([route]) or (route.head != "/" and any(test.search(route.example) for test in expressions))
+        for route in leading
+    )
 
 
 def _patterns(resolver: URLResolver) -> list[Any]:

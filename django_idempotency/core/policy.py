@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from ..profiles import PROFILES, Profile
-from .key_formats import described, is_format, is_possible
+from .field_values import are_exceptions, are_names, are_statuses, is_duration, is_flag, is_rate, is_size, one_of
+from .key_formats import is_format
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -140,7 +141,7 @@ class Policy:
                 "Identify the client: scope=…"
             )
         if self.given().get("suspect") is not None and shows_strangers(self):
-            raise ValueError(f'Policy(suspect=…, suspect_action="refuse", anonymous="shared"): {_STRANGERS}')
+            raise ValueError(f'Policy(suspect=…, suspect_action="refuse", anonymous="shared"): {STRANGERS}')
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
@@ -166,48 +167,8 @@ class Resolved(Policy):
     derive_secret: str | bytes | None = field(repr=False)  # kept out of tracebacks that print local variables
 
 
-def profile_contradiction(terms: Resolved) -> str | None:
-    """Return why a policy cannot keep its profile, and what to type; `None` if it can."""
-    profile = terms.profile
-    if profile.carrier != "header" and terms.key is not None:
-        return f"profile {profile.name!r} takes the key from the {profile.carrier}, so leave key out."
-    if not is_possible(terms.key_format, profile.pattern, profile.max_length):
-        return (
-            f"profile {profile.name!r} refuses each key that is {described(terms.key_format)}, so leave key_format out, "
-            "or replace() the pattern of the profile."
-        )
-    if profile.window and terms.ttl < (needed := profile.window + profile.ahead):
-        return (
-            f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl ({terms.ttl:g}) at least that, or "
-            "replace() the window of the profile."
-        )
-    if terms.anonymous == "shared" and profile.client_field is not None:
-        return (
-            f"profile {profile.name!r} tells clients apart by {profile.client_field}, which anyone can send, so "
-            'anonymous="shared" would give a short key to strangers: identify the client with scope=…'
-        )
-    if terms.anonymous == "shared" and profile.max_length < MIN_SHARED_KEY:
-        return (
-            f'profile {profile.name!r} has keys of at most {profile.max_length} characters, and anonymous="shared" needs '
-            f"{MIN_SHARED_KEY}: identify the client with scope=…"
-        )
-    return None
-
-
-def rate(text: str) -> tuple[int, int]:
-    """Return how many keys a rate allows, and in how many seconds."""
-    count, _, span = text.partition("/")
-    return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
-
-
-def flood_contradiction(terms: Resolved) -> str | None:
-    """Return why a policy counts nothing by its `fresh_keys_by`, and what to type; `None` if it does."""
-    if terms.fresh_keys_by is not None and terms.fresh_keys is None:
-        return 'fresh_keys_by counts nothing without a limit. Type fresh_keys="60/m", or leave fresh_keys_by out.'
-    return None
-
-
-_STRANGERS = (
+#: Why a refusal may not show them, and what to type.
+STRANGERS = (
     "clients without a login would learn of each other's requests. Identify the client: scope=…, or type "
     'suspect_action="report".'
 )
@@ -216,37 +177,6 @@ _STRANGERS = (
 def shows_strangers(terms: Policy) -> bool:
     """Would a refusal name, to one of the clients that share a scope, the request of another?"""
     return terms.anonymous == "shared" and terms.suspect_action == "refuse"
-
-
-def shared_contradiction(terms: Resolved) -> str | None:
-    """Return what a policy would reveal to clients that share a scope, and what to type; `None` if nothing."""
-    if terms.suspect is not None and shows_strangers(terms):
-        return f'suspect_action="refuse" with anonymous="shared": {_STRANGERS}'
-    return None
-
-
-def takeover_contradiction(policy: Policy, terms: Resolved) -> str | None:
-    """Return why a policy never asks its own `on_takeover`, and what to type; `None` if it does. `terms`: its fields."""
-    if terms.guarantee is Guarantee.ATOMIC and policy.given().get("on_takeover") is not None:
-        return (
-            'on_takeover is never asked with guarantee="atomic", where nothing of a crashed owner is left. Leave it out, or '
-            'type guarantee="lease".'
-        )
-    return None
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _duration(value: Any) -> bool:
-    if isinstance(value, timedelta):
-        return timedelta(0) < value <= timedelta(days=3650)
-    return isinstance(value, (int, float)) and not _flag(value) and 0 < value <= 3650 * 86400
-
-
-def _size(value: Any) -> bool:
-    return isinstance(value, int) and not _flag(value) and value >= 0
 
 
 def _expression(value: Any) -> bool:
@@ -258,47 +188,21 @@ def _selects(value: Any) -> bool:
     return value is None or callable(value) or _expression(value)
 
 
-def _one_of(*names: str) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in names
-
-
-def _names(value: Any) -> bool:
-    return (
-        isinstance(value, Collection) and not isinstance(value, (str, bytes)) and all(isinstance(n, str) for n in value)
-    )
-
-
-def _statuses(value: Any) -> bool:
-    return (
-        isinstance(value, Collection)
-        and not isinstance(value, (str, bytes))
-        and all(isinstance(status, int) and 100 <= status < 500 for status in value)
-    )
-
-
 _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
-#: A number of keys, and a number of seconds, minutes, hours or days.
-_RATE = re.compile(r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]")
 _POSITIVE = "a positive number of seconds (or a timedelta), at most ten years"
 
 
 #: Field → (what it accepts, in words what to type).
-def _exceptions(value: object) -> bool:
-    return isinstance(value, Collection) and all(
-        isinstance(each, type) and issubclass(each, Exception) for each in value
-    )
-
-
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "mode": (_one_of(ENFORCE, OBSERVE), '"enforce" or "observe"'),
-    "required": (lambda value: _flag(value) or value == WARN, 'True, False or "warn"'),
-    "ttl": (_duration, _POSITIVE),
-    "lease": (_duration, _POSITIVE),
-    "guarantee": (_one_of("atomic", "lease"), '"atomic" or "lease"'),
+    "mode": (one_of(ENFORCE, OBSERVE), '"enforce" or "observe"'),
+    "required": (lambda value: is_flag(value) or value == WARN, 'True, False or "warn"'),
+    "ttl": (is_duration, _POSITIVE),
+    "lease": (is_duration, _POSITIVE),
+    "guarantee": (one_of("atomic", "lease"), '"atomic" or "lease"'),
     "store": (lambda value: isinstance(value, str) and value != "", "an alias of STORES"),
     "scope": (lambda value: value is None or callable(value), "a function of the request, or None"),
     "realm": (lambda value: value is None or callable(value), "a function of the request, or None"),
-    "anonymous": (_one_of("refuse", "shared"), '"refuse" or "shared"'),
+    "anonymous": (one_of("refuse", "shared"), '"refuse" or "shared"'),
     "key": (_selects, f"{_OVER}, a function of the request, or None"),
     "key_format": (is_format, '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression'),
     "fingerprint": (
@@ -306,35 +210,35 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',
     ),
     "keep": (
-        lambda value: value is None or callable(value) or _statuses(value),
+        lambda value: value is None or callable(value) or are_statuses(value),
         "a set of statuses below 500, a function of the response, or None",
     ),
     "headers": (
-        lambda value: value is None or callable(value) or _names(value),
+        lambda value: value is None or callable(value) or are_names(value),
         "a list of header names, a function of a name, or None",
     ),
-    "max_body": (lambda value: value is None or _size(value), "a number of bytes, 0 or more, or None"),
-    "store_body": (_flag, "True or False"),
-    "max_request_body": (lambda value: value is None or _size(value), "a number of bytes, 0 or more, or None"),
-    "buffer_stream": (_flag, "True or False"),
-    "on_busy": (_one_of("reject", "wait"), '"reject" or "wait"'),
-    "wait": (_duration, _POSITIVE),
-    "on_failure": (_one_of("free", "hold"), '"free" or "hold"'),
-    "on_store_failure": (_one_of("closed", "open"), '"closed" or "open"'),
+    "max_body": (lambda value: value is None or is_size(value), "a number of bytes, 0 or more, or None"),
+    "store_body": (is_flag, "True or False"),
+    "max_request_body": (lambda value: value is None or is_size(value), "a number of bytes, 0 or more, or None"),
+    "buffer_stream": (is_flag, "True or False"),
+    "on_busy": (one_of("reject", "wait"), '"reject" or "wait"'),
+    "wait": (is_duration, _POSITIVE),
+    "on_failure": (one_of("free", "hold"), '"free" or "hold"'),
+    "on_store_failure": (one_of("closed", "open"), '"closed" or "open"'),
     "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
     "on_replay": (lambda value: value is None or callable(value), "a function of request and response, or None"),
     "on_takeover": (lambda value: value is None or callable(value), "a function of a takeover, or None"),
-    "undo_on": (_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"),
+    "undo_on": (are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"),
     "fresh_keys": (
-        lambda value: value is None or (isinstance(value, str) and _RATE.fullmatch(value) is not None),
+        lambda value: value is None or is_rate(value),
         '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), or None',
     ),
     "fresh_keys_by": (_selects, f"{_OVER}, a function of the request, or None"),
     "suspect": (_selects, f"{_OVER}, a function of the request, or None"),
-    "within": (_duration, _POSITIVE),
-    "suspect_action": (_one_of("report", "refuse"), '"report" or "refuse"'),
+    "within": (is_duration, _POSITIVE),
+    "suspect_action": (one_of("report", "refuse"), '"report" or "refuse"'),
     "methods": (
-        lambda value: _names(value) and not SAFE_METHODS & {name.upper() for name in value},
+        lambda value: are_names(value) and not SAFE_METHODS & {name.upper() for name in value},
         'a list of unsafe methods, such as ("POST", "PATCH")',
     ),
     "profile": (

@@ -147,10 +147,10 @@ def untouched(record: Record, seen: Record, ticket: Ticket, settlement: Settleme
     return same or (record.owner == ticket.owner and not releases_it)
 
 
-def born(ticket: Ticket, now: datetime, operation: UUID | None = None) -> Record:
+def born(ticket: Ticket, now: datetime, operation: UUID | None = None, location: str | None = None) -> Record:
     """Return the record that the first claim of a key makes, at the store's `now`.
 
-    `operation` is operation_begun_by() of the ticket, if that is known.
+    `operation` is operation_begun_by() of the ticket, if that is known; `location`, see `Record.location`.
     """
     expires_at = now + timedelta(seconds=ticket.ttl)
     return Record(
@@ -173,6 +173,7 @@ def born(ticket: Ticket, now: datetime, operation: UUID | None = None) -> Record
         method=ticket.method,
         path=ticket.path,
         request_id=ticket.request_id,
+        location=location,
     )
 
 

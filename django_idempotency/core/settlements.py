@@ -17,6 +17,7 @@ def settlement(
     outcome: Outcome | None,
     ttl: float | None,
     worked: float = 0.0,
+    transaction_id: str | None = None,
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 
@@ -38,6 +39,7 @@ def settlement(
         outcome=outcome if state is SettledState.COMPLETED or is_failure(outcome) else None,
         expires_in=ttl,
         new_life=run.new_life,
+        transaction_id=transaction_id,
     )
 
 

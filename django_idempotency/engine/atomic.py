@@ -136,10 +136,8 @@ class AtomicOperation(Operation):
         not given up its writes: our own statement failed, so its response must not be kept without them.
         """
         guard = self._guard
-        settlement = self._settlement(state, outcome, ttl)
+        settlement = self._settlement(state, outcome, ttl, transaction_id=guard.transaction_id)
         assert settlement is not None
-        if guard.transaction_id is not None:
-            settlement = settlement._replace(transaction_id=guard.transaction_id)
         try:
             settled = self.store.settle(self.ticket, settlement)
             if settled and not guard.needs_rollback():

@@ -209,13 +209,22 @@ class Operation:
         """See settle(). Only `lease` has async calls."""
         raise NotImplementedError
 
-    def _settlement(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settlement | None:
-        """Return what to write; `None` if nothing is."""
+    def _settlement(
+        self, state: SettledState, outcome: Outcome | None, ttl: float | None, *, transaction_id: str | None = None
+    ) -> Settlement | None:
+        """Return what to write, in the given transaction or in any; `None` if nothing is."""
         assert self.run is not None, "settle() follows an open() that said Execute"
         self.outcome = outcome
         worked = time.monotonic() - self._opened_at
         return settlements.settlement(
-            state, self.ticket, self.run, fence=self.record, outcome=outcome, ttl=ttl, worked=worked
+            state,
+            self.ticket,
+            self.run,
+            fence=self.record,
+            outcome=outcome,
+            ttl=ttl,
+            worked=worked,
+            transaction_id=transaction_id,
         )
 
     # ------------------------------------------------------------------------------------- the work's own transaction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -32,9 +31,7 @@ class CurrentOperation(StepsHandle):
         self._outer_step = CURRENT_STEP.set(None)  # a call inside a step has steps of its own
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _ended(self._token, error)
-        with suppress(ValueError):  # as _ended() does
-            CURRENT_STEP.reset(self._outer_step)
+        _ended(self._token, error, self._outer_step)
         self._over = True
         # Otherwise a chain of tasks would hold all of them.
         del self._token, self._outer_step
@@ -89,10 +86,14 @@ class Unguarded:
         _ended(self._token, error)
 
 
-def _ended(token: Token[CurrentOperation | None], error: object) -> None:
-    """Restore the previous current operation."""
+def _ended(
+    token: Token[CurrentOperation | None], error: object, outer_step: Token[RunningStep | None] | None = None
+) -> None:
+    """Restore the previous current operation, and step."""
     try:
         CURRENT.reset(token)
+        if outer_step is not None:
+            CURRENT_STEP.reset(outer_step)
     except ValueError:  # a coroutine that another task closed has left its own context
         if not isinstance(error, GeneratorExit):
             raise

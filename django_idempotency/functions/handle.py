@@ -17,9 +17,9 @@ from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
 from ..runtime.registry import store_of, stores
-from .call import remembered
 from .executions import EXECUTION
 from .keys import key_of, validate_key
+from .replaying import remembered
 from .running import arun, run
 from .terms import FunctionTerms
 

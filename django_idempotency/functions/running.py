@@ -1,4 +1,4 @@
-"""Runs a guarded call from claim to settle, sync and async. `call` decides what to store."""
+"""Runs a guarded call from claim to settle, sync and async. `endings` decides what to store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from ..instrumentation.outcomes import MISSING, UNKEYED
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
 from ..steps.endings import aleft_by, left_by
-from .call import CallEnd, FunctionCall, source_of
+from .call import FunctionCall, source_of
 from .current import SwitchedOffOperation, Unguarded
+from .endings import CallEnd, asettle, end_decided, end_of_error, end_of_result, end_undecided, leaving, settle
 from .keys import best_effort_key, go_without_key, key_of
+from .replaying import replayed
 from .stored_calls import dump_call
 from .terms import FunctionTerms
 
@@ -72,7 +74,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         with call.running():
             return call.terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
-        return call.replayed(verdict), True
+        return replayed(call, verdict), True
     if call.hurries and call.is_late():
         call.operation.abandon()
         raise DeadlinePassed
@@ -80,7 +82,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     end = None if call.terms.on_takeover is None else _decide(call)
     if end is None:
         end = _work(call, args, kwargs)
-    call.settle(end)
+    settle(call, end)
     return end.result(), False
 
 
@@ -91,20 +93,20 @@ def _decide(call: FunctionCall) -> CallEnd | None:
         return None
     try:
         with takeover:
-            return call.decided(call.terms.ask(takeover))
+            return end_decided(call, call.terms.ask(takeover))
     except BaseException as error:  # noqa: BLE001 - raised again
-        call.settle(call.undecided(error))
-        raise call.leaving(error)  # noqa: B904 - its cause is its own
+        settle(call, end_undecided(call, error))
+        raise leaving(call, error)  # noqa: B904 - its cause is its own
 
 
 def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     try:
         with call.running(partial(dump_call, call.terms, call.operation.ticket.key, args, kwargs)):
-            return call.ended(call.terms.function(*args, **kwargs))
+            return end_of_result(call, call.terms.function(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again
         left_by(call.current, error)
-        call.settle(call.failed(error))
-        raise call.leaving(error)  # noqa: B904 - its cause is its own
+        settle(call, end_of_error(call, error))
+        raise leaving(call, error)  # noqa: B904 - its cause is its own
 
 
 # -------------------------------------------------------------------------------------------------------------- async
@@ -129,8 +131,8 @@ async def arun(
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may query the ORM, which refuses calls from an event loop
-            return await sync_to_async(call.replayed)(verdict), True
-        return call.replayed(verdict), True
+            return await sync_to_async(replayed)(call, verdict), True
+        return replayed(call, verdict), True
     if call.hurries and call.is_late():
         await run_to_completion(call.operation.aabandon())
         raise DeadlinePassed
@@ -138,7 +140,7 @@ async def arun(
     end = None if call.terms.on_takeover is None else await _adecide(call)
     if end is None:
         end = await _awork(call, args, kwargs)
-    await call.asettle(end)
+    await asettle(call, end)
     return end.result(), False
 
 
@@ -150,9 +152,9 @@ async def _adecide(call: FunctionCall) -> CallEnd | None:
     try:
         with takeover:
             decision = call.terms.ask(takeover)
-            return call.decided(await decision if inspect.isawaitable(decision) else decision)
+            return end_decided(call, await decision if inspect.isawaitable(decision) else decision)
     except BaseException as error:
-        await call.asettle(call.undecided(error))
+        await asettle(call, end_undecided(call, error))
         raise
 
 
@@ -160,11 +162,11 @@ async def _awork(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str,
     """See _work()."""
     try:
         with call.running(partial(dump_call, call.terms, call.operation.ticket.key, args, kwargs)):
-            return call.ended(await call.terms.function(*args, **kwargs))
+            return end_of_result(call, await call.terms.function(*args, **kwargs))
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-        call.settle(call.failed(closed))
+        settle(call, end_of_error(call, closed))
         raise
     except BaseException as error:  # noqa: BLE001 - raised again
         await aleft_by(call.current, error)
-        await call.asettle(call.failed(error))
-        raise call.leaving(error)  # noqa: B904 - the same
+        await asettle(call, end_of_error(call, error))
+        raise leaving(call, error)  # noqa: B904 - the same

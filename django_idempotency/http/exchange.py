@@ -1,7 +1,7 @@
 """One HTTP exchange under a key: the steps that all entry points share, in order.
 
-An entry point decides *where* the guard is. The rest is here and in `settling`: what is checked, what is refused, what
-is stored.
+An entry point decides *where* the guard is. The rest is here: what is checked and what is refused; in `ending`: what is
+stored; and in `settling`, which writes that.
 """
 
 from __future__ import annotations

@@ -24,7 +24,12 @@ from django.views import View
 #: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
 _HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
 #: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
-_OURS = ("django_idempotency.decorators", "django_idempotency.http.unguarded", "django_idempotency.http.markers")
+_OURS = (
+    "django_idempotency.decorators.views",
+    "django_idempotency.decorators.classes",
+    "django_idempotency.http.unguarded",
+    "django_idempotency.http.markers",
+)
 _ADMIN = ("django.contrib.admin.sites", "django.contrib.admin.options")
 #: The names by which Django's wrappers refer to the view.
 _CALLS = ("view_func", "func", "view", "method", "dispatch")

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.functional import SimpleLazyObject
 from django.utils.http import parse_http_date
 
@@ -22,10 +21,10 @@ from ..profiles.profile import LONGEST
 from ..profiles.shipped import DEFAULT
 from ..realms import realm_of
 from ..scopes import Public
+from ..scopes.rows import database_of
 from .issued import is_issued
 
 if TYPE_CHECKING:
-    from django.db.models import Model
     from django.http import HttpRequest
 
 ANONYMOUS = "anonymous"
@@ -199,15 +198,7 @@ def principal(user: Any) -> tuple[str, str | None] | None:
     if model is None:
         kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
         return f"user:{kind}:{pk}", None
-    return f"user:{model._meta.label_lower}:{pk}", _database_of(model, user)
-
-
-def _database_of(model: type[Model], user: Model) -> str | None:
-    """Return the database of a user: where it would be saved, whichever replica it was read from."""
-    alias = router.db_for_write(model, instance=user)
-    # No router has led away from a replica. An alias that was added at run time may have no such entry.
-    primary = connections.settings.get(alias, {}).get("TEST", {}).get("MIRROR") or alias
-    return None if primary == DEFAULT_DB_ALIAS else primary
+    return f"user:{model._meta.label_lower}:{pk}", database_of(model, user)
 
 
 def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:

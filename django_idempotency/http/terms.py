@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from .. import conf
-from ..core.policy import (
-    Policy,
-    Resolved,
+from ..core.contradictions import (
     flood_contradiction,
     profile_contradiction,
     shared_contradiction,
     takeover_contradiction,
 )
+from ..core.policy import Policy, Resolved
 from ..errors import ConfigurationError
 
 

@@ -49,8 +49,8 @@ _REPORTS = {
 _OBSERVED_LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
 
 
-#: The events of a key that comes again after its work: see COUNT_REPLAYS.
-_REPEATS = ("replayed", "mismatched")
+#: The events of a key that comes again after its work (see COUNT_REPLAYS), and that of a lost lease.
+_MEASURED = ("replayed", "mismatched", "lost")
 
 
 class Observer:
@@ -70,7 +70,8 @@ class Observer:
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal, level, sentence = _REPORTS[event]
-        self._measure(event, operation)
+        if event in _MEASURED:
+            self._measure(event, operation)
         if logger.isEnabledFor(level):
             self._log(level, sentence, event, operation, error)
         if trail.active is not None:
@@ -82,7 +83,8 @@ class Observer:
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal, level, sentence = _REPORTS[event]
-        self._measure(event, operation)
+        if event in _MEASURED:
+            self._measure(event, operation)
         if logger.isEnabledFor(level):
             self._log(level, sentence, event, operation, error)
         if trail.active is not None:
@@ -101,10 +103,11 @@ class Observer:
             trail.active.committing(event, operation, self.request)
 
     def _measure(self, event: str, operation: Operation) -> None:
-        if event in _REPEATS and operation.record is not None and conf.get("COUNT_REPLAYS"):
+        if event == "lost":
+            if self._source is not None:
+                meters.lease_lost(self._source)
+        elif operation.record is not None and conf.get("COUNT_REPLAYS"):
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
-        if event == "lost" and self._source is not None:
-            meters.lease_lost(self._source)
 
     def _log(self, level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
         log(level, sentence, event, operation, error, route=route_of(self.request))

@@ -6,9 +6,8 @@ response: renderers, response schemas, exception handlers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -20,31 +19,28 @@ from ..concurrency.cancellation import run_to_completion
 from ..concurrency.threads import in_thread
 from ..core.policy import SAFE_METHODS, Policy
 from ..core.records import Guarantee
-from ..errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
-from ..http import problems
+from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
 from ..http.admission import is_guarded, key_to_guard
-from ..http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests, non_atomic_aliases_of
+from ..http.atomic_requests import non_atomic_aliases_of
 from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.identity import Key
-from ..http.introspection import excluded_aliases
 from ..http.keys import user_of
-from ..http.ninja_views import handled_exceptions
 from ..http.observing import aconclude, conclude
 from ..http.responses import render
-from ..http.status import note_problem, stamp
+from ..http.status import stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from ..steps.endings import aleft_by, left_by
 from .callers import caller_of
+from .problems import aproblem_response, problem_response
+from .transactions import refuse_transaction, transactions_around
 
 if TYPE_CHECKING:
     from ninja import NinjaAPI
 
 #: On a request: the call of its operation.
 CALL = "_idempotency_ninja_call"
-#: On a request: the transactions of ATOMIC_REQUESTS.
-TRANSACTIONS = "_idempotency_ninja_transactions"
 #: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
 
@@ -65,34 +61,6 @@ class Stopped(BaseException):
         self.problem = problem
 
 
-class Transactions:
-    """The transactions of ATOMIC_REQUESTS around a guarded operation, opened as by Django, outside `decorate_view`."""
-
-    def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
-        self._non_atomic = non_atomic
-        self._stack = ExitStack()
-        self.opened = OpenedTransactions()
-
-    @contextmanager
-    def around(self, request: HttpRequest, policy: Policy) -> Iterator[None]:
-        """Open them for as long as a view runs."""
-        setattr(request, TRANSACTIONS, self)
-        try:
-            with self._stack:
-                self.begin(noted=facts_of(request).may_have_key(policy))
-                yield
-        finally:
-            delattr(request, TRANSACTIONS)
-
-    def begin(self, *, noted: bool = False) -> None:
-        """Open them; again after the guard has closed, for what decorators do with its response."""
-        self.opened = self._stack.enter_context(atomic_requests(self._non_atomic, noted=noted))
-
-    def end(self, *raised: Any) -> None:
-        """End them before the view does, except one that a guard has taken over."""
-        self._stack.__exit__(*raised)
-
-
 class OperationCall:
     """One request to a guarded operation."""
 
@@ -106,8 +74,7 @@ class OperationCall:
         self._api = api
         #: Does `decorate_view` wrap the operation?
         self._decorated = decorated
-        found = vars(request).get(TRANSACTIONS)  # absent in a view that is not ninja's
-        self._transactions: Transactions = Transactions() if found is None else found
+        self._transactions = transactions_around(request)
         self._response: HttpResponseBase | None = None
 
     # ------------------------------------------------------------------------------------------------- around ninja
@@ -220,7 +187,7 @@ class OperationCall:
         user = getattr(self.request, "user", None)
         if (exchange := self._exchange(key, user)) is None:
             return
-        self._refuse_transaction()
+        refuse_transaction(self.request)
         if (response := exchange.open(self._transactions.opened)) is not None:
             raise OperationFinished(response)
         self.exchange = exchange
@@ -261,38 +228,12 @@ class OperationCall:
         non_atomic = non_atomic_aliases_of(self.request)
         return Exchange.of(self.request, terms, key=key, user=user, source=self.request, non_atomic=non_atomic)
 
-    def _refuse_transaction(self) -> None:
-        """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path leaves."""
-        callback = getattr(self.request.resolver_match, "func", None)
-        left = excluded_aliases(callback)
-        if not isinstance(left, AllAliases) and any(
-            settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
-        ):
-            raise ConfigurationError(
-                "This operation is inside the transaction of ATOMIC_REQUESTS. Use functools.wraps() in every decorator "
-                "around the views of the API."
-            )
-
     def _respond(self, problem: Problem) -> HttpResponseBase:
-        """Return the response to a problem: from the API's own handler, if there is one, or a problem document."""
-        handled = self._handled(problem)
-        return problems.problem_response(problem, self.request) if handled is None else handled
+        return problem_response(problem, self.request, self._api)
 
     async def _arespond(self, problem: Problem) -> HttpResponseBase:
         """See _respond()."""
-        handled = self._handled(problem)
-        return await problems.aproblem_response(problem, self.request) if handled is None else handled
-
-    def _handled(self, problem: Problem) -> HttpResponseBase | None:
-        """Return the response of the API's own handler, if it has one for a problem."""
-        handlers = handled_exceptions(self._api)
-        if not any(issubclass(cls, IdempotencyError) and cls in handlers for cls in type(problem).__mro__):
-            return None
-        note_problem(self.request, problem)
-        response: HttpResponseBase = self._api.on_exception(self.request, problem)
-        for name, value in problems.headers(problem, self.request).items():
-            response.setdefault(name, value)
-        return response
+        return await aproblem_response(problem, self.request, self._api)
 
 
 def _met(error: BaseException) -> BaseException:

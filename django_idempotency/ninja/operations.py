@@ -17,7 +17,8 @@ from ..http.atomic_requests import atomic_requests, guarded_alias, leave_atomic_
 from ..http.markers import POLICY
 from ..http.ninja_views import operation_of
 from ..http.observing import conclude
-from .calls import OperationCall, Transactions
+from .calls import OperationCall
+from .transactions import Transactions
 
 
 class GuardedOperation(Operation):

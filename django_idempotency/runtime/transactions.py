@@ -33,7 +33,7 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
     for connection in connections.all(initialized_only=True):  # of this thread, or task
         if connection.alias == but:
             continue
-        if in_transaction(connection, ours=ours):
+        if connection.atomic_blocks and in_transaction(connection, ours=ours):
             raise LeaseInTransaction
         if connection.connection is not None and not (connection.autocommit or connection.in_atomic_block):
             raise LeaseInTransaction(

@@ -1,5 +1,5 @@
 """For the setting `SCOPE` and `Policy(scope=…)`: whose a key is, where no authenticated user sends it."""
 
-from .functions import Public, public, session
+from .functions import Public, auth, public, session
 
-__all__ = ["Public", "public", "session"]
+__all__ = ["Public", "auth", "public", "session"]

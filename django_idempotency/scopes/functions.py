@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import iscoroutinefunction
+from django.db.models import Model
 
+from ..core.scope_names import qualified
 from ..errors import ConfigurationError
+from .rows import database_of
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -64,4 +67,27 @@ def session(request: HttpRequest) -> str | None:
         )
     store.keys()  # loads it, which drops the key of a session that has ended
     key = store.session_key
-    return f"session:{hashlib.sha256(key.encode()).hexdigest()}" if key else None
+    return f"session:{_digest(key)}" if key else None
+
+
+@public  # a token that is a primary key is hashed
+def auth(request: HttpRequest) -> str | None:
+    """Name a client by the row of its token or device: `request.auth` of REST framework, `auth:<app.model>:<pk>`.
+
+    A primary key other than an integer is hashed, since it may be the token. A proxy is the same client as its concrete
+    model, and a database other than the default is named. For authentications that return `AnonymousUser` and that row.
+    Where it is anything else, such as the payload of a JWT or an unsaved row, the request has no principal.
+    """
+    row = getattr(request, "auth", None)
+    if not isinstance(row, Model) or row._state.adding:  # noqa: SLF001 - documented, like _meta
+        return None
+    model: Any = row._meta.concrete_model
+    pk = getattr(row, model._meta.pk.attname)  # `pk` of REST framework's TokenProxy is its user
+    if pk is None:
+        return None
+    name = pk if isinstance(pk, int) else _digest(str(pk))
+    return qualified(f"auth:{model._meta.label_lower}:{name}", database=database_of(model, row))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

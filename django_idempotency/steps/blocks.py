@@ -7,17 +7,14 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from .actions import Actions, adrive, drive, entered
-from .running import Begun, Steps
-from .terms import StepTerms
+from .one_step import OneStep
 
 
 class Block:
     """What both kinds of block share."""
 
-    def __init__(self, steps: Steps, terms: StepTerms) -> None:
-        self._steps = steps
-        self._terms = terms
-        self._begun: Begun | None = None
+    def __init__(self, step: OneStep) -> None:
+        self._step = step
         self._result: Any = None
         self._entered: entered | None = None
 
@@ -39,20 +36,21 @@ class Block:
     @result.setter
     def result(self, value: Any) -> None:
         if self.done:
-            raise ConfigurationError(f"The step {self._terms.name!r} is done: ask `if not step.done` before its work.")
+            raise ConfigurationError(
+                f"The step {self._step.terms.name!r} is done: ask `if not step.done` before its work."
+            )
         self._result = value
 
     @property
-    def _current(self) -> Begun:
-        assert self._begun is not None, "inside the with block"
-        return self._begun
+    def _current(self) -> OneStep:
+        assert self._step.position, "inside the with block"
+        return self._step
 
-    def _enter(self, begun: Begun) -> None:
-        self._begun = begun
-        if begun.done:
-            self._result = begun.result
+    def _enter(self) -> None:
+        if self.done:
+            self._result = self._step.result
         else:
-            self._entered = entered(begun.running)
+            self._entered = entered(self._step.running)
             self._entered.__enter__()
 
     def _leave(self) -> None:
@@ -64,9 +62,9 @@ class Block:
         if self.done:
             return False
         if error is None:
-            self._result = yield from self._steps.finish(self._terms, self._current, self._result)
-        elif isinstance(error, Exception) and (yield from self._steps.fail(self._terms, self._current, error)):
-            self._result = self._current.result
+            self._result = yield from self._step.finish(self._result)
+        elif isinstance(error, Exception) and (yield from self._step.fail(error)):
+            self._result = self._step.result
             return True
         return False
 
@@ -75,7 +73,8 @@ class StepBlock(Block):
     """A step as a `with` block."""
 
     def __enter__(self) -> StepBlock:  # noqa: PYI034 - Python 3.10 has no Self
-        self._enter(drive(self._steps.begin(self._terms)))
+        drive(self._step.begin())
+        self._enter()
         return self
 
     def __exit__(
@@ -89,7 +88,8 @@ class AsyncStepBlock(Block):
     """A step as an `async with` block."""
 
     async def __aenter__(self) -> AsyncStepBlock:  # noqa: PYI034 - as above
-        self._enter(await adrive(self._steps.begin(self._terms)))
+        await adrive(self._step.begin())
+        self._enter()
         return self
 
     async def __aexit__(

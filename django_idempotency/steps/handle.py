@@ -17,6 +17,7 @@ from ..runtime.handle import OperationHandle, SwitchedOff
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
 from .journal import APP, Journal, database_of, require_app
+from .one_step import OneStep
 from .running import Steps
 from .sealing import seals
 from .terms import terms_of
@@ -96,9 +97,10 @@ class StepsHandle(OperationHandle):
         another owner has taken over; and what `derive()` raises.
         """
         terms = terms_of(name, function, undo=undo, at=at, ask=ask, here=here, keep=keep, retry=retry)
+        step = OneStep(self._run(), terms)
         if function is None:
-            return StepBlock(self._run(), terms)
-        return drive(self._run().step(terms, args, kwargs))
+            return StepBlock(step)
+        return drive(step.do(args, kwargs))
 
     @overload
     def astep(
@@ -157,9 +159,10 @@ class StepsHandle(OperationHandle):
     ) -> Any:
         """See step(). A coroutine function calls elsewhere; what writes here is a sync function, and runs in a thread."""
         terms = terms_of(name, function, undo=undo, at=at, ask=ask, here=here, keep=keep, retry=retry)
+        step = OneStep(self._run(), terms)
         if function is None:
-            return AsyncStepBlock(self._run(), terms)
-        return adrive(self._run().step(terms, args, kwargs))
+            return AsyncStepBlock(step)
+        return adrive(step.do(args, kwargs))
 
     def undo_steps(self) -> bool:
         """Give up: undo the steps that have an undo, in reverse. The response is stored, whatever its status is.

@@ -24,11 +24,10 @@ from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from ..stores.base import utcnow
 from .actions import Actions, Call, Query
 from .borders import Border, reached
-from .doubt import InDoubt
+from .doubt import Asked, InDoubt
 from .elsewhere import only_in
 from .journal import Journal, PositionTaken
 from .reading import load
-from .running import Asked
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
 
 logger = logging.getLogger("django_idempotency")

@@ -14,10 +14,21 @@ import struct
 import zlib
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from math import inf
 from uuid import UUID
 
 from ..core.at_rest import is_sealed
-from ..core.records import INFLATE_LIMIT, MISSING, Guarantee, Missing, Outcome, Record, Status, Ticket
+from ..core.records import (
+    GUARANTEES,
+    INFLATE_LIMIT,
+    MISSING,
+    STATUSES,
+    Missing,
+    Outcome,
+    Record,
+    Status,
+    Ticket,
+)
 
 VERSION = 1
 SIGNATURE = 32
@@ -54,17 +65,13 @@ def _formats(first: str, last: str) -> struct.Struct:
 
 _FIXED = _formats("signature", "life_length")
 _INSTANTS = _formats("lease_until", "purge_at")
-_HEAD = _formats("version", "attempt")
-_DIGEST = _formats("digest_length", "digest")
+_HEAD = _formats("version", "digest")
 _LENGTH = _formats("life_length", "life_length")
-_STARTS = struct.Struct(">5H")
-_OPERATION = struct.Struct(">16s")
-_LIFE = struct.Struct(">H16s5H")
+#: How a life begins: the operation, and where five texts start.
+_LIFE = struct.Struct(">16s5H")
 _BODY_AT = SIGNATURE + _INSTANTS.size
 _read_json = json.JSONDecoder().raw_decode
 _OUTCOME = struct.Struct(">BHII")
-#: Calling an Enum's class takes ten times as long.
-_STATUSES, _GUARANTEES = {int(each): each for each in Status}, {str(each): each for each in Guarantee}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 #: Flags of an outcome: it has a body; the body is deflated.
@@ -75,12 +82,8 @@ class Malformed(ValueError):
     """These bytes are not one of our records."""
 
 
-def pack_head(status: Status, owner: UUID, attempt: int) -> bytes:
-    return _HEAD.pack(VERSION, status, owner.int.to_bytes(16, "big"), attempt)
-
-
-def pack_digest(digest: bytes) -> bytes:
-    return _DIGEST.pack(len(digest), digest)
+def pack_head(status: Status, owner: UUID, attempt: int, digest: bytes) -> bytes:
+    return _HEAD.pack(VERSION, status, owner.int.to_bytes(16, "big"), attempt, len(digest), digest)
 
 
 def pack_life(origin: Ticket | Record, operation: UUID) -> bytes:
@@ -92,8 +95,8 @@ def pack_life(origin: Ticket | Record, operation: UUID) -> bytes:
     key_at = scope_at + len(origin.scope)
     texts = (origin.guarantee, origin.secret_id, origin.method, origin.path, origin.scope, origin.key)
     text = "".join(texts).encode()
-    size = _OPERATION.size + _STARTS.size + len(text)
-    return _LIFE.pack(size, operation.int.to_bytes(16, "big"), secret_at, method_at, path_at, scope_at, key_at) + text
+    starts = _LIFE.pack(operation.int.to_bytes(16, "big"), secret_at, method_at, path_at, scope_at, key_at)
+    return _LENGTH.pack(_LIFE.size + len(text)) + starts + text
 
 
 def life(value: bytes) -> bytes:
@@ -107,9 +110,18 @@ def pack_request_id(request_id: str) -> bytes:
     return bytes((len(packed),)) + packed
 
 
-def unwritten(signature: bytes, body: bytes) -> bytes:
-    """Return a packed record whose instants a server will write: until then they are 0."""
-    return signature + bytes(_INSTANTS.size) + body
+def unwritten(signature: bytes, body: bytes, *, lease: float | None, retention: float | None) -> bytes:
+    """Return a packed record whose instants a server will write.
+
+    Until then, two of them are what it adds to its clock: the lease and the retention (seconds), without an end for one
+    that does not change.
+    """
+    return signature + _INSTANTS.pack(span(lease), 0, span(retention), 0, 0) + body
+
+
+def span(seconds: float | None) -> float:
+    """Return seconds as a server adds them to its clock, in microseconds: without an end for `None`."""
+    return inf if seconds is None else round(seconds * 1_000_000)
 
 
 def clock(now: datetime) -> bytes:
@@ -149,9 +161,9 @@ def pack(record: Record, signature: bytes) -> bytes:
 
 def pack_body(record: Record) -> bytes:
     """Pack everything of a record except its instants."""
-    head, life = pack_head(record.status, record.owner, record.attempt), pack_life(record, record.operation)
+    head = pack_head(record.status, record.owner, record.attempt, record.digest)
     tail = pack_request_id(record.request_id) + pack_outcome(record.outcome)
-    return head + pack_digest(record.digest) + life + tail
+    return head + pack_life(record, record.operation) + tail
 
 
 def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
@@ -186,19 +198,17 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
         outcome_at = request_at + value[request_at - 1]
         if len(value) < outcome_at:
             raise Malformed("cut short")
-        (operation,) = _OPERATION.unpack_from(value, _FIXED.size)
-        starts_at = _FIXED.size + _OPERATION.size
-        secret_at, method_at, path_at, scope_at, key_at = _STARTS.unpack_from(value, starts_at)
-        text = value[starts_at + _STARTS.size : request_at - 1].decode()
+        operation, secret_at, method_at, path_at, scope_at, key_at = _LIFE.unpack_from(value, _FIXED.size)
+        text = value[_FIXED.size + _LIFE.size : request_at - 1].decode()
         return Record(
             id=record_id,
             scope=text[scope_at:key_at],
             key=text[key_at:],
             digest=padded[:length],
-            status=_STATUSES[status],
+            status=STATUSES[status],
             owner=UUID(bytes=owner),
             attempt=attempt,
-            guarantee=_GUARANTEES[text[:secret_at]],
+            guarantee=GUARANTEES[text[:secret_at]],
             lease_until=instant(lease_until),
             created_at=instant(created_at),
             completed_at=instant(completed_at) if completed_at else None,

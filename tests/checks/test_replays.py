@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any
+
 import pytest
+from django.urls import path, re_path
 from pytest_django import Settings
 
 from django_idempotency.checks.replays import check_replays
+from django_idempotency.checks.urlconf import Route
 
+from ..entry_points.test_asked_again import UNFOLLOWED
 from .conftest import Configure, hints
 
 pytestmark = pytest.mark.urls("tests.entry_points.test_asked_again")
@@ -33,3 +39,36 @@ def test_nothing_is_reported_without_the_middleware(settings: Settings) -> None:
     """Without the middleware each view is guarded below its checks, or not at all."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     assert check_replays() == []
+
+
+def test_routes_that_seem_exempt(configure: Configure) -> None:
+    """A project that guards its API only is not warned about its other routes, also those with parameters."""
+    configure(EXEMPT=[r"regex:^/(?!api/)"])
+    assert check_replays() == []
+
+
+@pytest.mark.parametrize(
+    "route", [re_path(".*", UNFOLLOWED["own"]), path("<path:rest>", UNFOLLOWED["own"])], ids=["regex", "path"]
+)
+def test_a_route_for_every_path_does_not_seem_exempt(configure: Configure, settings: Settings, route: Any) -> None:
+    """It serves the API, too, although its example is outside."""
+    urlconf = ModuleType("urlconf")
+    urlconf.urlpatterns = [route]  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF = urlconf
+    configure(EXEMPT=[r"regex:^/(?!api/)"])
+    assert "W077" in hints(check_replays())
+    configure(EXEMPT=["path:/"])
+    assert check_replays() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "example"),
+    [
+        ("/shops/<slug:shop>/orders/", "/shops/x/orders/"),
+        (r"/(?P<shop>[^/]+)/orders\.(?P<kind>(csv|json))/?", "/x/orders.x/"),
+        (r"/old/\d{4}/[a-z(]+/a", "/old/x/x/a"),
+    ],
+)
+def test_an_example_of_a_route(path: str, example: str) -> None:
+    """It has the constant parts of the route, and one word for each of the others."""
+    assert Route(path, (), None, None).example == example

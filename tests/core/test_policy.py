@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, rate, seconds
+from django_idempotency.core.field_values import rate
+from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
 from django_idempotency.profiles import PROFILES
 

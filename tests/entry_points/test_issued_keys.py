@@ -20,8 +20,8 @@ from pytest_django import Settings
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.conf import resolve
+from django_idempotency.core.contradictions import profile_contradiction
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
-from django_idempotency.core.policy import profile_contradiction
 from django_idempotency.core.scope_names import hashed
 from django_idempotency.http.issued import issue
 from django_idempotency.models import IdempotencyRecord

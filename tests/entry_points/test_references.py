@@ -155,7 +155,7 @@ def test_support_finds_the_record(connect: Connect, user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "says"), [("op_guessed", "no operation_ref"), ("user:auth.user:7", "no operation_ref")]
+    ("ref", "says"), [("op_guessed", "is not an operation_ref"), ("user:auth.user:7", "is not an operation_ref")]
 )
 def test_the_command_refuses_what_is_none(ref: str, says: str) -> None:
     """A reference that the project has not signed, and a scope without a key."""

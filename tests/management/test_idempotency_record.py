@@ -21,7 +21,7 @@ from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.engine.durable import Execution
-from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, StoreUnavailable
+from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
 from django_idempotency.management.operators import operator
@@ -462,6 +462,19 @@ class TestFailures:
             run()
         store: Any = stores["default"]
         store.client.boto.close()
+
+    @pytest.mark.parametrize(
+        "scope", [SCOPE, "scope:acme"]
+    )  # the second may be stored as its hash, so both are looked up
+    def test_a_damaged_record(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch, scope: str) -> None:
+        """The error names it."""
+
+        def damaged(*_: Any) -> None:
+            raise RecordUnreadable
+
+        monkeypatch.setattr(type(memory), "get", damaged)
+        with pytest.raises(CommandError, match=f"The record {record_id(scope, KEY)} .*is damaged"):
+            run(scope=scope)
 
     def test_others_were_faster(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
         def lost(*_: Any, **__: Any) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib import import_module
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
+from django.db import connections
+from django.db.models import Model
 from django.http import HttpRequest
 from django.test import RequestFactory
+from rest_framework.authtoken.models import Token, TokenProxy
 
 from django_idempotency import Policy, conf, scopes
 from django_idempotency.core.scope_names import hashed
@@ -79,3 +86,55 @@ def test_what_is_not_a_scope_function(wrong: Any) -> None:
     """The error comes at the declaration."""
     with pytest.raises(TypeError, match=r"scopes\.public\(\) takes a sync function"):
         scopes.public(wrong)
+
+
+def of_row(row: Any) -> str | None:
+    request: Any = RequestFactory().post("/")
+    request.auth = row
+    return scope(request, scope=scopes.auth)
+
+
+def saved(model: type[Model], pk: Any, database: str = "default") -> Model:
+    """Return a row as a query finds it."""
+    row = model(**{model._meta.pk.attname: pk})
+    row._state.adding, row._state.db = False, database
+    return row
+
+
+def test_a_token_without_a_user() -> None:
+    """A saved row names its client."""
+    assert of_row(saved(ContentType, 7)) == "scope:auth:contenttypes.contenttype:7"
+
+
+@pytest.mark.parametrize(
+    "row", [ContentType(pk=7), ContentType(), saved(ContentType, None), "token", {"sub": "1"}, None]
+)
+def test_what_is_not_a_saved_row_names_nobody(row: Any) -> None:
+    """An unsaved row may have a primary key that is another with each request: then each retry would do the work."""
+    assert of_row(row) is None
+    assert scopes.auth(RequestFactory().post("/")) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "pk"),
+    [(Token, "9944b09199c62bcf"), (Token, "9944091996"), (Session, uuid4())],
+    ids=["hex", "digits", "UUID"],
+)
+def test_a_token_that_is_the_primary_key_is_not_shown(model: type[Model], pk: Any) -> None:
+    """Tables, the admin and logs show its hash. It is the same for each request of a token."""
+    digest = hashlib.sha256(str(pk).encode()).hexdigest()
+    assert of_row(saved(model, pk)) == of_row(saved(model, pk)) == f"scope:auth:{model._meta.label_lower}:{digest}"
+
+
+def test_rows_of_two_databases_are_two_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica has the rows of its primary."""
+    monkeypatch.setitem(connections.settings, "replica", {"TEST": {"MIRROR": "eu"}})
+    eu = "scope:database:eu/auth:contenttypes.contenttype:5"
+    assert [of_row(saved(ContentType, 5, each)) for each in ("eu", "replica")] == [eu, eu]
+    assert of_row(saved(ContentType, 5, "us")) == "scope:database:us/auth:contenttypes.contenttype:5"
+    assert of_row(saved(ContentType, 5)) == "scope:auth:contenttypes.contenttype:5"
+
+
+def test_a_proxy_is_the_same_client() -> None:
+    """One way to authenticate may find a proxy and another its model."""
+    assert of_row(saved(TokenProxy, "9944b")) == of_row(saved(Token, "9944b"))

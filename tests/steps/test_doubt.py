@@ -14,6 +14,7 @@ from django_idempotency.errors import ConfigurationError, HeldForPerson, Ownersh
 from django_idempotency.runtime.takeovers import HELD_FOR
 from django_idempotency.steps.housekeeping import purge
 from django_idempotency.steps.models import Step
+from django_idempotency.steps.rows import Rows
 
 from ..functions.helpers import Clock
 from . import work
@@ -75,7 +76,7 @@ def test_a_late_owner_undoes_nothing(clock: Clock) -> None:
     done = book("visa")
     [run] = late
     for known in (True, False):
-        run._steps._is_lost = lambda known=known: known
+        run._steps.is_lost = lambda known=known: known
         with pytest.raises(OwnershipLost):
             run.undo_steps()
     with pytest.raises(OwnershipLost):
@@ -101,9 +102,9 @@ def test_a_late_owner_does_not_take_back(clock: Clock) -> None:
         book("visa")
     Step.objects.update(attempt=2)
     [run] = late
-    run._steps._is_lost = lambda: False
-    run._steps._open, run._steps._names, run._steps._position = None, set(), 0
-    run._steps.rows = None
+    run._steps.is_lost = lambda: False
+    run._steps.open, run._steps._names, run._steps._position = None, set(), 0
+    run._steps.rows = Rows(run._steps.journal, resumed=True)
     with pytest.raises(OwnershipLost):
         run.step("charge", work.charge, 1, at="most_once", ask=work.found_out)
     assert PROVIDER.asked("charge") == 1

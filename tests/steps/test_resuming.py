@@ -253,7 +253,7 @@ def test_a_lease_that_ends_while_the_start_is_written(clock: Clock, terms: Any) 
         run = operation()
         run.step("order", work.make_order, card)
         steps = run._steps
-        steps._is_lost = lambda: bool(late)
+        steps.is_lost = lambda: bool(late)
         return run.step("charge", work.charge, 1, **terms)
 
     def ends(name: str, border: Border) -> None:

@@ -319,7 +319,7 @@ class Operations(RuleBasedStateMachine):
             self.clock.go(31)
             Context().run(self.run, self.overtaking)  # as another process
             self.overtaken = (name, border)
-            late._steps._is_lost = lambda: True
+            late._steps.is_lost = lambda: True
 
     # ------------------------------------------------------------------------------------------------ what is promised
 

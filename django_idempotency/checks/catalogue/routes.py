@@ -119,6 +119,13 @@ ROUTES: dict[str, tuple[str, str]] = {
             "if it returns none, type store_body=True in its policy."
         ),
     ),
+    "W134": (
+        (
+            "%(view)s has a block atomic(durable=True), which cannot begin inside an atomic guard: each request with a key "
+            "raises DurableInsideGuard."
+        ),
+        'Type guarantee="lease" in its policy, or exempt the view: @idempotency_exempt, or an entry in "EXEMPT".',
+    ),
     "W093": (
         (
             'The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step, and CACHES["%(alias)s"] is a %(backend)s: '
@@ -155,7 +162,7 @@ ROUTES: dict[str, tuple[str, str]] = {
         ),
         (
             "Put @idempotent() below it, directly on the view or on the class, so that it is asked each time; or type "
-            f'"AUTHORIZE_REPLAY": "dotted.path" in IDEMPOTENCY, and ask there; or put @idempotency_exempt on the view; or {SILENCE}.'
+            f'"AUTHORIZE_REPLAY": "dotted.path" in IDEMPOTENCY, and ask there; or put @idempotency_exempt on the view, or name it in "EXEMPT"; or {SILENCE}.'
         ),
     ),
     "E067": (

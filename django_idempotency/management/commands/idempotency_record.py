@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import conf
 from ...core import rules
 from ...core.at_rest import HASHED
-from ...core.hashing import operation_ref, record_id, record_of_ref
-from ...core.interventions import Intervention
-from ...core.records import Record, shortened
-from ...core.scope_names import spellings
-from ...engine.durable import Execution, release_suspended
-from ...errors import (
-    IdempotencyError,
-    LostRace,
-    OperationUnknown,
-    OutcomeUnknown,
-    RecordUnreadable,
-    SecretUnknown,
-    StoreUnavailable,
-)
-from ...http.keys import ANONYMOUS
-from ...inspection import redaction
+from ...core.hashing import operation_ref
+from ...engine.durable import Execution
+from ...errors import LostRace, OperationUnknown, OutcomeUnknown, RecordUnreadable, SecretUnknown, StoreUnavailable
 from ...inspection.failures import MISCONFIGURED, advice, reason
-from ...inspection.interventions import VERBS, Verb
-from ...inspection.status import display_status, next_answer
-from ...inspection.terminal import lines, plain, span
-from ...instrumentation.trail import trail
+from ...inspection.interventions import VERBS
+from ...inspection.terminal import lines, plain
 from ...runtime.derivation import derived_by
-from ...runtime.registry import stores
-from ...stores.base import Audit, BaseStore
-from ...stores.wrapper import innermost, layers
+from ...stores.wrapper import layers
+from ..by_hand import intervene
 from ..history import as_json, reference_line, referring, timeline
 from ..history import lines as history_lines
-from ..operators import operator
-
-logger = logging.getLogger("django_idempotency")
+from ..sought import Sought, sought
 
 
 class Command(BaseCommand):
@@ -81,61 +61,45 @@ class Command(BaseCommand):
         parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.alias: str = options["store"] or conf.get("STORE")
-        self.reason: str = options["reason"]
         self.as_json: bool = options["format"] == "json"
         if options["reference"] is not None:
             self.refer(options["reference"])
             return
         if options["scope"] is None:
             raise CommandError("Type a scope and a key, the operation_ref of a problem document, or --reference.")
-        ids = self.referred(options["scope"]) if options["key"] is None else self.named(options)
+        alias: str = options["store"] or conf.get("STORE")
         try:
-            store = stores.outermost(stores[self.alias])
-            self.id = next((name for name in ids if len(ids) > 1 and store.get(name) is not None), next(iter(ids)))
-            self.scope = ids[self.id]
-            if options["history"]:
-                self.history()
-            elif options["verb"]:
-                self.intervene(store, options["verb"], options["execution"])
-            elif options["derive"] is not None:
-                self.derive(store, options["derive"])
-            else:
-                self.show(store, body_allowed=not options["no_body"], execution=options["execution"])
+            self.look(sought(alias, options["scope"], options["key"], realm=options["realm"]), options)
         except MISCONFIGURED as error:
-            raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
-        except RecordUnreadable as error:
-            raise CommandError(
-                f"The record {self.id} in the store {self.alias!r} cannot be read: it is damaged, or was written by a later "
-                "version. No request with this key runs. Install that version, or delete the record in the store."
-            ) from error
+            raise CommandError(advice(error, alias, conf.get("STORES"))) from error
         except LostRace as error:
             raise CommandError("Another process changed the record first, and nothing was done. Try again.") from error
         except (StoreUnavailable, OutcomeUnknown) as error:
-            raise CommandError(f"The store {self.alias!r} did not respond: {reason(error)}") from error
+            raise CommandError(f"The store {alias!r} did not respond: {reason(error)}") from error
 
-    def named(self, options: dict[str, Any]) -> dict[UUID, str]:
-        """Return the ids that a scope and a key may have, and the scope of each."""
-        scopes, self.key = spellings(options["scope"], realm=options["realm"]), options["key"]
+    def look(self, found: Sought, options: dict[str, Any]) -> None:
+        """Show the record, or change it."""
+        execution: str | None = options["execution"]
         try:
-            return {record_id(scope, self.key): scope for scope in scopes}
-        except UnicodeEncodeError as error:
-            raise CommandError(f"The key {self.key!r} is not UTF-8, and no record has such a key.") from error
-
-    def referred(self, ref: str) -> dict[UUID, str]:
-        """Return the id that an `operation_ref` names. Its scope and key are in the record."""
-        record = record_of_ref(conf.derive_secrets(), ref)
-        if record is None:
+            if options["history"]:
+                self.history(found.id)
+            elif options["verb"]:
+                for line in intervene(found, options["verb"], why=options["reason"], execution=execution):
+                    self.stdout.write(line)
+            elif options["derive"] is not None:
+                self.derive(found, options["derive"])
+            else:
+                self.show(found, body_allowed=not options["no_body"], execution=execution)
+        except RecordUnreadable as error:
             raise CommandError(
-                f"{ref!r} is no operation_ref that a secret of this project has signed. Type one, or a scope and a key."
-            )
-        self.key = ""
-        return {record: ""}
+                f"The record {found.id} in the store {found.alias!r} cannot be read: it is damaged, or was written by a later "
+                "version. No request with this key runs. Install that version, or delete the record in the store."
+            ) from error
 
     # --------------------------------------------------------------------------------------------------------- audit
 
-    def history(self) -> None:
-        known = timeline(self.id)
+    def history(self, record: UUID) -> None:
+        known = timeline(record)
         if not (known.entries or known.references):
             raise CommandError("The audit trail has nothing of this key.")
         found = map(as_json, (*known.entries, *known.references)) if self.as_json else history_lines(known)
@@ -151,14 +115,12 @@ class Command(BaseCommand):
 
     # ---------------------------------------------------------------------------------------------------------- show
 
-    def show(self, store: BaseStore, *, body_allowed: bool, execution: str | None) -> None:
-        record = store.get(self.id)
-        if record is None:
-            raise CommandError(self.unknown(store))
+    def show(self, found: Sought, *, body_allowed: bool, execution: str | None) -> None:
+        record, store = found.get(), found.store
         kinds = " → ".join(type(layer).__name__ for layer in layers(store))
         shown = lines(
             record,
-            store=f"{self.alias} ({kinds})",
+            store=f"{found.alias} ({kinds})",
             reference=operation_ref(conf.derive_secret(), record.id),
             purged=not store.expires_natively,
             body_allowed=body_allowed,
@@ -170,16 +132,14 @@ class Command(BaseCommand):
             sleeps = "is" if Execution(execution).has_suspended(record) else "is not"
             self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(execution)}.")
 
-    def derive(self, store: BaseStore, label: str) -> None:
-        record = store.get(self.id)
-        if record is None:
-            raise CommandError(self.unknown(store))
+    def derive(self, found: Sought, label: str) -> None:
+        record = found.get()
         if record.scope.startswith(HASHED):
-            if not self.key:
+            if not found.key:
                 raise CommandError(
                     "The record has hashes of its scope and its key. Type both, instead of the operation_ref."
                 )
-            record = record._replace(scope=self.scope, key=self.key)
+            record = record._replace(scope=found.scope, key=found.key)
         try:
             self.stdout.write(derived_by(record, label))
             if rules.expired(record):
@@ -194,114 +154,3 @@ class Command(BaseCommand):
             ) from error
         except SecretUnknown as error:
             raise CommandError(str(error)) from error
-
-    def unknown(self, store: BaseStore) -> str:
-        """Return the error message for a missing record, with the scopes that may have been meant."""
-        if innermost(store).in_process:
-            return f"The store {self.alias!r} is a {type(innermost(store)).__name__}: its records are in the memory of the server process."
-        if not self.key:
-            return f"The store {self.alias!r} has no record of this operation_ref: it has expired and been deleted, or is in another store."
-        others = [alias for alias in conf.get("STORES") if alias != self.alias]
-        elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
-        user = settings.AUTH_USER_MODEL.lower()
-        return (
-            f"The store {self.alias!r} has no record of the scope {self.scope!r} and the key {self.key!r}.\n"
-            "Both must be exact, and the key is without the quotes of its header. A scope is one of\n"
-            f"  user:<app.model>:<pk>  of a user, such as user:{user}:7\n"
-            "  scope:<name>           where a policy's scope function returned that name, which may be stored as its hash\n"
-            "  call:<name>            of a guarded function: its key_prefix, or its module and qualified name\n"
-            f'  {ANONYMOUS:<21}  where a policy says anonymous="shared"\n'
-            "with realm:<name>/ before it, or --realm <name>, where a realm is set, and with database:<alias>/ before the\n"
-            "user: of a database other than the default one.\n"
-            f"The record may also have expired and been deleted{elsewhere}."
-        )
-
-    # ----------------------------------------------------------------------------------------------------- intervene
-
-    def intervene(self, store: BaseStore, verb: Verb, execution: str | None) -> None:
-        """Act through all layers of the store, so that no copy is left in a front."""
-        before: list[Record] = []
-        try:
-            ended = self.release_suspended(store, verb, execution, before.append) or getattr(store, verb.name)(
-                self.id, audit=before.append
-            )
-        except (StoreUnavailable, OutcomeUnknown) as error:
-            if not before:
-                raise
-            self.audit(verb, before[-1], sure=False)
-            raise CommandError(
-                f"It is unknown whether it was {verb.done.lower()}: the store {self.alias!r} did not respond. "
-                f"{reason(error)}\nType the command again; it reports if there is nothing left to do."
-            ) from error
-        match ended:
-            case Intervention.DONE:
-                record = before[0]
-                self.audit(verb, record)
-                path = plain(redaction.text(record.path))
-                was = f"It was {display_status(record).label}, attempt {record.attempt}, {record.method} {path}"
-                self.stdout.write(f"{verb.done}. {was}.")
-                self.then(store)
-            case Intervention.ALREADY:
-                self.stdout.write(f"{verb.already}. Nothing was changed.")
-                self.then(store)
-            case Intervention.BUSY:
-                raise CommandError(
-                    "Refused: a request with its key is running, and holds the record. Nothing was changed. "
-                    f"{self.lease(store)}Try again later."
-                )
-            case Intervention.GONE:
-                raise CommandError(self.unknown(store))
-
-    def release_suspended(
-        self, store: BaseStore, verb: Verb, execution: str | None, audit: Audit
-    ) -> Intervention | None:
-        """Free a record that an execution has suspended; `None` if it has not."""
-        if not execution:
-            return None
-        done = release_suspended(store, Execution(execution), self.id, audit=audit, forgetting=verb.name != "release")
-        return Intervention.DONE if done and verb.name != "erase" else None
-
-    def then(self, store: BaseStore) -> None:
-        """Print what the next request gets; nothing if the store no longer responds."""
-        try:
-            record = store.get(self.id)
-        except IdempotencyError:
-            return
-        gets = (
-            "runs the work as the first one."
-            if record is None
-            else next_answer(record, purged=not store.expires_natively)
-        )
-        self.stdout.write(f"A request with this key now {gets}")
-
-    def lease(self, store: BaseStore) -> str:
-        """Return a sentence about when the lease ends; "" if there is none."""
-        record = store.get(self.id)
-        if record is None or not rules.leased(record):
-            return ""
-        return f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is still alive and renews it. "
-
-    def audit(self, verb: Verb, record: Record, *, sure: bool = True) -> None:
-        """Log who changed the record, and its state before. Not `sure`: the outcome of the change is unknown."""
-        facts: dict[str, Any] = {
-            "event": f"{verb.done.lower()}_by_hand",
-            "sure": sure,
-            "user": operator(),
-            "store": self.alias,
-            "id": str(record.id),
-            "key": shortened(record.key),
-            "scope": record.scope,
-            "method": record.method,
-            "path": record.path,
-            "status": record.status.name.lower(),
-            "attempt": record.attempt,
-        }
-        if sure:
-            trail.intervened(facts["event"], record, actor=operator(), reason=self.reason)
-        logger.warning(
-            "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
-            verb.done,
-            "" if sure else ", perhaps: the store did not respond",
-            *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
-            extra={"idempotency": facts},
-        )

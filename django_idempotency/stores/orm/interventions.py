@@ -21,7 +21,6 @@ from ...errors import LostRace
 from ...models import IdempotencyRecord, InstantField
 from ..base import Audit, Guard
 from .dialects import dialect
-from .purge import due
 from .statements import UNANSWERED
 
 if TYPE_CHECKING:
@@ -34,33 +33,14 @@ class MakeGuard(Protocol):
     def __call__(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]: ...
 
 
-def release(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """Forget the response, so that the next request runs the work again. It must still match the stored digest."""
-    return _intervene(make_guard, connection, record_id, interventions.released, audit)
-
-
-def expire(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """End the retention now, so that the next request runs as a new one, whatever its body."""
-    return _intervene(make_guard, connection, record_id, interventions.expired_now, audit)
-
-
-def erase(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """Forget the response and the digest, and end the retention."""
-    return _intervene(make_guard, connection, record_id, interventions.erased, audit)
-
-
-def forget(make_guard: MakeGuard, connection: BaseDatabaseWrapper, record_id: UUID, audit: Audit) -> Intervention:
-    """Remove what the record knows about a person, and keep its key used."""
-    return _intervene(make_guard, connection, record_id, interventions.forgotten, audit)
-
-
-def _intervene(
+def intervene(
     make_guard: MakeGuard,
     connection: BaseDatabaseWrapper,
     record_id: UUID,
     change: Callable[[Record], Settlement | Intervention | None],
     audit: Audit,
 ) -> Intervention:
+    """Write what `change` says of a record, and call `audit` in the same transaction."""
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
         with make_guard(_ticket(record_id), takeover=True) as guard:
@@ -120,13 +100,3 @@ def _ticket(record_id: UUID) -> Ticket:
 def clock(connection: BaseDatabaseWrapper) -> RawSQL:
     """Return the database's own clock, for the ORM."""
     return RawSQL(dialect(connection).clock, [], output_field=InstantField())  # noqa: S611 - ours, without a parameter
-
-
-def count_due(connection: BaseDatabaseWrapper, limit: int) -> int:
-    """Count what a purge would delete, and stop at `limit`."""
-    start = IdempotencyRecord._meta.get_field("purge_at").get_db_prep_value(
-        datetime(1970, 1, 1, tzinfo=timezone.utc), connection
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM (SELECT 1 AS one {due(connection)} LIMIT %s) AS due", [start, limit])
-        return int(cursor.fetchone()[0])

@@ -1,9 +1,9 @@
-"""Delete expired records in batches, alongside traffic and other purges."""
+"""Delete expired records in batches, alongside traffic and other purges; or count them."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
@@ -26,11 +26,19 @@ def purge(connection: BaseDatabaseWrapper, spoken: Dialect, *, limit: int, since
     """
     table = connection.ops.quote_name(IdempotencyRecord._meta.db_table)
     chosen = f"SELECT {{columns}} {due(connection)} ORDER BY purge_at LIMIT %s {skip_locked(connection)}"
-    start = IdempotencyRecord._meta.get_field("purge_at").get_db_prep_value(since or _EPOCH, connection)
+    start = _stored(since or _EPOCH, connection)
     with transaction.atomic(using=connection.alias):
         deadlines = spoken.purge(connection, table, chosen, [start, limit])
     last = max((instant(deadline, connection) for deadline in deadlines), default=None)
     return Purged(count=len(deadlines), resume=last)
+
+
+def count_due(connection: BaseDatabaseWrapper, limit: int) -> int:
+    """Count what a purge would delete, and stop at `limit`."""
+    start = _stored(_EPOCH, connection)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT COUNT(*) FROM (SELECT 1 AS one {due(connection)} LIMIT %s) AS due", [start, limit])
+        return int(cursor.fetchone()[0])
 
 
 def due(connection: BaseDatabaseWrapper) -> str:
@@ -46,3 +54,8 @@ def skip_locked(connection: BaseDatabaseWrapper) -> str:
     if not connection.features.has_select_for_update:
         return ""
     return connection.ops.for_update_sql(skip_locked=connection.features.has_select_for_update_skip_locked)
+
+
+def _stored(deadline: datetime, connection: BaseDatabaseWrapper) -> Any:
+    """Return a deadline as the parameter of a statement."""
+    return IdempotencyRecord._meta.get_field("purge_at").get_db_prep_value(deadline, connection)

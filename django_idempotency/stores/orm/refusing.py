@@ -7,38 +7,74 @@ is detected by the transaction's mark when the work is over.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-_COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/"
-#: What may precede a statement.
-_BEFORE = rf"(?:[\s;]|{_COMMENT}|--[^\n]*(?:\n|\Z))*"
-_BEFORE_MYSQL = r"(?:[\s;]|/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|/\*M?!\d*|(?:--|#)[^\n]*(?:\n|\Z))*"
-_ROLLBACK = r"ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b)"
+_COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*(?:\n|\Z)"
+#: PostgreSQL nests comments: one with another inside is not recognised. A line also ends at a carriage return there.
+_COMMENT_POSTGRESQL = r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/|--[^\n\r]*(?:[\n\r]|\Z)"
+#: MySQL and MariaDB execute what is in /*! */ and /*M! */.
+_COMMENT_MYSQL = r"/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|(?:--(?=\s)|#)[^\n]*(?:\n|\Z)"
 
-#: What may separate two words.
-_GAP = rf"(?:\s|{_COMMENT})+"
 
-#: A savepoint's own statements do not end a transaction. Of the three databases only
-#: SQLite rejects a BEGIN, and does so itself.
-_ENDING = re.compile(rf"{_BEFORE}(?:ABORT|COMMIT|END|PREPARE\s+TRANSACTION|{_ROLLBACK})\b", re.IGNORECASE)
+class _Texts(NamedTuple):
+    """How a database's statements are recognised."""
 
-#: MySQL and MariaDB commit before these; but not before a temporary table's, MariaDB's ANALYZE of a query, the DROP of
-#: a prepared statement, or a compound statement.
-_ENDING_MYSQL = re.compile(
-    rf"{_BEFORE_MYSQL}(?:SET\s+STATEMENT\b[^;'\"]*?\bFOR\s+)?"
-    r"(?:ALTER|(?:ANALYZE|CHECK|OPTIMIZE|REPAIR)(?:\s+(?:LOCAL|NO_WRITE_TO_BINLOG))?\s+TABLE|BEGIN(?!\s+NOT\b)|COMMIT"
-    rf"|CREATE(?!(?:{_GAP}OR{_GAP}REPLACE)?{_GAP}TEMPORARY)|DROP(?!{_GAP}(?:TEMPORARY|PREPARE)\b)|FLUSH|GRANT|LOCK|RENAME|REVOKE"
-    rf"|{_ROLLBACK}|SET\b(?!\s+STATEMENT\b)[^;'\"]*(?<!(?<!@)@)\bautocommit\s*:?=\s*(?:1|ON|TRUE|DEFAULT)|START\s+TRANSACTION|TRUNCATE"
-    r"|UNLOCK)\b",
-    re.IGNORECASE,
-)
+    #: The beginning of a statement that ends the transaction.
+    ending: re.Pattern[str]
+    #: What is not part of a statement's own text: strings, quoted names, comments.
+    aside: re.Pattern[str]
+    #: Where a semicolon may be part of a statement, or a quote part of a string.
+    uncertain: re.Pattern[str]
 
-#: What is not part of a statement's own text: strings, quoted names, comments. An executable comment of MySQL is text.
-_ASIDE = re.compile(rf"'[^']*'|\"[^\"]*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|{_COMMENT}|--[^\n]*(?:\n|\Z)", re.DOTALL)
-_ASIDE_MYSQL = re.compile(
-    r"'[^']*'|\"[^\"]*\"|`[^`]*`|/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|(?:--(?=\s)|#)[^\n]*(?:\n|\Z)", re.DOTALL
-)
-#: Where a semicolon may be part of a statement, or a quote part of a string.
-_UNCERTAIN = re.compile(r"\\|/\*(?:[^*]|\*(?!/))*/\*|\bBEGIN\s+(?:ATOMIC|NOT)\b", re.IGNORECASE)
+
+def _gap(comment: str) -> str:
+    """Return what may separate two words. Query taggers put a comment there: ROLLBACK /* pay */ TO SAVEPOINT s."""
+    return rf"(?:\s|{comment})+"
+
+
+def _rollback(gap: str) -> str:
+    """Return a ROLLBACK that is not a savepoint's: that does not end a transaction."""
+    return rf"ROLLBACK(?!{gap}(?:(?:WORK|TRANSACTION){gap})?TO\b)"
+
+
+def _uncertain(gap: str) -> re.Pattern[str]:
+    return re.compile(rf"\\|/\*(?:[^*]|\*(?!/))*/\*|\bBEGIN{gap}(?:ATOMIC|NOT)\b", re.IGNORECASE)
+
+
+def _standard(comment: str) -> _Texts:
+    """Return what ends a transaction of SQLite and PostgreSQL. Only SQLite rejects a BEGIN, and does so itself."""
+    gap = _gap(comment)
+    ending = rf"(?:[\s;]|{comment})*(?:ABORT|COMMIT|END|PREPARE{gap}TRANSACTION|{_rollback(gap)})\b"
+    return _Texts(
+        ending=re.compile(ending, re.IGNORECASE),
+        aside=re.compile(rf"'[^']*'|\"[^\"]*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|{comment}", re.DOTALL),
+        uncertain=_uncertain(gap),
+    )
+
+
+def _mysql(comment: str) -> _Texts:
+    """Return what MySQL and MariaDB commit before.
+
+    They do not before a temporary table's statement, MariaDB's ANALYZE of a query, the DROP of a prepared statement, or
+    a compound statement.
+    """
+    gap = _gap(comment)
+    ending = (
+        rf"(?:[\s;]|{comment}|/\*M?!\d*)*(?:SET{gap}STATEMENT\b[^;'\"]*?\bFOR{gap})?"
+        rf"(?:ALTER|(?:ANALYZE|CHECK|OPTIMIZE|REPAIR)(?:{gap}(?:LOCAL|NO_WRITE_TO_BINLOG))?{gap}TABLE|BEGIN(?!{gap}NOT\b)|COMMIT"
+        rf"|CREATE(?!(?:{gap}OR{gap}REPLACE)?{gap}TEMPORARY)|DROP(?!{gap}(?:TEMPORARY|PREPARE)\b)|FLUSH|GRANT|LOCK|RENAME|REVOKE"
+        rf"|{_rollback(gap)}|SET\b(?!{gap}STATEMENT\b)[^;'\"]*(?<!(?<!@)@)\bautocommit\s*:?=\s*(?:1|ON|TRUE|DEFAULT)"
+        rf"|START{gap}TRANSACTION|TRUNCATE|UNLOCK)\b"
+    )
+    return _Texts(
+        ending=re.compile(ending, re.IGNORECASE),
+        aside=re.compile(rf"'[^']*'|\"[^\"]*\"|`[^`]*`|{comment}", re.DOTALL),
+        uncertain=_uncertain(gap),
+    )
+
+
+_POSTGRESQL = _standard(_COMMENT_POSTGRESQL)
+_OTHERS = {"sqlite": _standard(_COMMENT), "mysql": _mysql(_COMMENT_MYSQL)}
 
 
 def ends_transaction(sql: object, vendor: str) -> bool:
@@ -47,11 +83,10 @@ def ends_transaction(sql: object, vendor: str) -> bool:
         sql = sql.decode(errors="replace")
     if not isinstance(sql, str):
         return False
-    mysql = vendor == "mysql"
-    ending = _ENDING_MYSQL if mysql else _ENDING
-    if ending.match(sql) is not None:
+    texts = _OTHERS.get(vendor, _POSTGRESQL)
+    if texts.ending.match(sql) is not None:
         return True
-    if ";" not in sql or vendor == "sqlite" or _UNCERTAIN.search(sql):  # SQLite takes one statement at a time
+    if ";" not in sql or vendor == "sqlite" or texts.uncertain.search(sql):  # SQLite takes one statement at a time
         return False
-    apart = (_ASIDE_MYSQL if mysql else _ASIDE).sub("?", sql)
-    return any(ending.match(statement) for statement in apart.split(";")[1:])
+    apart = texts.aside.sub("?", sql)
+    return any(texts.ending.match(statement) for statement in apart.split(";")[1:])

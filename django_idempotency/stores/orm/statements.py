@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...core import rules
-from ...core.records import MISSING, Guarantee, Outcome, Record, Settlement, Status, Ticket
-from ...errors import RecordUnreadable
-from ...models import IdempotencyRecord, InstantField, instant
+from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket
+from ...models import IdempotencyRecord, instant
+from . import rows
 from .dialects import dialect
 from .dialects.transactions import Bound
+from .rows import FIELDS, INSTANTS, uuid_of
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
-
-_FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
-_NAMES = (*(field.name for field in _FIELDS), "read_at", "location")
-_INSTANTS = frozenset(field.name for field in _FIELDS if isinstance(field, InstantField))
 
 #: The columns of a record without a response.
 UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
 
 
 class Statements:
-    """Every statement on the records of one database, and how to read its rows."""
+    """Every statement on the records of one database.
+
+    UUIDs are bound as 32 hex digits, which each database understands, whether its column is a UUID or text.
+    """
 
     #: What a row of insert() says.
     made = ("read_at", "location")
+    #: Reads a row of any other statement.
+    record = staticmethod(rows.record)
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.dialect = dialect(connection)
         # Names, not the function: it belongs to the connection of the first thread.
-        quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in _FIELDS}
+        quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in FIELDS}
         self._quote = quote = quoted.__getitem__
         self.table = IdempotencyRecord._meta.db_table
         self._table = connection.ops.quote_name(self.table)
@@ -44,28 +45,27 @@ class Statements:
         # lru_cache on the instance: a few variants of each; of an UPDATE, a few per table
         self._insert = lru_cache(maxsize=None)(self._build_insert)
         self._update = lru_cache(maxsize=1024)(self._build_update)
-        self._types = {field.name: field.db_type(connection) or "" for field in _FIELDS}
+        self._types = {field.name: field.db_type(connection) or "" for field in FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
         self._now = f"{self.dialect.instant(self.dialect.clock)}, {self.dialect.location}"
-        instants = {str(f.column): self.dialect.instant(quote(str(f.column))) for f in _FIELDS if f.name in _INSTANTS}
+        instants = {str(f.column): self.dialect.instant(quote(str(f.column))) for f in FIELDS if f.name in INSTANTS}
         self._seen = f"{', '.join((quoted | instants).values())}, {self._now}"
         bodiless = quoted | instants | {"response_body": "NULL"}
         self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
         self._read = f"SELECT {self._seen} FROM"
-        self._native_uuid = connection.features.has_native_uuid_field
 
     # ------------------------------------------------------------------------------------------------------ reading
 
     def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
         head, tail = self.dialect.joined_read if joined else ("", "")
-        return f"{head}{self._read} {self._table} {self._where_id}{tail}", [self.uuid(record_id)]
+        return f"{head}{self._read} {self._table} {self._where_id}{tail}", [record_id.hex]
 
     def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
         """Lock a row and read it, followed by the transaction's id if the database has one."""
         tail = self.dialect.lock if takeover else self.dialect.lock_own
         transaction_id = self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
         sql = f"SELECT {self._seen}{transaction_id} FROM {self._table_of(ticket)} {self._where_id} {tail}"
-        return sql, [self.uuid(ticket.id)]
+        return sql, [ticket.id.hex]
 
     def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
         """Wait until the row's lock is free, and share it for an instant. `None`: not here, or not so briefly."""
@@ -73,17 +73,13 @@ class Statements:
         if shape is None:
             return None
         head, source, tail = shape
-        return f"{head}SELECT 1 FROM {self._table_of(ticket)}{source} {self._where_id} {tail}", [self.uuid(ticket.id)]
+        return f"{head}SELECT 1 FROM {self._table_of(ticket)}{source} {self._where_id} {tail}", [ticket.id.hex]
 
     def touch(self, ticket: Ticket) -> Bound:
         """Take SQLite's write lock before any read makes a snapshot. Also read the row, if an UPDATE can return it."""
         attempt = self._quote("attempt")
         reading = f" RETURNING {self._seen}" if self.dialect.returns else ""
-        return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}{reading}", [self.uuid(ticket.id)]
-
-    def record(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
-        """Read a row of `select` or `lock`. Raises `RecordUnreadable`, but not if only the response is unreadable."""
-        return record_of(dict(zip(_NAMES, row, strict=True)), connection)
+        return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}{reading}", [ticket.id.hex]
 
     def scan(self, after: tuple[Any, UUID] | None, size: int, *, bodies: bool) -> Bound:
         """Read `size` rows from a position on, in the order of the one index. It is bounded by that, not by the table."""
@@ -92,42 +88,24 @@ class Statements:
         where, values = "", list[Any]()
         if after is not None:
             where = f"WHERE {deadline} >= %s AND ({deadline} > %s OR {key} > %s) "
-            values = [after[0], after[0], self.uuid(after[1])]
+            values = [after[0], after[0], after[1].hex]
         return f"SELECT {seen} FROM {self._table} {where}ORDER BY {deadline}, {key} LIMIT %s", [*values, size]
-
-    def records(self, rows: Sequence[tuple[Any, ...]], connection: BaseDatabaseWrapper) -> tuple[list[Record], int]:
-        """Read the rows of `scan`, and count those that cannot be read."""
-        found: list[Record] = []
-        for row in rows:
-            with suppress(RecordUnreadable):
-                found.append(self.record(row, connection))
-        return found, len(rows) - len(found)
-
-    def position(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> tuple[Any, UUID]:
-        """Return where the next `scan` begins."""
-        values = dict(zip(_NAMES, row, strict=True))
-        field = IdempotencyRecord._meta.get_field("purge_at")
-        return field.get_db_prep_value(instant(values["purge_at"], connection), connection), _uuid(values["id"])
 
     # ------------------------------------------------------------------------------------------------------ writing
 
     def insert(self, ticket: Ticket, operation: UUID, *, joined: bool) -> Bound:
-        sql = self._insert(joined, ticket.guarantee is not Guarantee.ATOMIC)
-        delay = self.dialect.delay
-        return sql, [
-            *(self.uuid(ticket.id), ticket.scope, ticket.key, ticket.method, ticket.path, ticket.guarantee.value),
-            *(
-                ticket.digest,
-                Status.RUNNING.value,
-                self.uuid(ticket.owner),
-                self.uuid(operation),
-                1,
-            ),
-            *(delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl), ticket.secret_id, ticket.request_id),
+        lease, ttl = self.dialect.delay(ticket.lease), self.dialect.delay(ticket.ttl)
+        return self._insert(joined, ticket.guarantee), [
+            *(ticket.id.hex, ticket.scope, ticket.key, ticket.method, ticket.path),
+            *(ticket.digest, ticket.owner.hex, operation.hex),
+            *(lease, ttl, ttl, ticket.secret_id, ticket.request_id),
         ]
 
-    def _build_insert(self, joined: bool, durable: bool) -> str:
+    def _build_insert(self, joined: bool, guarantee: Guarantee) -> str:
         given = {
+            "guarantee": f"'{guarantee}'",
+            "status": f"{Status.RUNNING.value}",
+            "attempt": "1",
             "lease_until": self.dialect.later,
             "created_at": self.dialect.clock,
             "completed_at": "NULL",
@@ -138,22 +116,22 @@ class Statements:
             "response_body": "NULL",
         }
         values = ", ".join(
-            given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in _FIELDS
+            given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in FIELDS
         )
+        durable = guarantee is not Guarantee.ATOMIC
         sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
         return f"{sql} RETURNING {self._now}" if self.dialect.returns else sql
 
     def born(self, ticket: Ticket, operation: UUID, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read what `insert` returns, if it returns anything: when the row was made, and in which table."""
         now, location = row
-        record = rules.born(ticket, instant(now, connection), operation)
-        return record if location is None else record._replace(location=location)
+        return rules.born(ticket, instant(now, connection), operation, location)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""
         delay = self.dialect.delay
         columns = ["status", "owner", "attempt", "digest", "request_id", "lease_until", "expires_at", "purge_at"]
-        values: list[Any] = [Status.RUNNING.value, self.uuid(ticket.owner), run.attempt, ticket.digest]
+        values: list[Any] = [Status.RUNNING.value, ticket.owner.hex, run.attempt, ticket.digest]
         values.append(ticket.request_id)
         values += [delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl)]
         begins = None
@@ -168,7 +146,7 @@ class Statements:
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
         columns = ["status", "owner", "attempt", "digest", "request_id", *UNANSWERED]
-        values: list[Any] = [settlement.status.value, self.uuid(ticket.owner), settlement.attempt, settlement.digest]
+        values: list[Any] = [settlement.status.value, ticket.owner.hex, settlement.attempt, settlement.digest]
         values.append(ticket.request_id)
         completes = outcome is not None and settlement.status is Status.COMPLETED
         if outcome is None:
@@ -196,7 +174,7 @@ class Statements:
         table = self._table_of(tickets[0])
         where, owned = self._owned(tickets)
         # By owner: one call may contain a key's old and new owner, with leases of different lengths.
-        values = [value for ticket in tickets for value in (self.uuid(ticket.owner), self.dialect.delay(ticket.lease))]
+        values = [value for ticket in tickets for value in (ticket.owner.hex, self.dialect.delay(ticket.lease))]
         set_lease = f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} END{self.dialect.update_tail}"
         return f"{self.dialect.update_head}UPDATE {table} {set_lease} {where}", [*values, *owned]
 
@@ -205,12 +183,12 @@ class Statements:
         return f"SELECT {self._quote('owner')} FROM {self._table_of(tickets[0])} {where}", owned
 
     def owner(self, row: tuple[Any, ...]) -> UUID:
-        return _uuid(row[0])
+        return uuid_of(row[0])
 
     def _owned(self, tickets: Sequence[Ticket]) -> tuple[str, list[Any]]:
         quote, marks = self._quote, ", ".join(["%s"] * len(tickets))
         where = f"WHERE {quote('id')} IN ({marks}) AND {quote('owner')} IN ({marks}) AND {quote('status')} = %s"
-        ids, owners = [self.uuid(ticket.id) for ticket in tickets], [self.uuid(ticket.owner) for ticket in tickets]
+        ids, owners = [ticket.id.hex for ticket in tickets], [ticket.owner.hex for ticket in tickets]
         return where, [*ids, *owners, Status.RUNNING.value]
 
     def _bind(  # noqa: PLR0917 - one UPDATE, with everything that may differ
@@ -235,16 +213,16 @@ class Statements:
                 ticket.path,
                 ticket.guarantee.value,
                 ticket.secret_id,
-                self.uuid(begins),
+                begins.hex,
             ]
         owner, status, attempt = fence
-        expected: list[Any] = [self.uuid(owner)]
+        expected: list[Any] = [owner.hex]
         if status is not None:
             expected += [status.value, attempt]
         if transaction_id is not None:
             expected.append(transaction_id)
         sql = self._update(table, tuple(columns), status is not None, completes, alone, transaction_id is not None)
-        return sql, [*values, self.uuid(ticket.id), *expected]
+        return sql, [*values, ticket.id.hex, *expected]
 
     def _table_of(self, ticket: Ticket) -> str:
         """Return the table in which a ticket made its claim; before the claim, the one that the connection finds."""
@@ -269,58 +247,3 @@ class Statements:
             fence += f" AND {self.dialect.transaction_id} = %s"
         tail = self.dialect.update_tail if alone else ""
         return f"{self.dialect.update_head}UPDATE {table} SET {assignments}{tail} {self._where_id} AND {fence}"
-
-    def uuid(self, value: UUID) -> UUID | str:
-        return value if self._native_uuid else value.hex
-
-
-def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Record:
-    """Return a row, given by its column names, as a record; without a response if those columns are not given.
-
-    Raises `RecordUnreadable` for a row of a later version or of other software. If only its response cannot be read,
-    the record has none.
-    """
-    try:
-        status = Status(value["status"])
-        outcome = None
-        if value.get("response_headers") and (status is Status.COMPLETED or value["response_status"] is not None):
-            outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
-        completed_at = value["completed_at"]
-        return Record(
-            id=_uuid(value["id"]),
-            scope=value["scope"],
-            key=value["key"],
-            method=value["method"],
-            path=value["path"],
-            guarantee=Guarantee(value["guarantee"]),
-            digest=bytes(value["digest"]),
-            status=status,
-            owner=_uuid(value["owner"]),
-            attempt=value["attempt"],
-            lease_until=instant(value["lease_until"], connection),
-            created_at=instant(value["created_at"], connection),
-            completed_at=None if completed_at is None else instant(completed_at, connection),
-            expires_at=instant(value["expires_at"], connection),
-            purge_at=instant(value["purge_at"], connection),
-            read_at=instant(value["read_at"], connection),
-            operation=_uuid(value["operation"]),
-            secret_id=value["secret_id"],
-            request_id=value["request_id"],
-            outcome=outcome,
-            location=value["location"],
-        )
-    except (TypeError, ValueError) as error:
-        raise RecordUnreadable from error
-
-
-def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
-    """Return the response of a row, or `None` if it cannot be read."""
-    try:
-        read = tuple((str(name), str(text)) for name, text in json.loads(headers))
-        return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))
-    except (TypeError, ValueError):
-        return None
-
-
-def _uuid(value: UUID | str) -> UUID:
-    return value if isinstance(value, UUID) else UUID(value)

@@ -1,29 +1,26 @@
-"""How the Redis store connects: timeouts on everything, scripts that survive a flush, one client per event loop."""
+"""Runs the Redis store's scripts, which survive a flush: one client per process, and one per event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
-
-from django.core.cache import caches
-from django.core.exceptions import ImproperlyConfigured
 
 from ...concurrency.forking import new_lock
 from ...concurrency.threads import in_thread
 from ...errors import StoreRefused, StoreUnavailable
 from . import cluster
+from .connecting import cache_of, new_async_client, new_client
 from .layout import SCRIPTS
+from .translating import TRANSLATED, Translated, outdated
 
 #: Keys of the server that one step of a scan looks at.
 SCANNED = 1000
 #: What a pattern of Redis means by more than itself.
 _SPECIAL = re.compile(r"[*?\[\]^\\-]")
-#: Runs a script with keys and arguments, and returns its reply.
-Script = Callable[[Sequence[str], Sequence[bytes | str]], Any]
 
 
 class Call(NamedTuple):
@@ -57,22 +54,21 @@ class RedisClient:
     def ask(self, call: Call) -> Any:
         with self._translated:
             if call.wrote is None or not self.min_replicas:
-                return self._scripts[call.script]((call.name,), call.arguments)
+                return _run(self._sync, call)
             return self._replicated(call.wrote, *self._piped(self._sync, call).execute())
 
     async def aask(self, call: Call) -> Any:
         """See ask()."""
-        kept = await self._async()
-        client = kept.client
+        client = (await self._async()).client
         if client is None:
             return await in_thread(self.ask, call, thread_sensitive=False)
         try:
             with TRANSLATED:
                 if call.wrote is None or not self.min_replicas:
-                    return await kept.scripts[call.script]((call.name,), call.arguments)
+                    return await _arun(client, call)
                 return self._replicated(call.wrote, *await self._piped(client, call).execute())
         except StoreRefused as refused:
-            if (pool := _outdated(client, refused.__cause__)) is not None:
+            if (pool := outdated(client, refused.__cause__)) is not None:
                 await pool.disconnect(inuse_connections=False)
             raise
 
@@ -89,7 +85,7 @@ class RedisClient:
                     pipeline = self._sync.pipeline(transaction=False)
                     for call in (calls[index] for index in indexes):
                         # Sent as text; a cluster's pipeline has no eval().
-                        pipeline.execute_command("EVAL", SCRIPTS[call.script], 1, call.name, *call.arguments)
+                        pipeline.execute_command("EVAL", SCRIPTS[call.script].text, 1, call.name, *call.arguments)
                     for index, answer in zip(indexes, pipeline.execute(), strict=True):
                         answers[index] = answer
             except StoreUnavailable as error:
@@ -135,7 +131,7 @@ class RedisClient:
         The script is sent as text: by its hash, the pipeline would first ask whether the server has it, one more trip.
         """
         pipeline = client.pipeline(transaction=False)
-        pipeline.eval(SCRIPTS[call.script], 1, call.name, *call.arguments)
+        pipeline.eval(SCRIPTS[call.script].text, 1, call.name, *call.arguments)
         pipeline.wait(self.min_replicas, self._patience)
         return pipeline
 
@@ -153,7 +149,7 @@ class RedisClient:
         return reply
 
     def _leave_outdated(self, error: BaseException) -> None:
-        if (pool := _outdated(self._sync, error)) is not None:
+        if (pool := outdated(self._sync, error)) is not None:
             pool.disconnect(inuse_connections=False)
 
     # ------------------------------------------------------------------------------------------------- connections
@@ -161,63 +157,18 @@ class RedisClient:
     @cached_property
     def _cache(self) -> Any:
         """Return one thread's cache object. Only its keys and settings are used, which all threads may read."""
-        cache: Any = caches[self._alias]
-        if not hasattr(getattr(cache, "client", None), "connection_factory"):
-            raise ImproperlyConfigured(
-                f'CACHES["{self._alias}"] is {type(cache).__name__}. RedisStore needs django-redis there: type '
-                '"BACKEND": "django_redis.cache.RedisCache".'
-            )
-        return cache
+        return cache_of(self._alias)
 
     @cached_property
     def _sync(self) -> Any:
-        """Return a client like the cache's, made by the cache's own factory; but with our timeouts and our own pool."""
-        from redis.backoff import NoBackoff
-        from redis.connection import BlockingConnectionPool
-        from redis.exceptions import ConnectionError as Disconnected
-        from redis.retry import Retry
-
-        # A closed connection is retried once: the owner token then shows what the first try did. A timeout is not.
-        retry = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
-        given = caches.settings[self._alias].get("OPTIONS") or {}
-        options = {
-            **given,
-            "SOCKET_TIMEOUT": self._timeout,
-            "SOCKET_CONNECT_TIMEOUT": self._timeout,
-            "CONNECTION_POOL_KWARGS": {**given.get("CONNECTION_POOL_KWARGS", {}), "retry": retry},
-        }
-        if sentinels := options.get("SENTINELS"):  # asking all of them takes the time of one
-            patience = self._timeout / len(sentinels)
-            options["SENTINEL_KWARGS"] = {
-                **(options.get("SENTINEL_KWARGS") or {}),
-                "socket_timeout": patience,
-                "socket_connect_timeout": patience,
-                "retry": Retry(NoBackoff(), 0),
-            }
-        theirs = type(self._cache.client.connection_factory)
-        factory: Any = type("OwnFactory", (OwnPool, theirs), {})(options)
-        if isinstance(factory.pool_cls, type) and issubclass(factory.pool_cls, BlockingConnectionPool):
-            factory.pool_cls_kwargs["timeout"] = self._timeout
-        if cluster.wanted(factory):
-            return cluster.connect(factory, self._servers, min_replicas=self.min_replicas)
-        return factory.connect(self._servers[0])
-
-    @cached_property
-    def _scripts(self) -> dict[str, Script]:
-        return _sent_as_text(self._sync) if cluster.is_cluster(self._sync) else _registered(self._sync)
-
-    @property
-    def _servers(self) -> list[str]:
-        """Return the addresses of the cache's LOCATION, as django-redis reads it."""
-        location = caches.settings[self._alias]["LOCATION"]
-        return location.split(",") if isinstance(location, str) else list(location)
+        return new_client(self._cache, self._alias, timeout=self._timeout, min_replicas=self.min_replicas)
 
     async def _async(self) -> _Kept:
         """Return this loop's client, closed with it; its `client` is `None` if a thread asks (Sentinel, a cluster)."""
         loop = asyncio.get_running_loop()
         kept = self._of_loop.get(loop)
         if kept is None:
-            kept = _Kept(self._new_async())
+            kept = _Kept(new_async_client(self._cache, self._alias, timeout=self._timeout))
             with self._lock:  # under WSGI each thread has a loop, and several may iterate here at once
                 for ended in [other for other in list(self._of_loop) if other.is_closed()]:
                     self._of_loop.pop(ended, None)  # its client refers to the loop, so it would never be freed
@@ -225,45 +176,12 @@ class RedisClient:
             await kept.begin()
         return kept
 
-    def _new_async(self) -> Any:
-        from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-        from redis.connection import BlockingConnectionPool as OfThreads
-        from redis.exceptions import ConnectionError as Disconnected
-        from redis.sentinel import SentinelConnectionPool
-
-        factory = self._cache.client.connection_factory
-        if not isinstance(factory.pool_cls, type) or issubclass(factory.pool_cls, SentinelConnectionPool):
-            return None
-        if cluster.wanted(factory):
-            return None
-        given = factory.make_connection_params(self._servers[0]) | factory.pool_cls_kwargs
-        for of_sync in ("parser_class", "connection_class", "timeout"):
-            given.pop(of_sync, None)
-        given |= {
-            "socket_timeout": self._timeout,
-            "socket_connect_timeout": self._timeout,
-            "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
-        }
-        if issubclass(factory.pool_cls, OfThreads):
-            return Redis.from_pool(BlockingConnectionPool.from_url(given.pop("url"), timeout=self._timeout, **given))
-        return Redis.from_pool(ConnectionPool.from_url(given.pop("url"), **given))
-
-
-class OwnPool:
-    """Gives a connection factory its own pool: django-redis keeps one for each URL, whatever its timeouts."""
-
-    def get_or_create_connection_pool(self: Any, params: dict[str, Any]) -> Any:
-        return self.get_connection_pool(params)
-
 
 class _Kept:
     """A client that is closed when its event loop ends: the last thing that a loop finishes is its async generators."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.scripts = {} if client is None else _registered(client)
         self._life = self._live()
 
     async def begin(self) -> None:
@@ -277,55 +195,29 @@ class _Kept:
                 await self.client.aclose()
 
 
-def _registered(client: Any) -> dict[str, Script]:
-    """Return our scripts. Each runs by its hash, and is loaded if that is unknown."""
-    return {name: client.register_script(text) for name, text in SCRIPTS.items()}
+def _run(client: Any, call: Call) -> Any:
+    """Run a script by its hash. As text, if the server does not know that yet: then it does."""
+    script = SCRIPTS[call.script]
+    try:
+        return client.evalsha(script.sha, 1, call.name, *call.arguments)
+    except Exception as error:
+        if not _is_unknown_script(error):
+            raise
+    return client.eval(script.text, 1, call.name, *call.arguments)
 
 
-def _sent_as_text(client: Any) -> dict[str, Script]:
-    """Return our scripts for a cluster, where each is sent as text.
-
-    To load a script that one node has lost, redis-py asks all nodes, and one of them may be down.
-    """
-    return {name: partial(_send_text, client, text) for name, text in SCRIPTS.items()}
-
-
-def _send_text(client: Any, text: str, names: Sequence[str], arguments: Sequence[bytes | str]) -> Any:
-    return client.eval(text, len(names), *names, *arguments)
-
-
-def _outdated(client: Any, error: BaseException | None) -> Any:
-    """Return the client's pool if the server has become a replica: its address may lead to the new primary by now.
-
-    A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a script quotes that
-    of its command.
-    """
-    from redis.exceptions import ReadOnlyError
-
-    demoted = isinstance(error, ReadOnlyError) or "READONLY" in str(error)
-    return getattr(client, "connection_pool", None) if demoted else None
+async def _arun(client: Any, call: Call) -> Any:
+    """See _run()."""
+    script = SCRIPTS[call.script]
+    try:
+        return await client.evalsha(script.sha, 1, call.name, *call.arguments)
+    except Exception as error:
+        if not _is_unknown_script(error):
+            raise
+    return await client.eval(script.text, 1, call.name, *call.arguments)
 
 
-class Translated:
-    """A context that raises `StoreRefused` or `StoreUnavailable` for an error of the driver. It holds no state."""
+def _is_unknown_script(error: BaseException) -> bool:
+    from redis.exceptions import NoScriptError
 
-    def __init__(self, refused: Callable[[BaseException], None] = lambda _: None) -> None:
-        #: Called with the driver's error before `StoreRefused` is raised.
-        self._refused = refused
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
-        from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
-
-        if isinstance(error, ResponseError) and not isinstance(error, ClusterError):
-            self._refused(error)
-            raise StoreRefused from error
-        if isinstance(error, (RedisError, RedisClusterException, OSError)):
-            raise StoreUnavailable from error
-
-
-#: For a client whose connections are not in RedisClient's own pool.
-TRANSLATED = Translated()
+    return isinstance(error, NoScriptError)

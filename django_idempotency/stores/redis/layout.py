@@ -8,7 +8,9 @@ bytes per record: 328 with a small response, 472 including what Redis keeps besi
 
 from __future__ import annotations
 
+from hashlib import sha1
 from pathlib import Path
+from typing import NamedTuple
 
 from ...core.records import Status
 from ..packing import FIELDS
@@ -47,5 +49,17 @@ end
 
 """
 
-#: The texts of our scripts, by name.
-SCRIPTS = {path.stem: PRELUDE + path.read_text() for path in (Path(__file__).parent / "scripts").glob("*.lua")}
+
+class Script(NamedTuple):
+    """A script, and the hash by which a server that has run it knows it."""
+
+    text: str
+    sha: str
+
+
+def script(text: str) -> Script:
+    return Script(text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+#: Our scripts, by name.
+SCRIPTS = {path.stem: script(PRELUDE + path.read_text()) for path in (Path(__file__).parent / "scripts").glob("*.lua")}

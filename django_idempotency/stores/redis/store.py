@@ -108,9 +108,10 @@ class RedisStore(BaseStore):
             raise
 
     def _insertion(self, ticket: Ticket, operation: UUID) -> Call:
-        head, life = packing.pack_head(Status.RUNNING, ticket.owner, 1), packing.pack_life(ticket, operation)
-        given = _signed(ticket, head, ticket.digest, life)
-        return Call(CLAIM, self._name(ticket.id), (given, _span(ticket.lease), _span(ticket.ttl)), _inserted)
+        head = packing.pack_head(Status.RUNNING, ticket.owner, 1, ticket.digest)
+        life = packing.pack_life(ticket, operation)
+        given = _signed(ticket, head, life, lease=ticket.lease, ttl=ticket.ttl)
+        return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
 
     def _found(self, ticket: Ticket, answer: bytes, operation: UUID | None = None) -> Record | None:
         """Return the record that an insertion has made or found; `None` if there is more to do."""
@@ -138,12 +139,15 @@ class RedisStore(BaseStore):
                 run = rules.succession(record)
                 runs.append(run)
                 since = yield from self._change(
-                    insertion.name, ticket, (record.owner.bytes, f"{record.status:d}", str(record.attempt)),
-                    head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt), digest=ticket.digest,
+                    insertion.name,
+                    ticket,
+                    (record.owner.bytes, f"{record.status:d}", str(record.attempt)),
+                    head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt, ticket.digest),
                     life=packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
                     new_life=run.new_life,
-                    lease=ticket.lease, ttl=ticket.ttl,
-                )  # fmt: skip
+                    lease=ticket.lease,
+                    ttl=ticket.ttl,
+                )
                 if since is not None:
                     return claimed(ticket, record, since)
             answer = yield insertion  # after the last try, too: the winner may have a response by now
@@ -161,20 +165,9 @@ class RedisStore(BaseStore):
         if record is None or not rules.owned(record, ticket) or (freed := interventions.released(record)) is None:
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
-            head, life = (
-                packing.pack_head(Status.RUNNING, ticket.owner, record.attempt),
-                packing.pack_life(record, record.operation),
-            )
-            yield from self._change(
-                name,
-                ticket,
-                (ticket.owner.bytes, "", ""),
-                head=head,
-                digest=record.digest,
-                life=life,
-                new_life=False,
-                lease=0,
-            )
+            head = packing.pack_head(Status.RUNNING, ticket.owner, record.attempt, record.digest)
+            life = packing.pack_life(record, record.operation)
+            yield from self._change(name, ticket, (ticket.owner.bytes,), head=head, life=life, lease=0)
         else:
             yield from self._settle(ticket, freed)
 
@@ -187,43 +180,47 @@ class RedisStore(BaseStore):
         is reported as `lost` although its response is replayed. `min_replicas` asks for that: a failover would bring
         the claim back, and run the work again.
         """
-        return self._talk(self._settle(ticket, settlement))
+        return self._talk(self._settle(ticket, settlement)) is not None
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
-        return await self._atalk(self._settle(ticket, settlement))
+        return await self._atalk(self._settle(ticket, settlement)) is not None
 
-    def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[bool]:
-        now = yield from self._change(
-            self._name(ticket.id), ticket, (settlement.fence.bytes, "", ""),
-            head=packing.pack_head(settlement.status, ticket.owner, settlement.attempt), digest=settlement.digest,
-            life=packing.pack_life(ticket, settlement.operation), new_life=settlement.new_life,
-            lease=settlement.lease_in, ttl=settlement.expires_in, outcome=packing.pack_outcome(settlement.outcome),
-        )  # fmt: skip
-        return now is not None
+    def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[datetime | None]:
+        return self._change(
+            self._name(ticket.id),
+            ticket,
+            (settlement.fence.bytes,),
+            head=packing.pack_head(settlement.status, ticket.owner, settlement.attempt, settlement.digest),
+            life=packing.pack_life(ticket, settlement.operation),
+            new_life=settlement.new_life,
+            lease=settlement.lease_in,
+            ttl=settlement.expires_in,
+            outcome=packing.pack_outcome(settlement.outcome),
+        )
 
     def _change(
         self,
         name: str,
         ticket: Ticket,
-        seen: tuple[bytes, str, str],
+        seen: tuple[bytes | str, ...],
         *,
         head: bytes,
-        digest: bytes,
         life: bytes,
-        new_life: bool,
+        new_life: bool = False,
         lease: float | None = None,
         ttl: float | None = None,
         outcome: bytes = b"",
     ) -> Talk[datetime | None]:
         """Write the record if it is still as `seen`, and return the server's clock; `None` if it has changed.
 
+        `seen` is its owner; for a takeover also its status and its attempt.
         `life` is what the record was born with, or a guess: that of this ticket. A wrong guess (another path or secret
         at an earlier attempt) costs one more trip.
         """
         for _ in range(3):
-            given = _signed(ticket, head, digest, life, outcome), _span(lease), _span(ttl)
-            answer = yield Call(CHANGE, name, (*given, *seen, "1" if new_life else ""), wrote=_changed)
+            given = _signed(ticket, head, life, outcome, lease=lease, ttl=ttl)
+            answer = yield Call(CHANGE, name, (given, "1" if new_life else "", *seen), wrote=_changed)
             if not _changed(answer):
                 if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
                     return None
@@ -243,7 +240,7 @@ class RedisStore(BaseStore):
         return owners
 
     def _renewal(self, ticket: Ticket) -> Call:
-        given = (ticket.owner.bytes, _span(ticket.lease))
+        given = (ticket.owner.bytes, str(packing.span(ticket.lease)))
         return Call(RENEW, self._name(ticket.id), given, wrote=bool)
 
     # ----------------------------------------------------------------------------------------------------- get, purge
@@ -353,14 +350,12 @@ def _taken(record: Record, run: rules.Execute | None) -> Record:
     return record if run is None else record._replace(taken=run.takeover)
 
 
-def _signed(ticket: Ticket, head: bytes, digest: bytes, life: bytes, outcome: bytes = b"") -> bytes:
-    body = head + packing.pack_digest(digest) + life + packing.pack_request_id(ticket.request_id) + outcome
-    return packing.unwritten(signing.sign(packing.signature_input(ticket.id, body)), body)
-
-
-def _span(seconds: float | None) -> str:
-    """Return a span of seconds as our scripts take it: in microseconds, or nothing."""
-    return "" if seconds is None else str(round(seconds * 1_000_000))
+def _signed(
+    ticket: Ticket, head: bytes, life: bytes, outcome: bytes = b"", *, lease: float | None, ttl: float | None
+) -> bytes:
+    body = head + life + packing.pack_request_id(ticket.request_id) + outcome
+    signature = signing.sign(packing.signature_input(ticket.id, body))
+    return packing.unwritten(signature, body, lease=lease, retention=ttl)
 
 
 def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:

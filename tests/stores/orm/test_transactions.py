@@ -207,6 +207,26 @@ def test_a_wrapper_that_adds_statements() -> None:
     assert effects() == 1
 
 
+def tagged(execute: Any, sql: str, *arguments: Any) -> Any:
+    """Say whose statement it is behind its first word, as django-querytagger does."""
+    verb, _, rest = sql.partition(" ")
+    return execute(f"{verb} /* shop.views.pay */ {rest}", *arguments)
+
+
+def test_a_wrapper_that_tags_statements() -> None:
+    """An atomic block of the view that fails is rolled back to its savepoint, and the guard goes on."""
+    with connection.execute_wrapper(tagged):
+        call = Call()
+        call.open()
+        with suppress(ZeroDivisionError), transaction.atomic():
+            call.work()
+            raise ZeroDivisionError
+        call.work()
+        call.settle()
+        assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
+
+
 def test_settled_in_another_context() -> None:
     """Where the settle does not know its guard, a replaced transaction is found all the same."""
     call = Call()

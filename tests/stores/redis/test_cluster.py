@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
+from redis import Redis
 from redis.cluster import RedisCluster
 
 from django_idempotency.core.records import Status, Ticket
@@ -112,7 +113,10 @@ def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
 
 
 def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: Settings) -> None:
-    """The other nodes' records are renewed, and `renewed` lists them, so the heartbeat does not report them as lost."""
+    """The other nodes' records are renewed, and `renewed` lists them, so the heartbeat does not report them as lost.
+
+    They are settled, too, by a node that has lost the scripts: it gets them without a question to all nodes.
+    """
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     one, other = RedisNode(tmp_path / "one"), RedisNode(tmp_path / "other")
@@ -132,6 +136,10 @@ def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: 
         with pytest.raises(StoreUnavailable) as raised:
             store.renew(tickets)
         assert raised.value.renewed == there
+        with Redis(port=one.port) as forgetful:
+            forgetful.script_flush()
+        ours = next(ticket for ticket in tickets if ticket.owner in there)
+        assert store.settle(ours, settled_by(ours)) is True
 
 
 def test_replicas_cannot_be_waited_for(cluster: list[RedisNode]) -> None:

@@ -39,7 +39,7 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.redis.client import Call
-from django_idempotency.stores.redis.layout import SCRIPTS
+from django_idempotency.stores.redis.layout import SCRIPTS, script
 from django_idempotency.stores.redis.store import CHANGE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
@@ -138,7 +138,7 @@ def test_idle_connections_to_a_replica_are_closed(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, error: str, left: bool
 ) -> None:
     """If the server has become a replica, idle connections to it are closed: its address may lead to the new primary."""
-    monkeypatch.setitem(SCRIPTS, "get", f'return redis.error_reply("{error}")')
+    monkeypatch.setitem(SCRIPTS, "get", script(f'return redis.error_reply("{error}")'))
     closed: list[bool] = []
     monkeypatch.setattr(
         ConnectionPool, "disconnect", lambda _, inuse_connections=True: closed.append(inuse_connections)
@@ -218,7 +218,10 @@ def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
         store, ticket = RedisStore(cache="redis", timeout=5), make_ticket()
         store.claim(ticket)
         client.script_flush()
-        assert store.settle(ticket, settled_by(ticket)) is True
+        with pytest.MonkeyPatch.context() as patch:
+            sent = packets(patch)
+            assert store.settle(ticket, settled_by(ticket)) is True
+            assert sent == ["EVALSHA", "EVAL"]
         client.script_flush()
         assert async_to_sync(store.aclaim)(make_ticket()).status is Status.COMPLETED
         store.close()
@@ -601,14 +604,9 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     record = store.claim(ticket)
     seen = record.owner.bytes, f"{record.status:d}", str(record.attempt)
     thief = make_ticket()
-    head = packing.pack_head(Status.RUNNING, thief.owner, 2)
-    terms: Any = {
-        "head": head,
-        "digest": thief.digest,
-        "life": packing.pack_life(thief, record.operation),
-        "new_life": False,
-    }
-    taking = store._change(store._name(ticket.id), thief, seen, **terms, lease=30, ttl=60).send(None)
+    head = packing.pack_head(Status.RUNNING, thief.owner, 2, thief.digest)
+    life = packing.pack_life(thief, record.operation)
+    taking = store._change(store._name(ticket.id), thief, seen, head=head, life=life, lease=30, ttl=60).send(None)
     assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
     assert store._client.ask(taking) is None
     assert store.claim(make_ticket()).owner == ticket.owner

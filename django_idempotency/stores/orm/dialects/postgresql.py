@@ -103,7 +103,7 @@ class PostgreSQL(Dialect):
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         driver = connection.connection
-        return None if driver is None else int(driver.info.transaction_status)
+        return None if driver is None else _status_of(driver)
 
 
 class PostgreSQLTransaction(WorkTransaction):
@@ -173,7 +173,7 @@ class PostgreSQLTransaction(WorkTransaction):
 
     @property
     def _status(self) -> int:
-        return int(self.connection.connection.info.transaction_status)
+        return _status_of(self.connection.connection)
 
     def _has_ended(self) -> bool:
         """Has the server ended the connection before we sent the settle? Then it is certain that nothing is committed."""
@@ -197,3 +197,8 @@ class PostgreSQLTransaction(WorkTransaction):
         if driver.deferrable is not None:
             modes.append("DEFERRABLE" if driver.deferrable else "NOT DEFERRABLE")
         return " ".join(["BEGIN", *modes])
+
+
+def _status_of(driver: Any) -> int:
+    """Return the status of a driver's transaction. Psycopg 3's `info` would make an enum of it, eight times a request."""
+    return int(driver.pgconn.transaction_status if hasattr(driver, "pgconn") else driver.info.transaction_status)

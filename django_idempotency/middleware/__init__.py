@@ -16,43 +16,26 @@ from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
-from . import conf
-from .concurrency.cancellation import run_to_completion
-from .core.policy import OBSERVE, SAFE_METHODS, Policy
-from .core.records import Guarantee
-from .errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
-from .graphql.hook import library_view
-from .http import counting
-from .http.access import ask_again
-from .http.admission import key_to_guard
-from .http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
-from .http.exchange import Exchange
-from .http.exemptions import exempted_by
-from .http.facts import facts_of
-from .http.keys import user_of
-from .http.markers import guards_itself, is_exempt, rest_class, view_class
-from .http.ninja_views import is_ninja, operation_of
-from .http.observing import aconclude, conclude, watch
-from .http.problems import aproblem_response, problem_response
-from .http.status import note, noted, stamp
-from .http.terms import resolve_policy
-from .http.unguarded import (
-    EXEMPT,
-    INSIDE,
-    METHOD,
-    RESOLVERS,
-    Reason,
-    areport_unguarded,
-    is_left_unguarded,
-    leave_unguarded,
-    note_unreached,
-    report_unguarded,
-)
-from .instrumentation.meters import meters
-from .instrumentation.outcomes import UNKEYED
-from .steps.endings import left_by
+from .. import conf
+from ..concurrency.cancellation import run_to_completion
+from ..core.policy import OBSERVE, SAFE_METHODS
+from ..core.records import Guarantee
+from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
+from ..http.access import ask_again
+from ..http.admission import key_to_guard
+from ..http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
+from ..http.exchange import Exchange
+from ..http.facts import facts_of
+from ..http.keys import user_of
+from ..http.markers import rest_class
+from ..http.observing import aconclude, conclude, watch
+from ..http.problems import aproblem_response, problem_response
+from ..http.status import note, noted, stamp
+from ..http.terms import resolve_policy
+from ..http.unguarded import areport_unguarded, is_left_unguarded, note_unreached, report_unguarded
+from ..steps.endings import left_by
+from .passing import POLICY, is_keyless, may_refuse, passes
 
-_POLICY = Policy()
 #: On a request: the exchange that the middleware opened, not that of an inner guard.
 _OUTER = "_idempotency_outer"
 #: On a request: whether its __call__ settles it in this thread or in the event loop.
@@ -74,7 +57,7 @@ class IdempotencyMiddleware:
             self.process_view = self.aprocess_view  # type: ignore[assignment]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if request.method in SAFE_METHODS or not facts_of(request).asks_for_guard(_POLICY):
+        if request.method in SAFE_METHODS or not facts_of(request).asks_for_guard(POLICY):
             return self.get_response(request)  # type: ignore[no-any-return]
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
 
@@ -162,11 +145,11 @@ class IdempotencyMiddleware:
         """Claim and open the guard; return a response only for a replay or a problem."""
         guarded_alias.set(None)
         try:
-            if self._passes(request, callback):
+            if passes(request, callback):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
-            if rest_class(callback) is not None and not iscoroutinefunction(callback) and self._may_refuse(request):
-                from .rest_framework.view_adapter import run_with_mixin
+            if rest_class(callback) is not None and not iscoroutinefunction(callback) and may_refuse(request):
+                from ..rest_framework.view_adapter import run_with_mixin
 
                 adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
                 return adapted
@@ -189,20 +172,16 @@ class IdempotencyMiddleware:
     ) -> HttpResponseBase | None:
         """See process_view()."""
         guarded_alias.set(None)
-        if request.method in SAFE_METHODS or self._is_keyless(request, callback):
+        if request.method in SAFE_METHODS or is_keyless(request, callback):
             return None
         if not iscoroutinefunction(callback):  # in _call()'s own thread
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         asks_project = bool(conf.get("EXEMPT"))  # its functions may query a database
         try:
-            if (
-                await sync_to_async(self._passes)(request, callback)
-                if asks_project
-                else self._passes(request, callback)
-            ):
+            if await sync_to_async(passes)(request, callback) if asks_project else passes(request, callback):
                 return None
             self._require_settling(request, IN_LOOP)
-            user = await user_of(request, _POLICY)
+            user = await user_of(request, POLICY)
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
             return None if exchange is None else self._opened(request, exchange, await exchange.aopen())
         except Problem as problem:
@@ -226,73 +205,12 @@ class IdempotencyMiddleware:
             raise clearer
         return None
 
-    def _passes(self, request: HttpRequest, callback: Any) -> bool:
-        """Does the request pass, because there is nothing to guard, or a guard closer to the view?"""
-        if request.method in SAFE_METHODS:
-            return True
-        if self._is_keyless(request, callback):
-            return True
-        facts = facts_of(request)
-        if not facts.is_guarded_method(_POLICY) and facts.profile.unsupported_status is None:
-            return self._left(request, METHOD)
-        if is_exempt(callback, facts.method):
-            return self._left(request, EXEMPT)
-        return guards_itself(callback, facts.method) or self._is_left(request, callback)
-
-    def _is_keyless(self, request: HttpRequest, callback: Any) -> bool:
-        """Is there no key, and is none required? Counted here, unless the view has a guard that counts it."""
-        if facts_of(request).asks_for_guard(_POLICY):
-            return False
-        method = request.method or ""
-        if meters.active and not is_exempt(callback, method) and not guards_itself(callback, method):
-            by = "middleware" if rest_class(callback) is None else "rest_framework"  # which the mixin would guard
-            counting.begin(request, _POLICY, by)
-            counting.count(request, UNKEYED)
-        return True
-
-    def _may_refuse(self, request: HttpRequest) -> bool:
-        """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
-        return facts_of(request).may_have_key(_POLICY) or conf.get("REQUIRED") is True
-
-    def _is_left(self, request: HttpRequest, callback: Any) -> bool:
-        """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
-        if (exemption := exempted_by(request, callback)) is not None:
-            return self._left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
-        if is_ninja(callback):
-            return self._stands_outside(request, callback)
-        return library_view(view_class(callback)) is not None and self._resolves_later(request, callback)
-
-    def _stands_outside(self, request: HttpRequest, callback: Any) -> bool:
-        """Skip a ninja operation: access to its replays is checked inside it."""
-        if conf.get("REQUIRED") is True:
-            operation = operation_of(callback, request.method or "")
-            name = getattr(getattr(operation, "view_func", None), "__qualname__", "it")
-            raise ConfigurationError(
-                f'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. Put @idempotent() '
-                f"on {name}, directly below the decorator that makes it an operation, or @idempotency_exempt."
-            )
-        return self._left(request, INSIDE)
-
-    def _resolves_later(self, request: HttpRequest, callback: Any) -> bool:
-        """Skip a GraphQL view: its resolvers check access, and a replay would run none."""
-        if conf.get("REQUIRED") is True:
-            raise ConfigurationError(
-                f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
-                "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."
-            )
-        return self._left(request, RESOLVERS)
-
-    def _left(self, request: HttpRequest, reason: Reason, sentence: str = "") -> bool:
-        if facts_of(request).carries_key():
-            leave_unguarded(request, reason, sentence)
-        return True
-
     def _admit(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
     ) -> Exchange | None:
-        if (key := key_to_guard(request, _POLICY, by="middleware")) is None:
+        if (key := key_to_guard(request, POLICY, by="middleware")) is None:
             return None
-        terms = resolve_policy(_POLICY)
+        terms = resolve_policy(POLICY)
         if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or rest_class(callback) is not None):
             name = getattr(callback, "__qualname__", repr(callback))
             raise ConfigurationError(
@@ -308,7 +226,7 @@ class IdempotencyMiddleware:
 
     def _require_settling(self, request: HttpRequest, how: str) -> None:
         """Refuse a guard that would never be closed: __call__ must have seen the same key and view."""
-        if getattr(request, _SETTLES, None) != how and facts_of(request).may_have_key(_POLICY):
+        if getattr(request, _SETTLES, None) != how and facts_of(request).may_have_key(POLICY):
             raise ConfigurationError(
                 "A middleware after IdempotencyMiddleware has changed the key or the URLconf of this request. "
                 "Put IdempotencyMiddleware last in MIDDLEWARE."

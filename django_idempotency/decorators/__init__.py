@@ -1,0 +1,78 @@
+"""The `@idempotent` decorator for any view: sync or async, function, method or class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from ..core.policy import Policy
+from ..core.records import MISSING
+from ..http.markers import EXEMPT, rest_class
+from ..http.selection import compile_expressions
+from .classes import guarded_class
+from .methods import Method, is_method
+from .refusing import refuse_what_cannot_work
+from .views import guarded_view
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+#: What `@idempotent_form` is short for. A second click waits for the result of the first.
+FORM_FIELDS: dict[str, Any] = {"profile": "form", "key_format": "issued", "required": True, "on_busy": "wait"}
+
+
+def idempotency_exempt(view: Decorated) -> Decorated:
+    """Exempt a view from the middleware, such as login, signup or tokens, whose responses must not be stored."""
+    setattr(view, EXEMPT, True)
+    return view
+
+
+@overload
+def idempotent(view: Decorated, /) -> Decorated: ...
+
+
+@overload
+def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]: ...
+
+
+def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
+    """Make a view safe to retry. Takes the fields of `Policy`, or nothing: `@idempotent` is `@idempotent()`.
+
+    On a function it goes below `login_required` and similar decorators, on a DRF function above `@api_view`; on a class
+    it guards the handlers of unsafe methods. Raises `ValueError` for an invalid field, and `ImproperlyConfigured` where
+    it could not keep its promise.
+    """
+    policy = Policy(**fields)
+    compile_expressions(policy)
+
+    def decorate(view: Any) -> Any:
+        if inspect.isclass(view):
+            return guarded_class(view, policy)
+        refuse_what_cannot_work(view)
+        if rest_class(view) is not None:
+            from ..rest_framework.view_adapter import with_mixin
+
+            return with_mixin(view, policy)
+        if is_method(view):
+            return Method(view, policy)
+        return guarded_view(view, policy)
+
+    return decorate if view is MISSING else decorate(view)
+
+
+@overload
+def idempotent_form(view: Decorated, /) -> Decorated: ...
+
+
+@overload
+def idempotent_form(**fields: Any) -> Callable[[Decorated], Decorated]: ...
+
+
+def idempotent_form(view: Any = MISSING, /, **fields: Any) -> Any:
+    """Process an HTML form once, however often it is sent. `{% idempotency_field %}` is in the form.
+
+    Short for `@idempotent(profile="form", key_format="issued", required=True, on_busy="wait")`, with any other field of
+    `Policy`. See idempotent() for where it goes and what it raises.
+    """
+    decorate = idempotent(**{**FORM_FIELDS, **fields})
+    return decorate if view is MISSING else decorate(view)

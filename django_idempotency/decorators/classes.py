@@ -1,0 +1,107 @@
+"""A class-based view under guard: its handlers of unsafe methods."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.utils.decorators import classonlymethod
+from django.views import View
+
+from ..core.policy import Policy
+from ..graphql.hook import library_view
+from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ..http.markers import EXEMPT, POLICY, UNSAFE_HANDLERS, next_method
+from ..http.unguarded import watched
+from .refusing import refuse_access_decorator
+from .views import guarded_view
+
+#: Marks a dispatch() of ours.
+LEAVES = "idempotency_leaves"
+
+
+def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
+    """Guard a class: Django's, DRF's or a GraphQL library's."""
+    if not issubclass(cls, View):
+        raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is not a subclass of View.")
+    if hasattr(cls, "initialize_request"):  # DRF's, recognized without importing DRF
+        from ..rest_framework.view_adapter import guard_class
+
+        return guard_class(cls, policy)
+    if (library := library_view(cls)) is not None:
+        from ..graphql.views import guard  # needs graphql-core, which such a class has loaded
+
+        return guard(cls, library, policy)
+    _refuse_answer_in_dispatch(cls)
+    guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
+    _guard_subclasses(cls, policy)
+    return cls
+
+
+def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
+    """Refuse a class without a handler to guard whose `dispatch()` is not Django's: it may respond there."""
+    if any(hasattr(cls, name) for name in UNSAFE_HANDLERS):
+        return
+    for base in cls.__mro__[: cls.__mro__.index(View)]:
+        dispatch = vars(base).get("dispatch")
+        if dispatch is not None and not hasattr(dispatch, LEAVES) and base.__module__.partition(".")[0] != "django":
+            raise ImproperlyConfigured(
+                f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), but it has none of them: "
+                f"{base.__name__} responds in dispatch(). Put @idempotent() on a function that calls "
+                f"{cls.__name__}.as_view()(request), below what authenticates the client, or leave it to "
+                "IdempotencyMiddleware."
+            )
+
+
+def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
+    """Also guard the handlers that subclasses add, as DRF classes do, except those they exempt."""
+    begun = next_method(cls, "__init_subclass__")
+
+    def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807 - it becomes one
+        for name in UNSAFE_HANDLERS:
+            handler = getattr(klass, name, None)
+            if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
+                _guard_handler(klass, name, policy, on=next_method(klass, "dispatch"))
+        _refuse_answer_in_dispatch(klass)
+        begun(klass, **kwargs)  # last: the policy of the nearest base wins
+
+    cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
+
+
+def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
+    """Guard a class's handlers, so that mixins such as LoginRequiredMixin run first, and leave ATOMIC_REQUESTS."""
+    dispatch = next_method(cls, "dispatch")
+    non_atomic = non_atomic_aliases(dispatch)
+    for name in names:
+        _guard_handler(cls, name, policy, on=dispatch)
+    if any(iscoroutinefunction(getattr(cls, name)) for name in names):
+        return  # Django itself refuses ATOMIC_REQUESTS for async views
+
+    @functools.wraps(dispatch)
+    def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        handler = getattr(self, (request.method or "").lower(), None)
+        with (
+            nullcontext() if hasattr(handler, POLICY) else atomic_requests(non_atomic | non_atomic_aliases_of(request))
+        ):
+            return dispatch(self, request, *args, **kwargs)
+
+    setattr(leaving, LEAVES, True)
+    as_view = next_method(cls, "as_view")
+
+    @functools.wraps(as_view)
+    def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
+        # Not on dispatch: all views of the class share its mark, with what non_atomic_requests() adds for one of them.
+        return leave_atomic_requests(watched(as_view(klass, *args, **kwargs), policy))
+
+    cls.dispatch = leaving
+    cls.as_view = classonlymethod(leaving_view)
+
+
+def _guard_handler(cls: type[Any], name: str, policy: Policy, *, on: Callable[..., Any]) -> None:
+    refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
+    setattr(cls, name, guarded_view(next_method(cls, name), policy, on=on))

@@ -1,0 +1,86 @@
+"""A function that is a view, under guard: Django's, or DRF's and ninja's behind their own checks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+
+from .. import conf
+from ..core.policy import Policy
+from ..core.records import Guarantee
+from ..errors import ConfigurationError
+from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ..http.markers import POLICY
+from ..http.running import arun_guarded, run_guarded
+from ..ninja import hook
+from .refusing import name_of
+
+
+def _is_async(view: Any) -> bool:
+    """Does a view return a coroutine? For an instance, its `__call__` decides."""
+    return iscoroutinefunction(view) or iscoroutinefunction(getattr(type(view), "__call__", None))  # noqa: B004
+
+
+def guarded_view(
+    view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Guard a view. `on` is what carries `@non_atomic_requests`, if not the view: a class's dispatch."""
+    if _is_async(view):
+        return _guarded_async(view, policy)
+
+    @functools.wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        source = _request_in(args, kwargs)
+        call = functools.partial(view, *args, **kwargs)
+        if hasattr(source, "_request"):
+            from ..rest_framework.functions import run_inside
+
+            return run_inside(source, policy, call)
+        if (operation := hook.call_of(source, policy)) is not None:
+            return operation.enter(call)
+        # Read at the call, since a @non_atomic_requests may be above this decorator.
+        non_atomic = (
+            non_atomic_aliases(guarded) if on is None else non_atomic_aliases(on) | non_atomic_aliases_of(source)
+        )
+        return run_guarded(source, policy, call, source=source, non_atomic=non_atomic)
+
+    setattr(guarded, POLICY, policy)
+    hook.offer(guarded, view, policy)
+    return leave_atomic_requests(guarded)
+
+
+def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
+    if conf.field(policy, "guarantee") != Guarantee.LEASE:
+        raise ImproperlyConfigured(
+            f"{name_of(view)} is async, and no transaction can cover it. "
+            'Type @idempotent(guarantee="lease"), or make it a sync view.'
+        )
+
+    @functools.wraps(view)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        source = _request_in(args, kwargs)
+        call = functools.partial(view, *args, **kwargs)
+        if hasattr(source, "_request"):
+            from ..rest_framework.asynchronous import arun_inside
+
+            return await arun_inside(source, policy, call)
+        if (operation := hook.call_of(source, policy)) is not None:
+            return await operation.aenter(call)
+        return await arun_guarded(source, policy, call)
+
+    setattr(guarded, POLICY, policy)
+    hook.offer(guarded, view, policy)
+    return markcoroutinefunction(guarded)
+
+
+def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the request among the arguments of a function (first) or a method (second); Django's or DRF's."""
+    for value in (*args[:2], kwargs.get("request")):
+        if isinstance(value, HttpRequest) or hasattr(value, "_request"):
+            return value
+    raise ConfigurationError("@idempotent() guards views: the first argument must be a request.")

@@ -1,0 +1,91 @@
+"""Which requests the middleware lets pass, and why. Those that ask for a guard and get none are reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from .. import conf
+from ..core.policy import SAFE_METHODS, Policy
+from ..errors import ConfigurationError
+from ..graphql.hook import library_view
+from ..http import counting
+from ..http.exemptions import exempted_by
+from ..http.facts import facts_of
+from ..http.markers import guards_itself, is_exempt, rest_class, view_class
+from ..http.ninja_views import is_ninja, operation_of
+from ..http.unguarded import EXEMPT, INSIDE, METHOD, RESOLVERS, Reason, leave_unguarded
+from ..instrumentation.meters import meters
+from ..instrumentation.outcomes import UNKEYED
+
+#: Every field follows the settings.
+POLICY = Policy()
+
+
+def passes(request: HttpRequest, callback: Any) -> bool:
+    """Does the request pass, because there is nothing to guard, or a guard closer to the view?"""
+    if request.method in SAFE_METHODS:
+        return True
+    if is_keyless(request, callback):
+        return True
+    facts = facts_of(request)
+    if not facts.is_guarded_method(POLICY) and facts.profile.unsupported_status is None:
+        return _left(request, METHOD)
+    if is_exempt(callback, facts.method):
+        return _left(request, EXEMPT)
+    return guards_itself(callback, facts.method) or _is_left(request, callback)
+
+
+def is_keyless(request: HttpRequest, callback: Any) -> bool:
+    """Is there no key, and is none required? Counted here, unless the view has a guard that counts it."""
+    if facts_of(request).asks_for_guard(POLICY):
+        return False
+    method = request.method or ""
+    if meters.active and not is_exempt(callback, method) and not guards_itself(callback, method):
+        by = "middleware" if rest_class(callback) is None else "rest_framework"  # which the mixin would guard
+        counting.begin(request, POLICY, by)
+        counting.count(request, UNKEYED)
+    return True
+
+
+def may_refuse(request: HttpRequest) -> bool:
+    """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
+    return facts_of(request).may_have_key(POLICY) or conf.get("REQUIRED") is True
+
+
+def _is_left(request: HttpRequest, callback: Any) -> bool:
+    """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
+    if (exemption := exempted_by(request, callback)) is not None:
+        return _left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
+    if is_ninja(callback):
+        return _stands_outside(request, callback)
+    return library_view(view_class(callback)) is not None and _resolves_later(request, callback)
+
+
+def _stands_outside(request: HttpRequest, callback: Any) -> bool:
+    """Skip a ninja operation: access to its replays is checked inside it."""
+    if conf.get("REQUIRED") is True:
+        operation = operation_of(callback, request.method or "")
+        name = getattr(getattr(operation, "view_func", None), "__qualname__", "it")
+        raise ConfigurationError(
+            f'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. Put @idempotent() '
+            f"on {name}, directly below the decorator that makes it an operation, or @idempotency_exempt."
+        )
+    return _left(request, INSIDE)
+
+
+def _resolves_later(request: HttpRequest, callback: Any) -> bool:
+    """Skip a GraphQL view: its resolvers check access, and a replay would run none."""
+    if conf.get("REQUIRED") is True:
+        raise ConfigurationError(
+            f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
+            "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."
+        )
+    return _left(request, RESOLVERS)
+
+
+def _left(request: HttpRequest, reason: Reason, sentence: str = "") -> bool:
+    if facts_of(request).carries_key():
+        leave_unguarded(request, reason, sentence)
+    return True

@@ -1,0 +1,95 @@
+"""The rows of the table, read as records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ...core.records import GUARANTEES, MISSING, STATUSES, Outcome, Record, Status
+from ...errors import RecordUnreadable
+from ...models import IdempotencyRecord, InstantField, instant
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
+#: The columns of a row that a statement has read, in order.
+NAMES = (*(field.name for field in FIELDS), "read_at", "location")
+INSTANTS = frozenset(field.name for field in FIELDS if isinstance(field, InstantField))
+
+
+def record(row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
+    """Read a row of `select` or `lock`. Raises `RecordUnreadable`, but not if only the response is unreadable."""
+    return record_of(dict(zip(NAMES, row, strict=True)), connection)
+
+
+def records(rows: Sequence[tuple[Any, ...]], connection: BaseDatabaseWrapper) -> tuple[list[Record], int]:
+    """Read the rows of `scan`, and count those that cannot be read."""
+    found: list[Record] = []
+    for row in rows:
+        with suppress(RecordUnreadable):
+            found.append(record(row, connection))
+    return found, len(rows) - len(found)
+
+
+def position(row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> tuple[Any, UUID]:
+    """Return where the next `scan` begins."""
+    values = dict(zip(NAMES, row, strict=True))
+    field = IdempotencyRecord._meta.get_field("purge_at")
+    return field.get_db_prep_value(instant(values["purge_at"], connection), connection), uuid_of(values["id"])
+
+
+def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Record:
+    """Return a row, given by its column names, as a record; without a response if those columns are not given.
+
+    Raises `RecordUnreadable` for a row of a later version or of other software. If only its response cannot be read,
+    the record has none.
+    """
+    try:
+        status = STATUSES[value["status"]]
+        outcome = None
+        if value.get("response_headers") and (status is Status.COMPLETED or value["response_status"] is not None):
+            outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
+        completed_at = value["completed_at"]
+        return Record(
+            id=uuid_of(value["id"]),
+            scope=value["scope"],
+            key=value["key"],
+            method=value["method"],
+            path=value["path"],
+            guarantee=GUARANTEES[value["guarantee"]],
+            digest=bytes(value["digest"]),
+            status=status,
+            owner=uuid_of(value["owner"]),
+            attempt=value["attempt"],
+            lease_until=instant(value["lease_until"], connection),
+            created_at=instant(value["created_at"], connection),
+            completed_at=None if completed_at is None else instant(completed_at, connection),
+            expires_at=instant(value["expires_at"], connection),
+            purge_at=instant(value["purge_at"], connection),
+            read_at=instant(value["read_at"], connection),
+            operation=uuid_of(value["operation"]),
+            secret_id=value["secret_id"],
+            request_id=value["request_id"],
+            outcome=outcome,
+            location=value["location"],
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise RecordUnreadable from error
+
+
+def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
+    """Return the response of a row, or `None` if it cannot be read."""
+    try:
+        read = tuple((str(name), str(text)) for name, text in json.loads(headers))
+        return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))
+    except (TypeError, ValueError):
+        return None
+
+
+def uuid_of(value: UUID | str) -> UUID:
+    """Return an id as the driver has read it."""
+    return value if isinstance(value, UUID) else UUID(value)
