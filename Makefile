@@ -1,6 +1,9 @@
-# Each recipe works in a fresh clone: it builds .venv first, with the Python (3.10 or newer) that PYTHON names.
+# Each recipe works in a fresh clone: it builds VENV first, with the Python (3.10 or newer) that PYTHON names, and with the
+# Django that DJANGO names: DJANGO="django~=5.2.0".
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+DJANGO ?=
+BIN := $(VENV)/bin
 # With uv on PATH the environments are there in a fifth of the time.
 INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install \
 	--disable-pip-version-check --no-compile)
@@ -12,59 +15,59 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick test foreign clients reach chaos browser lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
-quick: .venv/dev
+quick: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	DATABASE=sqlite $(BIN)/python -m pytest -q -x -n 2 --dist=worksteal -m "unit and not (faults or needs or slow)"
 
 # TEST="postgresql -- -k purge" runs a part of it.
-test: .venv/dev
+test: $(VENV)/dev
 	$(BIN)/python -m tests.run $(TEST)
 
 # Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
-foreign: .venv/dev
+foreign: $(VENV)/dev
 	$(BIN)/python -m tests.foreign $(FOREIGN)
 
 # Official clients of APIs against guarded views, in an environment of their own; CLIENTS="-k stripe" runs some of them.
-clients: .venv/dev
+clients: $(VENV)/dev
 	$(BIN)/python -m tests.clients $(CLIENTS)
 
 # Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
-reach: .venv/dev
+reach: $(VENV)/dev
 	$(BIN)/python -m tests.reach $(REACH)
 
 # PostgreSQL restarts every few seconds under clients that retry; CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE say how hard.
-chaos: .venv/dev
+chaos: $(VENV)/dev
 	$(BIN)/python -m tests.chaos $(CHAOS)
 
 # HTML forms in a headless Chromium, with htmx and Turbo, which npm fetches into .cache/.
-browser: .venv/dev .venv/browser
+browser: $(VENV)/dev $(VENV)/browser
 	mkdir -p .cache/browser && cp tests/browser/package.json .cache/browser/
 	npm install --prefix .cache/browser --no-audit --no-fund
 	DATABASE=sqlite $(BIN)/python -m pytest -q tests/browser
 
-lint: .venv/dev
+lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: .venv/dev
+format: $(VENV)/dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-demo: .venv/demo
+demo: $(VENV)/demo
 	$(BIN)/python -m testproject.demo
 
-bench: .venv/dev
+bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
 
 # Needs Graphviz (dot), but only if the source of a picture has changed.
-pictures: .venv/dev
+pictures: $(VENV)/dev
 	$(BIN)/python -m tests.docs.drawing
 
 # Takes screenshots of the demo's admin in a Chromium, and draws its dashboard with Prometheus. Run it after its pages have changed.
-screenshots: .venv/screenshots
+screenshots: $(VENV)/screenshots
 	$(BIN)/python -m tests.docs.screenshots
 	$(BIN)/python -m tests.docs.dashboard
 
@@ -72,9 +75,9 @@ docs: pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # One stamp per extra: rebuilt when pyproject.toml changes, small for the demo, complete for development.
-.venv/%: pyproject.toml
+$(VENV)/%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer, please: make PYTHON=python3.12")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Installing .[$*] into .venv"
-	@$(INSTALL) --quiet --editable '.[$*]'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing .[$*] into $(VENV)"
+	@$(INSTALL) --quiet --editable '.[$*]' $(DJANGO)
 	@touch $@
