@@ -15,6 +15,7 @@ from django.urls.resolvers import RegexPattern
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
+from ..http.layers import layers_of
 from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
 from .catalogue import shown
 
@@ -167,11 +168,10 @@ def open_handlers(callback: Any) -> list[str]:
 
 def _required_methods(callback: Any) -> set[str] | None:
     """Return the methods that `require_http_methods` and similar decorators allow, read from their closure."""
-    while callback is not None:
-        code = getattr(callback, "__code__", None)
+    for layer in layers_of(callback):
+        code = getattr(layer, "__code__", None)
         if code is not None and "request_method_list" in code.co_freevars:
-            return set(callback.__closure__[code.co_freevars.index("request_method_list")].cell_contents)
-        callback = getattr(callback, "__wrapped__", None)
+            return set(layer.__closure__[code.co_freevars.index("request_method_list")].cell_contents)
     return None
 
 

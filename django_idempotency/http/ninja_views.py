@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .layers import layers_of
+
 #: The modules of ninja's views.
 MODULE = "ninja.operation"
 
@@ -23,12 +25,11 @@ def operation_of(callback: Any, method: str) -> Any:
 
 def operations_of(callback: Any) -> list[Any]:
     """Return the operations of a ninja callback's path, read from its closure."""
-    while callback is not None:
-        code = getattr(callback, "__code__", None)
-        if is_ninja(callback) and code is not None and "self" in code.co_freevars:
-            path = callback.__closure__[code.co_freevars.index("self")].cell_contents
+    for layer in layers_of(callback):
+        code = getattr(layer, "__code__", None)
+        if is_ninja(layer) and code is not None and "self" in code.co_freevars:
+            path = layer.__closure__[code.co_freevars.index("self")].cell_contents
             return list(getattr(path, "operations", ()))
-        callback = getattr(callback, "__wrapped__", None)
     return []
 
 

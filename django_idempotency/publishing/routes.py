@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from .. import conf
 from ..checks.guards import guards_of
 from ..checks.urlconf import class_of, routes
 from ..core.policy import OBSERVE, Policy
+from ..http.layers import layers_of
 from .policies import published
 
 
@@ -70,12 +71,11 @@ def _is_of_admin(callback: Any) -> bool:
 
     Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
     """
-    while callback is not None:
-        cells = getattr(callback, "__closure__", None) or ()
-        for owner in (getattr(callback, "__self__", None), *(cell.cell_contents for cell in cells)):
+    for layer in layers_of(callback):
+        cells = getattr(layer, "__closure__", None) or ()
+        for owner in (getattr(layer, "__self__", None), *(cell.cell_contents for cell in cells)):
             if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
                 return True
-        callback = callback.func if isinstance(callback, partial) else getattr(callback, "__wrapped__", None)
     return False
 
 

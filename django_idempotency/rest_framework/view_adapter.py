@@ -20,6 +20,7 @@ from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
 from ..http.atomic_requests import non_atomic_aliases
+from ..http.layers import layers_of
 from ..http.markers import POLICY, handler_of, is_unawaited, next_method
 from .callbacks import guarded_view
 from .entry import ViewTerms
@@ -155,8 +156,4 @@ def _references(adrf: bool) -> tuple[Any, ...]:
 
 
 def _layers(callback: Any) -> list[CodeType | None]:
-    layers = []
-    while callback is not None:
-        layers.append(getattr(callback, "__code__", None))
-        callback = getattr(callback, "__wrapped__", None)
-    return layers
+    return [getattr(layer, "__code__", None) for layer in layers_of(callback)]

@@ -1,0 +1,48 @@
+"""A view that wraps itself has one layer: it must not hang a request or a check."""
+
+from __future__ import annotations
+
+from functools import partial, wraps
+from typing import Any
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
+
+from django_idempotency.checks.urlconf import open_handlers
+from django_idempotency.http.layers import layers_of
+from django_idempotency.http.markers import is_exempt
+
+
+def pay(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("paid")
+
+
+def itself(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("paid")
+
+
+wraps(itself)(itself)
+posted = require_POST(pay)
+bound = partial(posted, amount=1)
+
+
+@pytest.mark.parametrize(
+    ("view", "layers"),
+    [(pay, [pay]), (posted, [posted, pay]), (bound, [bound, posted, pay]), (itself, [itself]), (None, [])],
+    ids=["plain", "decorated", "partial", "itself", "nothing"],
+)
+def test_the_layers(view: Any, layers: list[Any]) -> None:
+    """They end where nothing is wrapped, and at a layer that has been there."""
+    assert list(layers_of(view)) == layers
+
+
+def test_a_partial_is_restricted_as_its_view_is() -> None:
+    """A check does not ask about methods that are refused."""
+    assert open_handlers(bound) == ["post"]
+
+
+def test_a_request_and_a_check_look_through_a_view_that_wraps_itself() -> None:
+    """Neither came to an end."""
+    assert not is_exempt(itself, "POST")
+    assert "post" in open_handlers(itself)
