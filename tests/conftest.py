@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Any
+from zlib import crc32
 
 import pytest
 from django.contrib.auth.management import create_permissions
@@ -46,7 +48,30 @@ logging.getLogger("asyncio").addFilter(not_about_speed)
 combining.set_default()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--one-case", action="store_true", help="run one case of each parametrized test")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests; then, when the marks have been applied, keep one case of each if that is asked for."""
+    mark(items)
+    yield
+    if config.getoption("one_case"):
+        chosen = one_case_each(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
+
+
+def one_case_each(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Choose a case of each test by the test's name: another one in each, so that all of them have each entry point."""
+    cases = defaultdict[str, list[pytest.Item]](list)
+    for item in sorted(items, key=lambda item: item.nodeid):
+        cases[item.nodeid.partition("[")[0]].append(item)
+    return {same[crc32(name.encode()) % len(same)] for name, same in cases.items()}
+
+
+def mark(items: Sequence[pytest.Item]) -> None:
     """Mark tests without a database `unit` and those that use moto `slow`; skip those whose service is not here."""
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -28,7 +30,18 @@ from ...support.store_servers import RedisNode, running
 from ..elsewhere import redis_store
 from .test_store import settled_by, shift
 
-pytestmark = needs_redis
+#: redis-py leaves the connections of a cluster's client to the garbage collector.
+UNCLOSED = "ignore:unclosed <socket:ResourceWarning"
+pytestmark = [needs_redis, pytest.mark.filterwarnings(UNCLOSED)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """Let no other module's test find what is left."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
