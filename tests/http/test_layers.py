@@ -23,7 +23,7 @@ def itself(request: HttpRequest) -> HttpResponse:
 
 
 wraps(itself)(itself)
-posted = require_POST(pay)
+posted: Any = require_POST(pay)
 bound = partial(posted, amount=1)
 
 
