@@ -1,5 +1,5 @@
 # Each recipe works in a fresh clone: it builds VENV first, with the Python (3.10 or newer) that PYTHON names, and with the
-# Django that DJANGO names: DJANGO="django~=5.2.0".
+# Django that DJANGO names: DJANGO="django~=5.2.0". Neither changes a VENV that exists.
 PYTHON ?= python3
 VENV ?= .venv
 DJANGO ?=
@@ -79,5 +79,5 @@ $(VENV)/%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer, please: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing .[$*] into $(VENV)"
-	@$(INSTALL) --quiet --editable '.[$*]' $(DJANGO)
+	@$(INSTALL) --quiet --editable '.[$*]' $(if $(DJANGO),'$(DJANGO)')
 	@touch $@

@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def one_case_each(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Choose a case of each test by the test's name: another one in each, so that all of them have each entry point."""
+    """Choose one case of each test by a hash of its name, so that different tests tend to run different cases."""
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in sorted(items, key=lambda item: item.nodeid):
         cases[item.nodeid.partition("[")[0]].append(item)

@@ -17,6 +17,7 @@ from django.http import HttpRequest
 from ..core.policy import Policy
 from ..errors import ConfigurationError
 from ..http.admission import key_to_guard
+from ..http.layers import layers_of
 from ..http.ninja_views import MODULE, is_ninja
 from .calls import CALL, OperationCall
 
@@ -29,7 +30,8 @@ ROUTE = "OPERATION_ENDPOINT_KEY"
 
 def refuse_misplaced(view: Any) -> None:
     """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which is outside ninja's checks."""
-    bound = getattr(inspect.unwrap(view), "__self__", None)
+    *_, innermost = layers_of(view)
+    bound = getattr(innermost, "__self__", None)
     if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
         path = getattr(bound, "path", "")
         raise ImproperlyConfigured(

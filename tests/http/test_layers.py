@@ -1,8 +1,8 @@
-"""A view that wraps itself has one layer: it must not hang a request or a check."""
+"""The layers of a view. One that wraps itself must not hang a request or a check."""
 
 from __future__ import annotations
 
-from functools import partial, wraps
+from functools import partial, update_wrapper, wraps
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from django_idempotency.checks.urlconf import open_handlers
+from django_idempotency.decorators import idempotent
 from django_idempotency.http.layers import layers_of
 from django_idempotency.http.markers import is_exempt
 
@@ -25,24 +26,34 @@ def itself(request: HttpRequest) -> HttpResponse:
 wraps(itself)(itself)
 posted: Any = require_POST(pay)
 bound = partial(posted, amount=1)
+named: Any = update_wrapper(partial(lambda view, request: view(request), posted), posted)
 
 
 @pytest.mark.parametrize(
     ("view", "layers"),
-    [(pay, [pay]), (posted, [posted, pay]), (bound, [bound, posted, pay]), (itself, [itself]), (None, [])],
-    ids=["plain", "decorated", "partial", "itself", "nothing"],
+    [
+        (pay, [pay]),
+        (posted, [posted, pay]),
+        (bound, [bound, posted, pay]),
+        (named, [named, named.func, posted, pay]),
+        (itself, [itself]),
+        (None, []),
+    ],
+    ids=["plain", "decorated", "partial", "partial that names its view", "itself", "nothing"],
 )
 def test_the_layers(view: Any, layers: list[Any]) -> None:
     """They end where nothing is wrapped, and at a layer that has been there."""
     assert list(layers_of(view)) == layers
 
 
-def test_a_partial_is_restricted_as_its_view_is() -> None:
+@pytest.mark.parametrize("view", [bound, named], ids=["bound", "named"])
+def test_a_partial_is_restricted_as_its_view_is(view: Any) -> None:
     """A check does not ask about methods that are refused."""
-    assert open_handlers(bound) == ["post"]
+    assert open_handlers(view) == ["post"]
 
 
 def test_a_request_and_a_check_look_through_a_view_that_wraps_itself() -> None:
-    """Neither came to an end."""
+    """Both used to loop forever; the decorator raised."""
+    idempotent()(itself)
     assert not is_exempt(itself, "POST")
     assert "post" in open_handlers(itself)
