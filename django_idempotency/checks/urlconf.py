@@ -15,7 +15,7 @@ from django.urls.resolvers import RegexPattern
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
-from ..http.layers import layers_of
+from ..http.layers import cells_of, layers_of
 from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
 from .catalogue import shown
 
@@ -169,9 +169,8 @@ def open_handlers(callback: Any) -> list[str]:
 def _required_methods(callback: Any) -> set[str] | None:
     """Return the methods that `require_http_methods` and similar decorators allow, read from their closure."""
     for layer in layers_of(callback):
-        code = getattr(layer, "__code__", None)
-        if code is not None and "request_method_list" in code.co_freevars:
-            return set(layer.__closure__[code.co_freevars.index("request_method_list")].cell_contents)
+        if "request_method_list" in (cells := cells_of(layer)):
+            return set(cells["request_method_list"])
     return None
 
 

@@ -21,6 +21,8 @@ from django.http import HttpRequest
 from django.utils.decorators import method_decorator
 from django.views import View
 
+from .layers import cells_of
+
 #: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
 _HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
 #: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
@@ -64,7 +66,8 @@ def path_to(callback: Any, method: str) -> Path:
     path = Path()
     view = _innermost(callback, path)
     if getattr(view, "__code__", None) is _view_code():
-        path.cls, path.initkwargs = _cell(view, "cls"), _cell(view, "initkwargs")
+        cells = cells_of(view)
+        path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
         _follow_class(path.cls, method, path)
     return path
 
@@ -124,13 +127,13 @@ def _inside(layer: Any, path: Path) -> Any:
             raise Unfollowed(_name(module, code))
         _refuse_callables(_held_by_function(function), _name(module, code))
         return None
-    cells = _cells(layer)
+    cells = cells_of(layer)
     return next((cells[name] for name in _CALLS if name in cells), None)
 
 
 def _is_known(layer: Any, module: str, path: Path) -> bool:
     """Is the code of a layer known? Its checks are added to the path."""
-    code, cells = layer.__code__, _cells(layer)
+    code, cells = layer.__code__, cells_of(layer)
     if module in _OURS:
         return True
     if code in _asking():
@@ -145,7 +148,7 @@ def _is_known(layer: Any, module: str, path: Path) -> bool:
         return isinstance(cells.get("self"), Atomic)
     else:
         # decorator_from_middleware()'s is in the functions that it calls.
-        asks = _cells(cells["_pre_process_request"]) if "_pre_process_request" in cells else {}
+        asks = cells_of(cells["_pre_process_request"]) if "_pre_process_request" in cells else {}
         theirs = "middleware" in asks and not type(asks["middleware"]).__module__.startswith("django.")
         return not theirs and module.startswith(_HARMLESS) and any(name in cells for name in _CALLS)
     return True
@@ -208,7 +211,7 @@ def _held_by_object(holder: Any) -> Iterator[Any]:
 
 def _held_by_function(function: FunctionType) -> Iterator[Any]:
     """Yield what a function has closed over, except the class that `super()` needs, and its defaults."""
-    yield from (value for name, value in _cells(function).items() if name != "__class__")
+    yield from (value for name, value in cells_of(function).items() if name != "__class__")
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
 
@@ -219,23 +222,6 @@ def _name_of(kind: type) -> str:
 
 def _name(module: str, code: CodeType) -> str:
     return f"{module}.{code.co_name} (line {code.co_firstlineno})"
-
-
-def _cells(function: Any) -> dict[str, Any]:
-    """Return what a function has closed over."""
-    return dict(_contents(function.__code__.co_freevars, function.__closure__ or ()))
-
-
-def _contents(names: tuple[str, ...], cells: Any) -> Iterator[tuple[str, Any]]:
-    for name, cell in zip(names, cells, strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-
-
-def _cell(function: Any, name: str) -> Any:
-    return _cells(function)[name]
 
 
 def _view(request: HttpRequest) -> None: ...

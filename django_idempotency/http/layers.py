@@ -1,9 +1,10 @@
-"""The layers of a view: what its wrappers and partials are around."""
+"""The layers of a view: what its wrappers and partials are around, and what each has closed over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from types import CellType
 from typing import Any
 
 
@@ -20,3 +21,17 @@ def layers_of(callback: Any) -> Iterator[Any]:
         waiting.append(getattr(layer, "__wrapped__", None))
         if isinstance(layer, partial):
             waiting.append(layer.func)
+
+
+def cells_of(function: Any) -> dict[str, Any]:
+    """Return what a function has closed over, by name, except what is not bound yet."""
+    closure = getattr(function, "__closure__", None)
+    return dict(_contents(function.__code__.co_freevars, closure)) if closure else {}
+
+
+def _contents(names: tuple[str, ...], cells: tuple[CellType, ...]) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not bound yet
+            continue

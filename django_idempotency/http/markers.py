@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
 from ..core.policy import Policy
+from .layers import cells_of
 from .ninja_views import operation_of
 
 #: The policy of a view that guards itself. The middleware leaves such a view alone.
@@ -136,10 +137,7 @@ def overrides_policy(cls: type[Any] | None) -> bool:
 
 def below_api_view(handler: Any) -> Any:
     """Return the function that `@api_view` has wrapped into a handler, or `None`."""
-    code = getattr(handler, "__code__", None)
-    if code is None or "func" not in code.co_freevars:
-        return None
-    return handler.__closure__[code.co_freevars.index("func")].cell_contents
+    return cells_of(handler).get("func")
 
 
 def next_method(cls: type[Any], name: str) -> Callable[..., Any]:

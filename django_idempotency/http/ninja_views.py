@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .layers import layers_of
+from .layers import cells_of, layers_of
 
 #: The modules of ninja's views.
 MODULE = "ninja.operation"
@@ -26,10 +26,8 @@ def operation_of(callback: Any, method: str) -> Any:
 def operations_of(callback: Any) -> list[Any]:
     """Return the operations of a ninja callback's path, read from its closure."""
     for layer in layers_of(callback):
-        code = getattr(layer, "__code__", None)
-        if is_ninja(layer) and code is not None and "self" in code.co_freevars:
-            path = layer.__closure__[code.co_freevars.index("self")].cell_contents
-            return list(getattr(path, "operations", ()))
+        if is_ninja(layer) and "self" in (cells := cells_of(layer)):
+            return list(getattr(cells["self"], "operations", ()))
     return []
 
 

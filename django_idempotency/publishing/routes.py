@@ -15,7 +15,7 @@ from .. import conf
 from ..checks.guards import guards_of
 from ..checks.urlconf import class_of, routes
 from ..core.policy import OBSERVE, Policy
-from ..http.layers import layers_of
+from ..http.layers import cells_of, layers_of
 from .policies import published
 
 
@@ -72,8 +72,7 @@ def _is_of_admin(callback: Any) -> bool:
     Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
     """
     for layer in layers_of(callback):
-        cells = getattr(layer, "__closure__", None) or ()
-        for owner in (getattr(layer, "__self__", None), *(cell.cell_contents for cell in cells)):
+        for owner in (getattr(layer, "__self__", None), *cells_of(layer).values()):
             if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
                 return True
     return False

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 
 from django_idempotency.checks.urlconf import open_handlers
 from django_idempotency.decorators import idempotent
-from django_idempotency.http.layers import layers_of
+from django_idempotency.http.layers import cells_of, layers_of
 from django_idempotency.http.markers import is_exempt
 
 
@@ -57,3 +57,16 @@ def test_a_request_and_a_check_look_through_a_view_that_wraps_itself() -> None:
     idempotent()(itself)
     assert not is_exempt(itself, "POST")
     assert "post" in open_handlers(itself)
+
+
+def test_what_a_function_has_closed_over() -> None:
+    """Neither a name that is not bound yet nor a view without a closure is an error."""
+
+    def view() -> object:
+        return early, late
+
+    early = 1
+    assert cells_of(view) == {"early": 1}
+    late = 2
+    assert cells_of(view) == {"early": 1, "late": 2}
+    assert cells_of(pay) == cells_of(bound) == cells_of(None) == {}

@@ -31,8 +31,8 @@ from ..elsewhere import redis_store
 from .test_store import settled_by, shift
 
 #: redis-py leaves the connections of a cluster's client to the garbage collector.
-UNCLOSED = "ignore:unclosed <socket:ResourceWarning"
-pytestmark = [needs_redis, pytest.mark.filterwarnings(UNCLOSED)]
+UNCLOSED = "unclosed <socket"
+pytestmark = [needs_redis, pytest.mark.filterwarnings(f"ignore:{UNCLOSED}:ResourceWarning")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,7 +40,7 @@ def collected() -> Iterator[None]:
     """Collect them here: a test of another module would fail with their warning."""
     yield
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)
+        warnings.filterwarnings("ignore", UNCLOSED, ResourceWarning)
         gc.collect()
 
 
