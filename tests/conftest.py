@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.contrib.contenttypes.management import create_contenttypes
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.color import Style
+from django.core.signals import setting_changed
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -106,17 +107,21 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     that grants a permission makes its row (`factories.grant`). On PostgreSQL the flush deletes the rows: TRUNCATE would
     write new files for all tables, which takes fifty times as long.
     """
-    permissions = "django.contrib.auth.management.create_permissions"
-    post_migrate.disconnect(create_permissions, dispatch_uid=permissions)
-    post_migrate.disconnect(create_contenttypes)
+    do_not_recreate()
     with pytest.MonkeyPatch.context() as patch:
         if connection.vendor == "postgresql":
             patch.setattr(connection.ops, "sql_flush", deletions)
             with django_db_blocker.unblock():
                 do_not_wait_for_the_disk()
         yield
-    post_migrate.connect(create_contenttypes)
-    post_migrate.connect(create_permissions, dispatch_uid=permissions)
+
+
+@receiver(setting_changed)
+def do_not_recreate(*, setting: str = "INSTALLED_APPS", **_: Any) -> None:
+    """Keep a flush from recreating rows. With other INSTALLED_APPS, the apps connect what does it again."""
+    if setting == "INSTALLED_APPS":
+        post_migrate.disconnect(create_permissions, dispatch_uid="django.contrib.auth.management.create_permissions")
+        post_migrate.disconnect(create_contenttypes)
 
 
 def do_not_wait_for_the_disk() -> None:
