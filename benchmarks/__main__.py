@@ -2,7 +2,8 @@
 
     python -m benchmarks [--databases sqlite postgresql mariadb] [--stores memory functions redis dynamodb]
                          [--rounds 9] [--rows 100000] [--full]
-    python -m benchmarks --distance|--partitions|--peers|--throughput|--scale [--databases postgresql]
+    python -m benchmarks --distance|--partitions|--peers|--throughput|--scale|--churn|--memory
+                         [--databases postgresql]
 
 No test judges times: a missed bar is shown, and the command exits with 0. It exits with 1 when something could not be
 run.
@@ -28,6 +29,8 @@ TABLES = {
     "peers": "only: other packages beside this one, on PostgreSQL",
     "throughput": "only: gunicorn and uvicorn under load",
     "scale": "only: a large table, a day's churn, the memory of a worker, on PostgreSQL (with --full hours)",
+    "churn": "only: the day's churn (with --full an hour and a half)",
+    "memory": "only: the memory of a worker (with --full an hour)",
 }
 
 
@@ -43,7 +46,11 @@ def options(arguments: list[str]) -> argparse.Namespace:
     )
     for table, about in TABLES.items():
         parser.add_argument(f"--{table}", dest="table", action="store_const", const=table, help=about)
-    parser.add_argument("--save", action="store_true", help="with --scale: keep the results, and draw the docs' charts")
+    parser.add_argument(
+        "--save",
+        action="store_true",
+        help="with --scale, --churn, --memory: keep the results, and draw the docs' charts",
+    )
     parser.add_argument(
         "--here", choices=(*DATABASES, "stores"), help=argparse.SUPPRESS
     )  # the one that this process measures

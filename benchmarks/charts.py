@@ -1,4 +1,4 @@
-"""The charts of the docs, drawn from the results that `make bench BENCH_FLAGS="--scale --save"` has kept.
+"""The charts of the docs, drawn from the results that `make bench BENCH_FLAGS="--scale --save"` and its parts have kept.
 
     python -m benchmarks.charts
 

@@ -19,6 +19,8 @@ from .table import Section, heading
 
 #: Table → the module that yields its sections. They load models, and what not every environment has.
 SECTIONS = {
+    "churn": "benchmarks.churning",
+    "memory": "benchmarks.worker",
     "partitions": "benchmarks.partitions",
     "peers": "benchmarks.peers.comparing",
     "scale": "benchmarks.scale",
@@ -93,20 +95,18 @@ def run_stores(chosen: Sequence[str], effort: Effort) -> int:
 
 
 def keep(sections: Sequence[Section], about: str) -> None:
-    """Keep what the charts of the docs show, and draw them."""
+    """Keep what these charts of the docs show, and draw all of them."""
     from . import charts
 
     lines: dict[str, dict[str, dict[float, float]]] = {}
     for section in sections:
         for point in section.points:
             lines.setdefault(point.chart, {}).setdefault(point.line, {})[point.x] = round(point.y, 3)
-    kept = {
-        "about": f"{timezone.now():%Y-%m-%d}, {about}, Python {platform.python_version()}, Django {django.__version__}, "
-        f"{os.cpu_count()} cores",
-        "charts": {
-            chart: {line: list(points.items()) for line, points in lines_.items()} for chart, lines_ in lines.items()
-        },
-    }
+    kept = json.loads(charts.RESULTS.read_text(encoding="utf-8"))
+    about = f"{timezone.now():%Y-%m-%d}, {about}, Python {platform.python_version()}, Django {django.__version__}"
+    for chart, lines_ in lines.items():
+        kept["about"][chart] = f"{about}, {os.cpu_count()} cores"
+        kept["charts"][chart] = {line: list(points.items()) for line, points in lines_.items()}
     charts.RESULTS.write_text(json.dumps(kept) + "\n", encoding="utf-8")
     charts.main()
 

@@ -44,8 +44,7 @@ def sections(effort: Effort) -> Iterator[Section]:
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {TABLE}")
     yield from churning.sections(effort)
-    if worker.STATM.exists():
-        yield worker.memory(effort)
+    yield from worker.sections(effort)
 
 
 def limit(rows: int) -> float:

@@ -18,6 +18,11 @@ STATM = Path("/proc/self/statm")
 MIB = 1 << 20
 
 
+def sections(effort: Effort) -> Iterator[Section]:
+    if STATM.exists():  # on Linux
+        yield memory(effort)
+
+
 def memory(effort: Effort) -> Section:
     """Read the resident memory of this process while it serves requests, half of them replays."""
     readings = dict(served(EntryPoints("worker"), effort))
