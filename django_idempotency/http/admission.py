@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
@@ -14,12 +16,12 @@ from ..runtime import switch
 from . import counting
 from .facts import RequestFacts, facts_of
 from .handle import switch_off
-from .identity import Key, Where
+from .identity import UNUSABLE, Key, Where, has_owner
 from .keys import formatted
 from .observing import watch
 from .spoken import speak
 from .terms import resolve_policy
-from .unguarded import KEYLESS, METHOD, leave_unguarded
+from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
 
 #: On a request: the exchange that guards it, while its view runs.
 GUARDED_BY = "_idempotency_exchange"
@@ -33,9 +35,10 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
     Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead` and `KeyUnsupported`, and `ConfigurationError` for a
-    policy that contradicts the settings; or notes them if the policy only observes.
+    policy that contradicts the settings; or notes them if the policy only observes. `ConfigurationError`, too, for a
+    guard that the middleware cannot see.
     """
-    if request.method in SAFE_METHODS or is_guarded(request):
+    if request.method in SAFE_METHODS or _is_covered(request):
         return None
     counting.begin(request, policy, by)
     facts = facts_of(request)
@@ -64,6 +67,21 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     return key
 
 
+def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) -> Key | None:
+    """See key_to_guard(). A request without a principal, which may run unguarded, does so with an unusable key, too.
+
+    For what guards views that know nothing of keys: the sender may be another service, whose header of that name means
+    something else.
+    """
+    try:
+        return key_to_guard(request, policy, by=by)
+    except UNUSABLE:
+        if has_owner(request, user, resolve_policy(policy)):
+            raise
+        leave_unguarded(request, NOBODY)
+        return None
+
+
 def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: Profile) -> Key | None:
     key = facts.read_key(policy)
     if not facts.is_guarded_method(policy):
@@ -79,6 +97,20 @@ def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: 
         leave_unguarded(request, KEYLESS)
         return None
     raise KeyMissing
+
+
+def _is_covered(request: HttpRequest) -> bool:
+    """Is it guarded already? Not for a view inside one that the middleware guards: a replay skips what is between."""
+    outer: Any = getattr(request, GUARDED_BY, None)  # an exchange
+    if outer is not None and outer.asks_again:
+        view = getattr(getattr(request, "resolver_match", None), "func", None)
+        name = getattr(view, "__qualname__", "the view")
+        raise ConfigurationError(
+            f"{name} calls a view with a guard of its own, which IdempotencyMiddleware cannot see: it guards {name} instead, "
+            "by its own policy, and a replay would skip what checks access before the inner view. Put "
+            f"@idempotency_exempt on {name}; the inner view keeps its guard."
+        )
+    return outer is not None
 
 
 def is_guarded(request: HttpRequest) -> bool:

@@ -62,6 +62,8 @@ class Exchange(DecidingExchange):
         finish: Finish | None = None,
     ) -> None:
         self._ask_again = ask_again
+        #: Does it repeat the checks before the view itself, because it stands in front of them?
+        self.asks_again = ask_again is not None
         self._finish = finish
         self._observer = Observer(request, source=counting.source_of(request))
         store, ticket = store_of(policy), identity.ticket(policy)

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
-from ..core.key_formats import ISSUED, kept_for
+from ..core.key_formats import ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import Resolved
 from ..core.records import Ticket
-from ..errors import ScopeRequired
+from ..errors import KeyAhead, KeyExpired, KeyMalformed, ScopeRequired
 from ..runtime.tickets import issue
 from .fingerprint import fingerprint
 from .issued import require_bound
@@ -27,6 +27,8 @@ class Where(Enum):
 
 
 Key = str | Literal[Where.PAYLOAD]
+#: Keys that no request can use, as far as is known before its principal.
+UNUSABLE = (KeyMalformed, KeyExpired, KeyAhead)
 
 
 class Identity(NamedTuple):
@@ -51,6 +53,11 @@ class Identity(NamedTuple):
         )
 
 
+def has_owner(request: HttpRequest, user: Any, policy: Resolved) -> bool:
+    """Does a request have a principal, whatever its key is; or may it not run without one?"""
+    return policy.required is True or scope_of(request, user, policy, ISSUED_SAMPLE) is not None
+
+
 def identify(
     request: HttpRequest, policy: Resolved, *, key: Key, user: Any, source: Any, strict: bool
 ) -> Identity | None:
@@ -64,7 +71,14 @@ def identify(
     """
     document = Document(source, user, policy.max_request_body)
     if policy.profile.carrier == "body":
-        if (found := key_in_body(document, policy)) is None:
+        try:
+            found = key_in_body(document, policy)
+        except UNUSABLE:
+            if strict or has_owner(request, user, policy):
+                raise
+            leave_unguarded(request, NOBODY)
+            return None
+        if found is None:
             return None
         key = found
     carried = "" if key is Where.PAYLOAD else key

@@ -20,7 +20,7 @@ from ..profiles import Profile
 from ..profiles.profile import LONGEST
 from ..profiles.shipped import DEFAULT
 from ..realms import realm_of
-from ..scopes import Public
+from ..scopes import Marked
 from ..scopes.rows import database_of
 from .issued import is_issued
 
@@ -204,20 +204,33 @@ def principal(user: Any) -> tuple[str, str | None] | None:
 def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:
     """Return the qualified scope of a key, or `None` when the request has no principal.
 
-    Raises `KeyTooShort` for a guessable key that all clients share, `ConfigurationError` when `policy.scope` or
-    `policy.realm` returns an invalid name.
+    It is the user's, or else what `policy.scope` names; the other way round for a `scopes.before_user`. Raises
+    `KeyTooShort` for a guessable key that all clients share, `ConfigurationError` when `policy.scope` or `policy.realm`
+    returns an invalid name.
     """
-    if (found := principal(user)) is not None:
-        scope, database = found
-        return qualified(scope, realm=realm_of(policy, request), database=database)
-    if named := _named(policy, request):
-        scope = f"scope:{named}"
-        return qualified(scope if isinstance(policy.scope, Public) else hashed(scope), realm=realm_of(policy, request))
-    if policy.anonymous == "shared":
+    if isinstance(policy.scope, Marked) and policy.scope.precedes_user:
+        found = _by_name(request, policy) or _by_user(request, user, policy)
+    else:
+        found = _by_user(request, user, policy) or _by_name(request, policy)
+    if found is None and policy.anonymous == "shared":
         if len(key) < MIN_SHARED_KEY:
             raise KeyTooShort
         return qualified(ANONYMOUS, realm=realm_of(policy, request))
-    return None
+    return found
+
+
+def _by_user(request: HttpRequest, user: Any, policy: Policy) -> str | None:
+    if (found := principal(user)) is None:
+        return None
+    scope, database = found
+    return qualified(scope, realm=realm_of(policy, request), database=database)
+
+
+def _by_name(request: HttpRequest, policy: Policy) -> str | None:
+    if not (named := _named(policy, request)):
+        return None
+    scope, is_public = f"scope:{named}", isinstance(policy.scope, Marked) and policy.scope.is_public
+    return qualified(scope if is_public else hashed(scope), realm=realm_of(policy, request))
 
 
 def _named(policy: Policy, request: HttpRequest) -> str | None:

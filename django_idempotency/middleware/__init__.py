@@ -22,7 +22,7 @@ from ..core.policy import OBSERVE, SAFE_METHODS
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
 from ..http.access import ask_again
-from ..http.admission import key_to_guard
+from ..http.admission import key_with_owner
 from ..http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
 from ..http.exchange import Exchange
 from ..http.facts import facts_of
@@ -208,7 +208,7 @@ class IdempotencyMiddleware:
     def _admit(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
     ) -> Exchange | None:
-        if (key := key_to_guard(request, POLICY, by="middleware")) is None:
+        if (key := key_with_owner(request, POLICY, user=user, by="middleware")) is None:
             return None
         terms = resolve_policy(POLICY)
         if iscoroutinefunction(callback) and (terms.guarantee == Guarantee.ATOMIC or rest_class(callback) is not None):

@@ -21,7 +21,7 @@ from .. import conf
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, OperationUnknown, Problem
-from ..http.admission import key_to_guard
+from ..http.admission import key_to_guard, key_with_owner
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange
@@ -206,7 +206,10 @@ class _GuardedHandler:
     def _open(self, request: Any) -> None:
         http, entry = request._request, self._entry
         policy = self._terms.policy_of(entry.view)
-        key = key_to_guard(http, policy, by="rest_framework")
+        if self._terms.strict:
+            key = key_to_guard(http, policy, by="rest_framework")
+        else:
+            key = key_with_owner(http, policy, user=request.user, by="rest_framework")
         if key is None:
             report_unguarded(http)
             return

@@ -128,11 +128,12 @@ class _Raising(SimpleTemplateResponse):
 def is_undecorated(callback: Any) -> bool:
     """Is this exactly what `as_view()` returned? Compares the code of its outermost layers.
 
-    Deeper layers are decorators of `dispatch`, which `as_view()` copies; those remain inside the view.
+    Deeper layers are the `dispatch` of its class and that method's decorators, which `as_view()` copies; those remain
+    inside the view.
     """
     layers = _layers(callback)
     references = _references("adrf.viewsets" in sys.modules)
-    return any(layers[: len(bare)] == bare for bare in map(_layers, references))
+    return any(layers[: len(bare)] == bare for bare in map(_before_dispatch, references))
 
 
 @lru_cache(maxsize=2)
@@ -153,6 +154,12 @@ def _references(adrf: bool) -> tuple[Any, ...]:
 
     sets = (views.as_view({"get": "list"}) for views in (SyncViews, AsyncViews))
     return (*_references(adrf=False), AsyncView.as_view(), *sets)
+
+
+def _before_dispatch(reference: Any) -> list[CodeType | None]:
+    """Return the layers that `as_view()` itself makes: that of a ViewSet names `dispatch` as what it wraps."""
+    layers, dispatch = _layers(reference), reference.cls.dispatch.__code__
+    return layers[: layers.index(dispatch)] if dispatch in layers else layers
 
 
 def _layers(callback: Any) -> list[CodeType | None]:

@@ -1,5 +1,5 @@
 """For the setting `SCOPE` and `Policy(scope=…)`: whose a key is, where no authenticated user sends it."""
 
-from .functions import Public, auth, public, session
+from .functions import Marked, auth, before_user, public, session
 
-__all__ = ["Public", "auth", "public", "session"]
+__all__ = ["Marked", "auth", "before_user", "public", "session"]

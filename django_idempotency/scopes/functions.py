@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import iscoroutinefunction
@@ -19,30 +20,53 @@ if TYPE_CHECKING:
 Scope = Callable[[Any], str | None]
 
 
-class Public:
-    """A scope function whose names are not secret. See public()."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Marked:
+    """A scope function, and what the project says of it: see public() and before_user()."""
 
-    __slots__ = ("_function",)
+    function: Scope
+    #: Are its names stored as they are, instead of their hashes?
+    is_public: bool = False
+    #: Is it asked before the user?
+    precedes_user: bool = False
 
-    def __init__(self, function: Scope) -> None:
-        given: Any = function
+    def __post_init__(self) -> None:
+        given: Any = self.function
         if not callable(given) or iscoroutinefunction(given):
-            raise TypeError(f"scopes.public() takes a sync function of the request, not {given!r}.")
-        self._function = function
+            raise TypeError(f"A scope function is a sync function of the request, not {given!r}.")
 
     def __call__(self, request: Any) -> str | None:
-        return self._function(request)
+        return self.function(request)
 
     def __repr__(self) -> str:
-        return f"scopes.public({self._function!r})"
+        given: Any = self.function
+        name = getattr(given, "__qualname__", None)
+        shown = repr(given) if name is None else f"{given.__module__}.{name}"
+        for mark, is_set in (("public", self.is_public), ("before_user", self.precedes_user)):
+            shown = f"scopes.{mark}({shown})" if is_set else shown
+        return shown
 
 
-def public(function: Scope) -> Public:
+def _marked(function: Scope) -> Marked:
+    return function if isinstance(function, Marked) else Marked(function)
+
+
+def public(function: Scope) -> Marked:
     """Store the names that a scope function returns as they are, instead of their hashes.
 
     Tables, the admin and logs then show them: fine for a partner's slug, not for a session key or an e-mail address.
     """
-    return Public(function)
+    return replace(_marked(function), is_public=True)
+
+
+def before_user(function: Scope) -> Marked:
+    """Ask a scope function first, also where there is an authenticated user; if it returns `None`, the key is the user's.
+
+    For views whose client is not the user, such as one that works for the project of an API key, whoever is logged in
+    beside it: two API keys that are sent with one session cookie would share the user's keys. Not for a function that
+    names a session: a user has several.
+    """
+    return replace(_marked(function), precedes_user=True)
 
 
 @public  # its hash is

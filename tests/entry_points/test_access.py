@@ -157,7 +157,11 @@ def _filled(pattern: str) -> str:
 @pytest.mark.urls("testproject.urls")
 @pytest.mark.parametrize(
     ("method", "person"),
-    [*product(["POST"], ["anonymous", "user", "admin"]), *product(["PUT", "PATCH", "DELETE"], ["user"]), ("GET", "admin")],
+    [
+        *product(["POST"], ["anonymous", "user", "admin"]),
+        *product(["PUT", "PATCH", "DELETE"], ["user"]),
+        ("GET", "admin"),
+    ],
 )
 def test_no_route_of_the_testproject_changes_its_status(
     method: str, person: str, user: User, monkeypatch: pytest.MonkeyPatch

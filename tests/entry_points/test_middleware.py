@@ -15,12 +15,15 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, override_settings
 from django.urls import path
 from django.utils import timezone
+from django.utils.decorators import method_decorator
 from rest_framework.decorators import api_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import KEY, Connect, effects
@@ -42,6 +45,15 @@ def raising(request: HttpRequest) -> HttpResponse:
 @idempotent(ttl=timedelta(hours=1))
 def own_policy(request: HttpRequest) -> HttpResponse:
     return plain(request)
+
+
+def hiding(request: HttpRequest) -> HttpResponse:
+    return own_policy(request)
+
+
+@idempotency_exempt
+def exempt_and_hiding(request: HttpRequest) -> HttpResponse:
+    return own_policy(request)
 
 
 @api_view(["POST"])
@@ -70,6 +82,19 @@ class BareRaising(APIView):
         raise LookupError
 
 
+class OwnDispatch(ViewSet):
+    """Its `dispatch()` does nothing of its own, as in many projects."""
+
+    permission_classes = ()
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().dispatch(request, *args, **kwargs)
+
+    def create(self, request: Request) -> Response:
+        write()
+        return Response({"guarded": hasattr(request, "idempotency")}, status=201)
+
+
 class Reads(APIView):
     def get(self, request: Request) -> Response:
         return Response({})
@@ -81,6 +106,11 @@ def staff_only(view: Callable[..., Any]) -> Callable[..., Any]:
         return view(request, *args, **kwargs) if request.user.is_staff else HttpResponse(status=403)
 
     return wrapper
+
+
+@method_decorator(staff_only, name="dispatch")
+class StaffDispatch(OwnDispatch):
+    """What decorates its `dispatch()` checks access."""
 
 
 class Commands:
@@ -100,6 +130,10 @@ urlpatterns = [
     path("raising/", raising),
     path("exempt/", exempt),
     path("own/", own_policy),
+    path("own-dispatch/", OwnDispatch.as_view({"post": "create"})),
+    path("staff-dispatch/", StaffDispatch.as_view({"post": "create"})),
+    path("hiding/", hiding),
+    path("hiding-exempt/", exempt_and_hiding),
     path("below/", own_policy_below),
     path("bare/", Bare.as_view()),
     path("bare-raising/", BareRaising.as_view()),
@@ -127,9 +161,11 @@ class Witness:
         return HttpResponse("handled", status=418)
 
 
-@pytest.mark.parametrize("url", ["plain", "bare", "dispatcher"])
+@pytest.mark.parametrize("url", ["plain", "bare", "dispatcher", "own-dispatch", "staff-dispatch"])
 def test_it_guards_what_has_no_entry_point(user: User, connect: Connect, url: str) -> None:
-    """The middleware guards a plain view, a bare DRF view, and a view whose `cls` is not one of DRF."""
+    """The middleware guards plain views, bare DRF views also with a `dispatch()`, and one whose `cls` is not of DRF."""
+    user.is_staff = True
+    user.save()
     send = connect(f"/{url}/", user)
     assert send().json() == {"guarded": True}
     assert send()["Idempotent-Replayed"] == "true"
@@ -155,6 +191,19 @@ def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str
     assert left < timedelta(hours=1)
 
 
+def test_a_guard_that_it_cannot_see(user: User, connect: Connect) -> None:
+    """A view calls a guarded one: a replay would skip what is between, so the keyed request raises before any work."""
+    send = connect("/hiding/", user)
+    send.client.raise_request_exception = True
+    with pytest.raises(ConfigurationError, match="Put @idempotency_exempt on hiding"):
+        send()
+    assert effects() == 0
+    assert send(key=None).status_code == 201
+    exempt = connect("/hiding-exempt/", user)
+    first, retry = exempt(key="another"), exempt(key="another")
+    assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "replayed")
+
+
 @pytest.mark.parametrize("url", ["plain", "bare"])
 def test_anonymous_is_not_a_principal(url: str) -> None:
     """A record would have no owner, so the request runs unguarded."""
@@ -162,6 +211,16 @@ def test_anonymous_is_not_a_principal(url: str) -> None:
     answers = [client.post(f"/{url}/", headers={"Idempotency-Key": KEY}) for _ in range(2)]
     assert [answer.json() for answer in answers] == [{"guarded": False}] * 2
     assert not IdempotencyRecord.objects.exists()
+
+
+def test_a_decorated_dispatch_is_asked_again(user: User, connect: Connect) -> None:
+    """It stays inside the view, before the guard: a replay needs its consent."""
+    user.is_staff = True
+    user.save()
+    send = connect("/staff-dispatch/", user)
+    assert send().status_code == 201
+    User.objects.update(is_staff=False)
+    assert (send().status_code, send(key="another").status_code, effects()) == (403, 403, 1)
 
 
 @pytest.mark.parametrize("staff", [False, True])

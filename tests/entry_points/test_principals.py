@@ -37,6 +37,33 @@ def test_anonymous_is_not_a_principal(anonymous: Sender) -> None:
     assert not IdempotencyRecord.objects.exists()
 
 
+@pytest.mark.parametrize("key", ["", "evt,1", "k" * 300], ids=["empty", "comma", "long"])
+def test_a_stranger_is_not_asked_for_a_better_key(anonymous: Sender, key: str) -> None:
+    """What the middleware would not guard under any key is not refused for its key: it may be another service's header."""
+    answer = anonymous(key=key)
+    if anonymous.url.strip("/") + "/" in LENIENT:
+        assert (answer.status_code, answer["Idempotency-Status"]) == (201, "unguarded")
+        with override_settings(IDEMPOTENCY={"SCOPE": "tests.entry_points.test_principals.everybody"}):
+            assert anonymous(key=key).json()["code"] == "key-malformed"
+        with override_settings(IDEMPOTENCY={"REQUIRED": True}):
+            assert anonymous(key=key).json()["code"] == "key-malformed"
+    else:
+        assert answer.json()["code"] == "key-malformed"
+
+
+def test_a_strangers_form_is_not_asked_for_a_better_key() -> None:
+    """The same for a key in the body."""
+    send = Sender("/middleware/open/", Client(raise_request_exception=False), {})
+    with override_settings(IDEMPOTENCY={"PROFILE": "form"}):
+        body = "amount=1&currency=usd&idempotency_key=123"
+        answer = send(body, key=None, content_type="application/x-www-form-urlencoded")
+    assert answer["Idempotency-Status"] == "unguarded"
+
+
+def everybody(request: HttpRequest) -> str:
+    return "everybody"
+
+
 def tenant(request: HttpRequest) -> str | None:
     return request.headers.get("X-Tenant")
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.db import connections
@@ -84,8 +85,36 @@ async def later(request: HttpRequest) -> str:
 @pytest.mark.parametrize("wrong", [later, "shop.clients.partner", None])
 def test_what_is_not_a_scope_function(wrong: Any) -> None:
     """The error comes at the declaration."""
-    with pytest.raises(TypeError, match=r"scopes\.public\(\) takes a sync function"):
-        scopes.public(wrong)
+    for mark in (scopes.public, scopes.before_user):
+        with pytest.raises(TypeError, match="A scope function is a sync function"):
+            mark(wrong)
+
+
+def project(request: HttpRequest) -> str | None:
+    return request.headers.get("X-Project")
+
+
+@pytest.mark.parametrize(
+    ("function", "sent", "whose"),
+    [
+        pytest.param(project, "a", "user:auth.user:7", id="user"),
+        pytest.param(scopes.before_user(project), "a", hashed("scope:a"), id="named"),
+        pytest.param(scopes.before_user(scopes.public(project)), "a", "scope:a", id="public"),
+        pytest.param(scopes.public(scopes.before_user(project)), "a", "scope:a", id="in the other order"),
+        pytest.param(scopes.before_user(project), "", "user:auth.user:7", id="no name"),
+    ],
+)
+def test_who_comes_first(function: Any, sent: str, whose: str) -> None:
+    """The user, unless the project says that its own name does; no name is still the user."""
+    request = RequestFactory().post("/", headers={"X-Project": sent})
+    assert scope_of(request, User(pk=7), conf.resolve(Policy(scope=function)), KEY) == whose
+
+
+def test_a_marked_function_is_shown_by_its_name() -> None:
+    """Listings are the same in each process."""
+    assert repr(scopes.before_user(scopes.public(project))) == (
+        "scopes.before_user(scopes.public(tests.scopes.test_scopes.project))"
+    )
 
 
 def of_row(row: Any) -> str | None:
