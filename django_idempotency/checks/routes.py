@@ -13,8 +13,10 @@ from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..graphql.hook import library_view
-from ..http.atomic_requests import can_be_left, cannot_leave, non_atomic_aliases
+from ..http.atomic_requests import AllAliases, can_be_left, cannot_leave, non_atomic_aliases
 from ..http.exemptions import exemptions
+from ..http.introspection import excluded_aliases
+from ..http.layers import layers_of, name_of_code
 from ..http.markers import (
     POLICY,
     REFUSAL,
@@ -72,7 +74,25 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
         yield from policy_errors(view, policy, coroutine=code)
+    if not is_rest(callback) and isinstance(excluded_aliases(callback), AllAliases) and _in_atomic_requests(callback):
+        yield from _outside_transactions(callback, view)
     yield from refusals(callback, view)
+
+
+def _in_atomic_requests(callback: Any) -> bool:
+    left = non_atomic_aliases(callback)
+    return any(settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items())
+
+
+def _outside_transactions(callback: Any, view: str) -> Iterator[CheckMessage]:
+    """Find a decorator above ours that our own view has taken out of ATOMIC_REQUESTS. Django's write nothing."""
+    for layer in layers_of(callback):
+        module = getattr(layer, "__globals__", {}).get("__name__", "")
+        if module.startswith("django_idempotency."):
+            return
+        if module and not module.startswith("django."):
+            yield finding("W135", view=view, layer=name_of_code(module, layer.__code__))
+            return
 
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
@@ -106,8 +126,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
     guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
     if not guarded or isinstance(callback, GuardedView):
         return
-    left = non_atomic_aliases(callback)
-    if any(settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()):
+    if _in_atomic_requests(callback):
         leases = any(conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback))
         yield finding("E072" if leases else "W076", view=view)
 

@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..core.policy import Policy
-from ..http.markers import guards_itself, view_class
+from ..http.markers import guards_itself, rest_class, view_class
 from .catalogue import finding
 from .guards import guards_of, methods_of
 from .settings import check_settings
@@ -30,7 +30,10 @@ def check_secrets(**_: Any) -> list[CheckMessage]:
     """Find the guarded views that look as if they mint secrets, unless their policy says whether they do."""
     if check_settings():
         return []
-    found = {name_of(route.callback): route.path for route in routes() if _stores(route) and _mints(route)}
+    found: dict[str, str] = {}
+    for route in routes():
+        if _stores(route) and _mints(route):
+            found.setdefault(name_of(route.callback), route.path)  # of a ViewSet, the route that creates comes first
     return [finding("W096", view=f"{name} ({path})") for name, path in found.items()]
 
 
@@ -38,7 +41,8 @@ def _mints(route: Route) -> bool:
     cls = view_class(route.callback)
     if cls is not None and not _MINTS.isdisjoint(base.__name__ for base in cls.__mro__):
         return True
-    if not any(guards_itself(route.callback, method) for method in methods_of(route.callback)):
+    own = any(guards_itself(route.callback, method) for method in methods_of(route.callback))
+    if not own and rest_class(route.callback) is None:
         return (
             False  # the middleware also guards the admin and other people's forms, which take secrets and return none
         )

@@ -30,8 +30,9 @@ class WorkResult(Enum):
 
 
 #: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can be corrected, 401
-#: and 403 authorised, 408, 425 and 429 repeated, 409 resolved (IETF draft section 2.6, RFC 9110 section 15.5).
-DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 415, 425, 429})
+#: and 403 authorised, 408, 425 and 429 repeated, 409 resolved, 412 and 428 sent with a current precondition, which is a
+#: header (IETF draft section 2.6, RFC 9110 section 15.5, RFC 6585).
+DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 412, 415, 425, 428, 429})
 
 
 def classify_status(status: int, wanted: bool | None = None, remembers: Collection[int] | None = None) -> WorkResult:

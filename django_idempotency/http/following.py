@@ -21,7 +21,7 @@ from django.http import HttpRequest
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from .layers import cells_of
+from .layers import cells_of, name_of_code
 
 #: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
 _HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
@@ -121,11 +121,11 @@ def _inside(layer: Any, path: Path) -> Any:
         return None
     module = function.__globals__.get("__name__", "")
     if code.co_name == "<lambda>":
-        raise Unfollowed(_name(module, code))
+        raise Unfollowed(name_of_code(module, code))
     if not _is_known(layer, module, path):
         if hasattr(layer, "__wrapped__"):
-            raise Unfollowed(_name(module, code))
-        _refuse_callables(_held_by_function(function), _name(module, code))
+            raise Unfollowed(name_of_code(module, code))
+        _refuse_callables(_held_by_function(function), name_of_code(module, code))
         return None
     cells = cells_of(layer)
     return next((cells[name] for name in _CALLS if name in cells), None)
@@ -218,10 +218,6 @@ def _held_by_function(function: FunctionType) -> Iterator[Any]:
 
 def _name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _name(module: str, code: CodeType) -> str:
-    return f"{module}.{code.co_name} (line {code.co_firstlineno})"
 
 
 def _view(request: HttpRequest) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from types import CellType
+from types import CellType, CodeType
 from typing import Any
 
 
@@ -21,6 +21,11 @@ def layers_of(callback: Any) -> Iterator[Any]:
         waiting.append(getattr(layer, "__wrapped__", None))
         if isinstance(layer, partial):
             waiting.append(layer.func)
+
+
+def name_of_code(module: str, code: CodeType) -> str:
+    """Name a layer by where it is written: `functools.wraps` gives it the name of the view."""
+    return f"{module}.{code.co_name} (line {code.co_firstlineno})"
 
 
 def cells_of(function: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ The statements of Django's other connections of this thread are looked at before
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,17 +12,7 @@ from typing import Any
 from django.db import connections
 
 from ..errors import ConfigurationError
-
-_WRITES = re.compile(
-    r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE
-)
-
-
-def is_write(sql: Any, cursor: Any) -> bool:
-    """Does a statement begin as one that writes? `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
-    if hasattr(sql, "as_string"):
-        sql = sql.as_string(cursor.cursor)
-    return _WRITES.match(sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)) is not None
+from ..stores.orm.refusing import is_write
 
 
 @contextmanager

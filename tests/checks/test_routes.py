@@ -387,6 +387,36 @@ def test_a_decorator_around_a_guarded_view(
         assert 'name="dispatch"' in found[str(code)]
 
 
+def locking(view: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(view)
+    def with_lock(request: HttpRequest) -> Any:
+        return view(request)
+
+    return with_lock
+
+
+@pytest.mark.parametrize(
+    ("view", "named"),
+    [
+        (locking(idempotent()(plain)), True),
+        (never_cache(login_required(locking(idempotent()(plain)))), True),
+        (idempotent()(locking(plain)), False),
+        (login_required(idempotent()(plain)), False),  # Django's write nothing
+        (transaction.non_atomic_requests(locking(idempotent()(plain))), False),  # it is what the project asks for
+        (locking(plain), False),
+    ],
+    ids=["above", "further up", "below", "Django's", "excluded", "unguarded"],
+)
+@pytest.mark.parametrize("atomic_requests", [True, False])
+def test_a_decorator_above_a_guarded_function(
+    check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool, view: Any, named: bool
+) -> None:
+    """Ours takes it out of the transaction of ATOMIC_REQUESTS, also for requests without a key."""
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
+    found = check(view, middleware=False)
+    assert list(found) == (["W135"] if named and atomic_requests else [])
+
+
 @pytest.mark.parametrize("atomic_requests", [True, False])
 def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool) -> None:
     """E034 with ATOMIC_REQUESTS: the claim would be inside its transaction."""

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from pytest_django import Settings
 from rest_framework.authtoken.views import ObtainAuthToken
+from rest_framework.viewsets import ModelViewSet
 
 from django_idempotency import idempotency_exempt, idempotent
 from django_idempotency.checks.secrets import check_secrets
@@ -28,6 +29,10 @@ def rotate_api_key(request: HttpRequest) -> HttpResponse:
 
 class Login(IdempotentViewMixin, ObtainAuthToken):
     pass
+
+
+class Tokens(ModelViewSet):
+    """Of REST framework: what it creates, it returns."""
 
 
 guarded = idempotent()(plain)
@@ -86,3 +91,6 @@ def test_under_the_middleware(settings: Settings) -> None:
     assert found(settings, path("token/change/", plain)) == []
     (message,) = found(settings, path("token/", ObtainAuthToken.as_view()))
     assert "ObtainAuthToken" in message
+    creating, one = path("tokens/", Tokens.as_view({"post": "create"})), Tokens.as_view({"patch": "partial_update"})
+    (message,) = found(settings, creating, path("tokens/<pk>/", one))
+    assert "Tokens (/tokens/)" in message

@@ -22,9 +22,12 @@ TICKET = make_ticket()
     ("statuses", "ended"),
     [
         ([200, 201, 204, 301, 302, 304], WorkResult.KEPT),
-        ([400, 401, 403, 408, 409, 415, 425, 429], WorkResult.DROPPED),  # corrected, authorised, repeated or resolved
         (
-            [402, 404, 405, 406, 410, 412, 413, 414, 418, 422, 428, 451],
+            [400, 401, 403, 408, 409, 412, 415, 425, 428, 429],
+            WorkResult.DROPPED,
+        ),  # corrected, authorised, repeated or resolved
+        (
+            [402, 404, 405, 406, 410, 413, 414, 418, 422, 451],
             WorkResult.KEPT,
         ),  # the same request would get the same response
         ([500, 502, 503, 504, 599], WorkResult.FAILED),

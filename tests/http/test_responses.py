@@ -38,9 +38,7 @@ def ended(response: HttpResponseBase, path: str = "/charges/?a=1", **fields: Any
 # ------------------------------------------------------------------------------------------------------------- kinds
 
 
-@pytest.mark.parametrize(
-    "status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 412, 422, 451]
-)
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 422, 451])
 def test_an_answer_is_kept(status: int) -> None:
     """Success, redirects, and refusals that the same request would meet again, are kept."""
     response = HttpResponse(status=status, headers={"Location": "/charges/1/"})
@@ -49,7 +47,7 @@ def test_an_answer_is_kept(status: int) -> None:
     assert (rebuilt.status_code, rebuilt["Location"]) == (status, "/charges/1/")
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 408, 409, 415, 425, 429])
+@pytest.mark.parametrize("status", [400, 401, 403, 408, 409, 412, 415, 425, 428, 429])
 def test_a_refusal_is_dropped(status: int) -> None:
     """The client may correct or repeat the request under the same key, unless the policy says otherwise."""
     assert ended(HttpResponse(status=status)) is WorkResult.DROPPED

@@ -15,9 +15,10 @@ from django.utils import timezone
 
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.steps.admin import StepsPanel
-from django_idempotency.steps.elsewhere import is_write, only_in
+from django_idempotency.steps.elsewhere import only_in
 from django_idempotency.steps.models import Step
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.orm.refusing import is_write
 from testproject.payments.models import Effect
 from tests.support.factories import AdminFactory
 

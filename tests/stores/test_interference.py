@@ -21,7 +21,13 @@ from django_idempotency.core.records import Guarantee, Settlement, Status, Ticke
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.operation import Operation
-from django_idempotency.errors import ConfigurationError, ImplicitCommit, LostRace, StoreUnavailable
+from django_idempotency.errors import (
+    ConfigurationError,
+    ImplicitCommit,
+    LostRace,
+    StoreUnavailable,
+    UnlockedTooEarly,
+)
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
@@ -102,6 +108,34 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
         assert elsewhere(lambda: Call().run()) == Busy(retry_after=1)
     call.settle()
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
+
+
+LOCKS = {
+    "postgresql": ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)", "SELECT pg_try_advisory_lock(7)"),
+    "mysql": ("SELECT GET_LOCK('seven', 1)", "SELECT RELEASE_LOCK('seven')", "SELECT GET_LOCK('seven', 0)"),
+}
+
+
+def asked(sql: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="It has no such locks")
+def test_a_lock_is_released_before_our_commit() -> None:
+    """What was written under it is not visible yet: refused, and the connection does not keep the lock."""
+    take, release, attempt = LOCKS[connection.vendor]
+    call = Call()
+    call.open()
+    assert [asked(take), asked(release)]  # nothing is written yet
+    asked(take)
+    call.work()
+    with pytest.raises(UnlockedTooEarly):
+        asked(release)
+    assert elsewhere(lambda: asked(attempt))
+    call.settle(WorkResult.FAILED)
+    assert effects() == 0
 
 
 def test_work_longer_than_the_retention() -> None:

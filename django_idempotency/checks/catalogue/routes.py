@@ -75,6 +75,16 @@ ROUTES: dict[str, tuple[str, str]] = {
             f"the decorator if it does not check access; or {SILENCE}."
         ),
     ),
+    "W135": (
+        (
+            "%(layer)s, a decorator above the @idempotent() of %(view)s, runs outside the transaction of ATOMIC_REQUESTS, with a key "
+            "and without."
+        ),
+        (
+            "If it writes or locks rows, type with transaction.atomic(): in it; or, if it does not check access, put @idempotent() "
+            f"above it. Otherwise {SILENCE}."
+        ),
+    ),
     "E035": (
         "The policy of %(view)s and IDEMPOTENCY contradict each other: %(error)s",
         "Type both fields in the policy of %(view)s, or change the setting.",

@@ -25,6 +25,8 @@ from ..sought import Sought, sought
 
 
 class Command(BaseCommand):
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    requires_system_checks = ()
     help = (
         "Show the record of one idempotency key, and what a request with it would get now. --release, --expire and "
         "--erase change it, unless a request holds the record. If one does, or there is no record, the exit status is 1."

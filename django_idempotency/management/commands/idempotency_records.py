@@ -35,6 +35,8 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (
 
 
 class Command(ScanningCommand):
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    requires_system_checks = ()
     help = (
         "List records of a store: those that are running, held, of a route or of a user. Reads all records, in bounded "
         "batches, until it has found enough. manage.py idempotency_record shows one of them."

@@ -15,6 +15,8 @@ _HEAD = ("METHODS", "PATH", "GUARD", "TERMS", "VIEW")
 
 
 class Command(BaseCommand):
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    requires_system_checks = ()
     help = (
         "Show every route of the URLconf with the guard of its unsafe methods, its terms, and why one is not guarded."
     )

@@ -24,6 +24,8 @@ _ABOUT = {
 
 
 class Command(ScanningCommand):
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    requires_system_checks = ()
     help = (
         "Count a store's records by status, and show the oldest running one, how far the purge is behind, and the size. "
         "Reads all records, in bounded batches."

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 
 class Command(ProgressCommand):
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    requires_system_checks = ()
     help = (
         "Delete expired records that no request holds, outgoing calls that ended long ago, and what has reached the end of "
         "AUDIT_RETENTION. Each batch is a transaction of its own, so the command can be "

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import Error, transaction
 
-from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost
+from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
 from ..base import Guard
 from ..blocks import Block
-from . import database_errors
+from . import database_errors, refusing
 from .dialects.base import IDLE, IN_ERROR
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class TransactionGuard(Guard):
         self._joined = connection.in_atomic_block if block is None else block.joined
         #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
         self._broke_it = False
+        #: Would the work's statements be committed earlier without this guard? Under ATOMIC_REQUESTS they would not.
+        self._commits_later = block is None and not self._joined and not connection.settings_dict.get("ATOMIC_REQUESTS")
+        #: Has the work written, as far as its statements tell?
+        self._has_written = False
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -217,4 +221,14 @@ class TransactionGuard(Guard):
                 self._broke_it = not database_errors.deadlocked(error)
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke
+        if self._commits_later:
+            self._require_locked(sql, context["cursor"])
         return done
+
+    def _require_locked(self, sql: Any, cursor: Any) -> None:
+        """Refuse to release a lock once the work has written. The statement has run, or the connection would keep the lock."""
+        if not self._has_written:
+            self._has_written = refusing.is_write(sql, cursor)
+        elif refusing.releases_lock(sql, cursor):
+            self.set_rollback()
+            raise UnlockedTooEarly
