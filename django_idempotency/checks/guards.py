@@ -15,6 +15,7 @@ from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import exemptions
+from ..http.following import unfollowed
 from ..http.markers import (
     EXEMPT,
     guards_itself,
@@ -23,6 +24,7 @@ from ..http.markers import (
     is_exempt,
     marked_policy,
     own_policy,
+    rest_class,
     view_class,
 )
 from ..http.ninja_views import is_ninja, operation_of, operations_of
@@ -128,7 +130,11 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
         row = _by_middleware(about, route, method)
         problems = chain(refusals(callback, about.view), middleware_problems(callback, about.view))
     else:
-        row = replace(about, guard=GuardKind.NOTHING, why="no entry point of django-idempotency is around it")
+        row = replace(
+            about,
+            guard=GuardKind.NOTHING,
+            why="no entry point of django-idempotency is around it; what it calls is not looked at",
+        )
         problems = refusals(callback, about.view)
     error = next((problem.msg for problem in problems if problem.level >= ERROR), None)
     if error is not None and row.guard is not GuardKind.EXEMPT and row.why != _NO_METHOD:
@@ -170,7 +176,18 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
         return replace(about, guard=guard, why="the middleware cannot guard a GraphQL view")
     perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
     row = _under(about, GuardKind.MIDDLEWARE, Policy())
-    return replace(row, why=f"unless EXEMPT: {perhaps}") if perhaps and not row.why else row
+    if row.guard is GuardKind.MIDDLEWARE:
+        remarks = (f"unless EXEMPT: {perhaps}" if perhaps else "", _unasked(route.callback, method))
+        row = replace(row, why="; ".join(filter(None, remarks)))
+    return row
+
+
+def _unasked(callback: Any, method: str) -> str:
+    """Say why the middleware guards a view and refuses its replays: see check W077."""
+    if rest_class(callback) is not None or conf.get("AUTHORIZE_REPLAY") is not None:
+        return ""
+    layer = unfollowed(callback, method)
+    return "" if layer is None else f"its replays are refused: {layer} cannot be asked again"
 
 
 def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:

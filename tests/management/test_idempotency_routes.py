@@ -299,6 +299,20 @@ def test_a_route_that_only_observes(settings: Settings) -> None:
     assert rows["/api/charges/"]["terms"]["mode"] == "observe"
 
 
+def test_replays_that_are_refused(settings: Settings) -> None:
+    """The middleware guards a view behind a check that it cannot repeat, and the list says what that means."""
+
+    def walled(request: HttpRequest) -> HttpResponse:
+        return another(request)
+
+    walled.__wrapped__ = another  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF.urlpatterns.append(path("walled/", walled))
+    (row,) = listed("walled")
+    assert (row["guard"], row["why"].partition(":")[0]) == ("middleware", "its replays are refused")
+    settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": f"{HERE}.another"}
+    assert listed("walled")[0]["why"] == ""
+
+
 def test_without_the_middleware(settings: Settings) -> None:
     """A view without its own entry point has no guard, and EXEMPT has no effect."""
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]

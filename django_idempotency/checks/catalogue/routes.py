@@ -171,7 +171,8 @@ ROUTES: dict[str, tuple[str, str]] = {
             "asked again."
         ),
         (
-            "Put @idempotent() below it, directly on the view or on the class, so that it is asked each time; or type "
+            "Put @idempotent() below it, directly on the view or on the class (if the view itself calls what checks access, on what "
+            "that calls), so that it is asked each time; python manage.py idempotency_routes names all such views. Or type "
             f'"AUTHORIZE_REPLAY": "dotted.path" in IDEMPOTENCY, and ask there; or put @idempotency_exempt on the view, or name it in "EXEMPT"; or {SILENCE}.'
         ),
     ),
