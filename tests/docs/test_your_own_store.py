@@ -30,7 +30,10 @@ def test_the_page(tmp_path: Path) -> None:
         "DJANGO_SETTINGS_MODULE": "testproject.settings",
         "DATABASE": "sqlite",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error", str(tmp_path)]
+    command += [
+        argument for plugin in ("cacheprovider", "schemathesis", "xdist") for argument in ("-p", f"no:{plugin}")
+    ]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

@@ -29,7 +29,7 @@ from .test_steps import SoldOut, book, book_in_vain, provider, saga, written
 
 __all__ = ["provider"]
 
-pytestmark = [pytest.mark.faults, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 ENDS = (SoldOut, OperationCancelled, TimeoutError)
 DONE = Counter(["reserve", "pay"])
@@ -124,6 +124,7 @@ def test_undoing(provider: Provider, act: Any, name: str, when: str) -> None:
     assert seen > 5
 
 
+@pytest.mark.sqlite
 def test_noting_the_end(provider: Provider) -> None:
     """A success that its own process could not note is noted by the command, once: it is not done again, and not undone."""
     halves, table = Halves(book, "", ""), Step._meta.db_table

@@ -25,7 +25,7 @@ from tests.docs.pages import table
 
 from ..support.provider import Provider
 
-pytestmark = [pytest.mark.faults, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 
 PROVIDER: Provider
@@ -158,6 +158,7 @@ def promised() -> dict[tuple[str, str], int]:
     }
 
 
+@pytest.mark.sqlite
 def test_a_saga_that_succeeds(provider: Provider) -> None:
     """Each step has one effect, what is at most once is called once, and each body begins as often as the page says."""
     seen = {}
@@ -192,6 +193,7 @@ def test_a_saga_that_gives_up(provider: Provider) -> None:
     assert points >= set(promised())
 
 
+@pytest.mark.sqlite
 def test_an_undo_dies(provider: Provider) -> None:
     """The body of an undo begins as often as the page says."""
     seen = {}
