@@ -42,7 +42,7 @@ class Timings(dict[str, list[float]]):
         return [mine / theirs for mine, theirs in zip(self[name], self[base], strict=True)]
 
 
-def interleaved(cases: Sequence[Case], effort: Effort) -> Timings:
+def interleaved(cases: Sequence[Case], effort: Effort, clock: Callable[[], float] = time.perf_counter) -> Timings:
     """Time all cases, in a new order at each turn, so that no case always follows the same neighbour."""
     order = list(cases)
     shuffle = random.Random(1).shuffle
@@ -55,16 +55,16 @@ def interleaved(cases: Sequence[Case], effort: Effort) -> Timings:
             for _ in range(effort.samples):
                 shuffle(order)
                 for case in order:
-                    seen[case.name].append(timed(case.prepare()))
+                    seen[case.name].append(timed(case.prepare(), clock))
         for name, times in seen.items():
             timings[name].append(median(times))
     return timings
 
 
-def timed(act: Act) -> float:
-    start = time.perf_counter()
+def timed(act: Act, clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     act()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 @contextmanager

@@ -130,9 +130,10 @@ def own_database() -> Iterator[None]:
 
 
 def measured(effort: Effort) -> Iterator[Section | None]:
-    from . import entry_points, local, outbox, purging, store  # they load models
+    from . import entry_points, local, outbox, purging, share, store  # they load models
 
     yield from entry_points.sections(effort)
+    yield share.share(effort)
     yield store.verbs(effort)
     yield local.fronts(effort)
     yield store.growth(effort)

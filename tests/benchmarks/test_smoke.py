@@ -30,6 +30,8 @@ ROWS = (
     "first request, atomic, by the mixin",
     "replay, by the mixin",
     "no key, under the mixin",
+    "CPU time of one request through DRF",
+    "replay, less authentication",
     "first request, sealed",
     "replay, sealed",
     "claim of a new key, atomic / a bare INSERT of the row",
