@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connections
 
 from ..errors import ConfigurationError
-from ..stores.orm.refusing import is_write
+from ..stores.statement_texts import is_write
 
 
 @contextmanager

@@ -140,6 +140,8 @@ class Shop:
             listening(self._provider if "provider" in typed else self.port)
         else:
             self._compare(command)
+            if typed.startswith("kill ") and "server" in typed:
+                listening(self.port, still=False)  # or the next one would find the port taken
 
     def _compare(self, command: Command) -> None:
         """Run a command, and compare its output. What happened elsewhere may take a moment."""
@@ -202,15 +204,18 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def listening(port: int) -> None:
-    """Return once a server listens. Raises `OSError`."""
+def listening(port: int, *, still: bool = True) -> None:
+    """Return once a server listens, or no longer does. Raises `TimeoutError`."""
     until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+    while is_open(port) is not still:
+        if time.monotonic() > until:
+            raise TimeoutError(f"Port {port} is {'closed' if still else 'open'}.")
+        time.sleep(0.05)
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

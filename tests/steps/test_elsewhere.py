@@ -18,7 +18,7 @@ from django_idempotency.steps.admin import StepsPanel
 from django_idempotency.steps.elsewhere import only_in
 from django_idempotency.steps.models import Step
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.orm.refusing import is_write
+from django_idempotency.stores.statement_texts import is_write
 from testproject.payments.models import Effect
 from tests.support.factories import AdminFactory
 

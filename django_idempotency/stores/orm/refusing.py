@@ -1,4 +1,4 @@
-"""Statements that end a transaction, that write or that release a lock, recognised by their text: some are refused.
+"""Statements that end a transaction, recognised by their text so that they are refused before they run.
 
 Only certain cases are refused. What is not recognised here (a prepared statement, a procedure, the driver's own calls)
 is detected by the transaction's mark when the work is over.
@@ -7,7 +7,7 @@ is detected by the transaction's mark when the work is over.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*(?:\n|\Z)"
 #: PostgreSQL nests comments: one with another inside is not recognised. A line also ends at a carriage return there.
@@ -73,28 +73,8 @@ def _mysql(comment: str) -> _Texts:
     )
 
 
-_WRITES = re.compile(rf"(?:\s|\(|{_COMMENT})*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE)
-#: The functions of PostgreSQL, MySQL and MariaDB that release locks which do not belong to a transaction.
-_UNLOCKS = re.compile(r"\b(?:pg_advisory_unlock(?:_shared|_all)?|RELEASE_(?:ALL_LOCKS|LOCK))\s*\(", re.IGNORECASE)
-
 _POSTGRESQL = _standard(_COMMENT_POSTGRESQL)
 _OTHERS = {"sqlite": _standard(_COMMENT), "mysql": _mysql(_COMMENT_MYSQL)}
-
-
-def is_write(sql: Any, cursor: Any) -> bool:
-    """Does a statement begin as one that writes? `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
-    return _WRITES.match(_text(sql, cursor)) is not None
-
-
-def releases_lock(sql: Any, cursor: Any) -> bool:
-    """Does a statement release an advisory lock that would outlast the transaction? `sql` and `cursor` as above."""
-    return _UNLOCKS.search(_text(sql, cursor)) is not None
-
-
-def _text(sql: Any, cursor: Any) -> str:
-    if hasattr(sql, "as_string"):
-        sql = sql.as_string(cursor.cursor)
-    return sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)
 
 
 def ends_transaction(sql: object, vendor: str) -> bool:

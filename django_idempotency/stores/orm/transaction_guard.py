@@ -12,7 +12,8 @@ from django.db import Error, transaction
 from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
 from ..base import Guard
 from ..blocks import Block
-from . import database_errors, refusing
+from ..statement_texts import is_write, releases_lock
+from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class TransactionGuard(Guard):
     def _require_locked(self, sql: Any, cursor: Any) -> None:
         """Refuse to release a lock once the work has written. The statement has run, or the connection would keep the lock."""
         if not self._has_written:
-            self._has_written = refusing.is_write(sql, cursor)
-        elif refusing.releases_lock(sql, cursor):
+            self._has_written = is_write(sql, cursor)
+        elif releases_lock(sql, cursor):
             self.set_rollback()
             raise UnlockedTooEarly
