@@ -12,7 +12,7 @@ from ..graphql.hook import library_view
 from ..http.following import unfollowed
 from ..http.markers import guards_itself, is_exempt
 from ..http.ninja_views import is_ninja
-from .catalogue import finding
+from .catalogue import and_more, finding
 from .middleware import guards_every_view
 from .settings import check_settings
 from .urlconf import class_of, name_of, open_handlers, seem_exempt, views
@@ -30,8 +30,7 @@ def check_replays(**_: Any) -> list[CheckMessage]:
 
 
 def _message(layer: str, found: list[str]) -> CheckMessage:
-    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return finding("W077", view=found[0], others=others, layer=layer)
+    return finding("W077", view=found[0], others=and_more(found), layer=layer)
 
 
 def _unfollowed(callback: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..http.markers import (
     overrides_policy,
 )
 from ..http.ninja_views import is_ninja
-from .catalogue import finding, shown, type_named
+from .catalogue import and_more, finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import check_settings
@@ -42,11 +43,14 @@ def check_routes(**_: Any) -> list[CheckMessage]:
         return []
     under_middleware = guards_every_view()
     found: dict[str, CheckMessage] = {}
+    above: defaultdict[str, list[str]] = defaultdict(list)
     for callback, leading in views():
         if is_ninja(callback):
             continue  # see check_operations()
         path = leading[0].path
         view = f"{name_of(callback)} ({path})"
+        if (layer := _outside_transactions(callback)) is not None:
+            above[layer].append(view)
         messages = [*own_problems(callback, view)]
         if under_middleware and not is_exempt(callback) and not are_exempt(leading):
             messages += middleware_problems(callback, view)
@@ -55,7 +59,8 @@ def check_routes(**_: Any) -> list[CheckMessage]:
     if under_middleware:
         for message in _exemptions():
             found[message.msg] = message
-    return list(found.values())
+    outside = [finding("W135", layer=layer, view=named[0], others=and_more(named)) for layer, named in above.items()]
+    return [*found.values(), *outside]
 
 
 def _exemptions() -> Iterator[CheckMessage]:
@@ -74,8 +79,6 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
         yield from policy_errors(view, policy, coroutine=code)
-    if not is_rest(callback) and isinstance(excluded_aliases(callback), AllAliases) and _in_atomic_requests(callback):
-        yield from _outside_transactions(callback, view)
     yield from refusals(callback, view)
 
 
@@ -84,15 +87,17 @@ def _in_atomic_requests(callback: Any) -> bool:
     return any(settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items())
 
 
-def _outside_transactions(callback: Any, view: str) -> Iterator[CheckMessage]:
-    """Find a decorator above ours that our own view has taken out of ATOMIC_REQUESTS. Django's write nothing."""
+def _outside_transactions(callback: Any) -> str | None:
+    """Name the decorator above ours, if any, that our view has taken out of ATOMIC_REQUESTS. Django's write nothing."""
+    if is_rest(callback) or not isinstance(excluded_aliases(callback), AllAliases) or not _in_atomic_requests(callback):
+        return None
     for layer in layers_of(callback):
         module = getattr(layer, "__globals__", {}).get("__name__", "")
         if module.startswith("django_idempotency."):
-            return
-        if module and not module.startswith("django."):
-            yield finding("W135", view=view, layer=name_of_code(module, layer.__code__))
-            return
+            return None
+        if module and not module.startswith(("django.", "contextlib")):  # such as atomic(view)
+            return name_of_code(module, layer.__code__)
+    return None
 
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:

@@ -22,7 +22,7 @@ from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import Problem
 from ..http import bodies
-from ..http.admission import is_guarded
+from ..http.admission import is_covered
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.exchange import exchange_of
 from ..http.facts import facts_of
@@ -144,7 +144,7 @@ class _AsyncGuardedView(_GuardedView):
 
 def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
     """Does a request have a key that guards it, or may it need one?"""
-    if request.method in SAFE_METHODS or is_guarded(request):
+    if request.method in SAFE_METHODS or is_covered(request):
         return False
     return facts_of(request).asks_for_guard(policy)
 

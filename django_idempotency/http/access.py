@@ -48,15 +48,18 @@ def _user_passes(path: Path, request: HttpRequest) -> bool:
 
 
 def _class_passes(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Run a class's own setup() and Django's access mixins. LoginRequiredMixin always passes: a key has a user."""
+    """Run a class's own setup() and Django's access mixins."""
     cls = path.cls
     if cls is None or not apps.is_installed("django.contrib.auth"):
         return True
-    from django.contrib.auth.mixins import PermissionRequiredMixin, UserPassesTestMixin  # loads its models
+    from django.contrib.auth import mixins  # loads its models
 
-    if cls.setup is View.setup and not issubclass(cls, (PermissionRequiredMixin, UserPassesTestMixin)):
+    asking = (mixins.LoginRequiredMixin, mixins.PermissionRequiredMixin, mixins.UserPassesTestMixin)
+    if cls.setup is View.setup and not issubclass(cls, asking):
         return True
     view: Any = cls(**path.initkwargs)
     view.setup(request, *args, **kwargs)
-    permitted = not isinstance(view, PermissionRequiredMixin) or view.has_permission()
-    return permitted and (not isinstance(view, UserPassesTestMixin) or bool(view.get_test_func()()))
+    if isinstance(view, mixins.LoginRequiredMixin) and not request.user.is_authenticated:
+        return False  # its key may be another principal's: `scopes.before_user`
+    permitted = not isinstance(view, mixins.PermissionRequiredMixin) or view.has_permission()
+    return permitted and (not isinstance(view, mixins.UserPassesTestMixin) or bool(view.get_test_func()()))

@@ -18,6 +18,7 @@ from .facts import RequestFacts, facts_of
 from .handle import switch_off
 from .identity import UNUSABLE, Key, Where, has_owner
 from .keys import formatted
+from .markers import view_class
 from .observing import watch
 from .spoken import speak
 from .terms import resolve_policy
@@ -38,7 +39,7 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     policy that contradicts the settings; or notes them if the policy only observes. `ConfigurationError`, too, for a
     guard that the middleware cannot see.
     """
-    if request.method in SAFE_METHODS or _is_covered(request):
+    if request.method in SAFE_METHODS or is_covered(request):
         return None
     counting.begin(request, policy, by)
     facts = facts_of(request)
@@ -99,12 +100,17 @@ def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: 
     raise KeyMissing
 
 
-def _is_covered(request: HttpRequest) -> bool:
-    """Is it guarded already? Not for a view inside one that the middleware guards: a replay skips what is between."""
+def is_covered(request: HttpRequest) -> bool:
+    """Is it guarded already, so that a guard has nothing to do?
+
+    Raises `ConfigurationError` for a guard inside a view that the middleware guards: a replay would skip what stands between
+    the two. That view's response is not kept, even if it handles the error.
+    """
     outer: Any = getattr(request, GUARDED_BY, None)  # an exchange
-    if outer is not None and outer.asks_again:
+    if outer is not None and outer.by_middleware:
+        outer.handle.drop()
         view = getattr(getattr(request, "resolver_match", None), "func", None)
-        name = getattr(view, "__qualname__", "the view")
+        name = getattr(view_class(view) or view, "__qualname__", "the view")
         raise ConfigurationError(
             f"{name} calls a view with a guard of its own, which IdempotencyMiddleware cannot see: it guards {name} instead, "
             "by its own policy, and a replay would skip what checks access before the inner view. Put "

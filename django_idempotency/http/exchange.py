@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -29,6 +29,7 @@ from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED
 from ..runtime.registry import store_of
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
+from ..stores.blocks import Block, replacing
 from . import counting
 from .admission import GUARDED_BY
 from .atomic_requests import OpenedTransactions
@@ -60,10 +61,11 @@ class Exchange(DecidingExchange):
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
         finish: Finish | None = None,
+        by_middleware: bool = False,
     ) -> None:
         self._ask_again = ask_again
-        #: Does it repeat the checks before the view itself, because it stands in front of them?
-        self.asks_again = ask_again is not None
+        #: Does the middleware guard a view that knows nothing of keys?
+        self.by_middleware = by_middleware
         self._finish = finish
         self._observer = Observer(request, source=counting.source_of(request))
         store, ticket = store_of(policy), identity.ticket(policy)
@@ -103,7 +105,15 @@ class Exchange(DecidingExchange):
         identity = identify(request, policy, key=key, user=user, source=source, strict=strict)
         if identity is None:
             return None
-        return cls(request, policy, identity=identity, non_atomic=non_atomic, ask_again=ask_again, finish=finish)
+        return cls(
+            request,
+            policy,
+            identity=identity,
+            non_atomic=non_atomic,
+            ask_again=ask_again,
+            finish=finish,
+            by_middleware=not strict,
+        )
 
     @property
     def atomic_alias(self) -> str | None:
@@ -131,7 +141,7 @@ class Exchange(DecidingExchange):
             refuse_open_transactions(but=self._record_alias, ours=within.blocks)
         block = within.on(self._record_alias)
         try:
-            with nullcontext() if block is None else block.room(self.operation.store, leases=self._leases):
+            with self._room(block):
                 verdict = self.operation.open(wait=self._patience, waiters=self._waiters)
         except StoreUnavailable as error:
             self._go_without_store(error)
@@ -142,6 +152,12 @@ class Exchange(DecidingExchange):
         if self._screening is not None and isinstance(verdict, Execute):
             self._screen(self._screening, verdict)
         return self._respond(verdict)
+
+    def _room(self, block: Block | None) -> AbstractContextManager[None]:
+        """Return the context of the claim, in which the guard learns what it takes over, or stands for."""
+        if block is not None:
+            return block.room(self.operation.store, leases=self._leases)
+        return replacing() if self._atomic_requests else nullcontext()
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""

@@ -1,4 +1,4 @@
-"""For the setting `SCOPE` and `Policy(scope=…)`: whose a key is, where no authenticated user sends it."""
+"""For the setting `SCOPE` and `Policy(scope=…)`: whose a key is, if not the user's."""
 
 from .functions import Marked, auth, before_user, public, session
 

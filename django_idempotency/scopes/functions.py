@@ -1,4 +1,4 @@
-"""Scope functions: the principal of a request without an authenticated user. For `SCOPE` and `Policy(scope=…)`."""
+"""Scope functions: who a request without an authenticated user belongs to, or one whose client is not the user."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def public(function: Scope) -> Marked:
 def before_user(function: Scope) -> Marked:
     """Ask a scope function first, also where there is an authenticated user; if it returns `None`, the key is the user's.
 
-    For views whose client is not the user, such as one that works for the project of an API key, whoever is logged in
-    beside it: two API keys that are sent with one session cookie would share the user's keys. Not for a function that
+    For views whose client is not the user, such as one that works for the project of an API key, no matter who is logged
+    in: two API keys that are sent with one session cookie would share the user's keys. Not for a function that
     names a session: a user has several.
     """
     return replace(_marked(function), precedes_user=True)

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connections
 
 from ..errors import ConfigurationError
-from ..stores.statement_texts import is_write
+from ..stores.statement_texts import is_write, text_of
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def only_in(using: str, what: str) -> Iterator[None]:
     here = connections[using]
 
     def look(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if is_write(sql, context["cursor"]):
+        if is_write(text_of(sql, context["cursor"])):
             other = context["connection"].alias
             raise ConfigurationError(
                 f"{what} writes to the database {other!r}, and its result is in {using!r}: one of them may be committed "

@@ -1,28 +1,63 @@
-"""What a statement of the work does, as far as its text tells: does it write, does it release a lock?"""
+"""What a statement of the work does, as far as its text tells: does it write, does it take or release a lock?"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-_WRITES = re.compile(
-    r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE
+_GAP = r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
+_WRITES = re.compile(rf"{_GAP}(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE)
+_WITH = re.compile(rf"{_GAP}WITH\b", re.IGNORECASE)
+#: In a statement that begins with WITH. FOR UPDATE only locks.
+_WRITES_INSIDE = re.compile(
+    r"\b(?:INSERT\s+INTO|DELETE\s+FROM|MERGE\s+INTO|UPDATE\s+\S+\s+(?:(?:AS\s+)?\w+\s+)?SET)\b", re.IGNORECASE
 )
-#: The functions of PostgreSQL, MySQL and MariaDB that release locks which do not belong to a transaction.
-_UNLOCKS = re.compile(r"\b(?:pg_advisory_unlock(?:_shared|_all)?|RELEASE_(?:ALL_LOCKS|LOCK))\s*\(", re.IGNORECASE)
+#: The functions of PostgreSQL, MySQL and MariaDB for locks that do not belong to a transaction.
+_LOCKS = re.compile(
+    r"\b(?:(?P<takes>pg_(?:try_)?advisory_lock(?:_shared)?|GET_LOCK)"
+    r"|pg_advisory_unlock(?:_shared|_all)?|RELEASE_(?:ALL_LOCKS|LOCK))\s*\(",
+    re.IGNORECASE,
+)
+#: Characters at the beginning of a statement, in which such a function is looked for.
+_BEGINNING = 400
 
 
-def is_write(sql: Any, cursor: Any) -> bool:
-    """Does a statement begin as one that writes? `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
-    return _WRITES.match(_text(sql, cursor)) is not None
-
-
-def releases_lock(sql: Any, cursor: Any) -> bool:
-    """Does a statement release an advisory lock that would outlast the transaction? `sql` and `cursor` as above."""
-    return _UNLOCKS.search(_text(sql, cursor)) is not None
-
-
-def _text(sql: Any, cursor: Any) -> str:
+def text_of(sql: Any, cursor: Any) -> str:
+    """Return a statement as text. `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
     if hasattr(sql, "as_string"):
         sql = sql.as_string(cursor.cursor)
     return sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)
+
+
+def is_write(text: str) -> bool:
+    """Does a statement write?"""
+    if _WRITES.match(text) is not None:
+        return True
+    return _WITH.match(text) is not None and _WRITES_INSIDE.search(text) is not None
+
+
+class LockWatch:
+    """Notices that the work releases an advisory lock of the database after it has written under it."""
+
+    def __init__(self) -> None:
+        self._locks = 0
+        #: The savepoints in which the first write under the outermost lock was made; `None`: there is no such write.
+        self._written_in: tuple[str, ...] | None = None
+
+    def note(self, text: str, savepoints: list[str]) -> bool:
+        """Note a statement that has run, and the savepoints around it. Has it released what others must still wait for?"""
+        beginning = text[:_BEGINNING]
+        found = _LOCKS.search(beginning) if "lock" in beginning.lower() else None
+        if found is None:
+            if self._written_in is None:
+                self._written_in = tuple(savepoints) if is_write(text) else None
+            elif beginning.startswith("ROLLBACK TO") and any(name in beginning for name in self._written_in):
+                self._written_in = None  # with all that followed it
+        elif found["takes"] is None:
+            self._locks = max(self._locks - 1, 0)
+            return self._written_in is not None
+        else:
+            if self._locks == 0:
+                self._written_in = None  # what was written before is not under it
+            self._locks += 1
+        return False

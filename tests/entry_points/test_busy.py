@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 
 from django_idempotency import idempotent
+from django_idempotency.core.records import Ticket
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -89,12 +90,14 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
     first = in_thread(first_sender, answers)
     assert entered.wait(20)
     waits: list[float] = []
+    wait_in_store = ORMStore.wait
 
-    def wait(seconds: float) -> None:
+    def wait(store: ORMStore, ticket: Ticket, *, seconds: float) -> None:
         waits.append(seconds)
         leave.set()
+        wait_in_store(store, ticket, seconds=seconds)
 
-    monkeypatch.setattr("django_idempotency.engine.operation.time.sleep", wait)
+    monkeypatch.setattr(ORMStore, "wait", wait)
     second = second_sender()
     first.join(20)
     assert waits

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.mixins import LoginRequiredMixin
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
@@ -16,17 +17,18 @@ from django.test import Client, override_settings
 from django.urls import path
 from django.utils import timezone
 from django.utils.decorators import method_decorator
+from django.views import View
 from rest_framework.decorators import api_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency import idempotency_exempt, idempotent, scopes
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 
-from .conftest import KEY, Connect, effects
+from .conftest import KEY, Connect, Sender, effects
 from .outcome_views import write
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -49,6 +51,19 @@ def own_policy(request: HttpRequest) -> HttpResponse:
 
 def hiding(request: HttpRequest) -> HttpResponse:
     return own_policy(request)
+
+
+class HidingRest(APIView):
+    def post(self, request: Request) -> HttpResponse:
+        return own_policy(request._request)
+
+
+def handling(request: HttpRequest) -> HttpResponse:
+    """It makes a response of each error."""
+    try:
+        return own_policy(request)
+    except ConfigurationError:
+        return HttpResponse(status=422)
 
 
 @idempotency_exempt
@@ -113,6 +128,13 @@ class StaffDispatch(OwnDispatch):
     """What decorates its `dispatch()` checks access."""
 
 
+class ForUsers(LoginRequiredMixin, View):
+    raise_exception = True
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return plain(request)
+
+
 class Commands:
     """A project dispatcher's own `cls`, which is not a view of Django."""
 
@@ -125,6 +147,7 @@ dispatcher.cls = Commands  # type: ignore[attr-defined]
 
 urlpatterns = [
     path("dispatcher/", dispatcher),
+    path("for-users/", ForUsers.as_view()),
     path("decorated-reads/", staff_only(Reads.as_view())),
     path("plain/", plain),
     path("raising/", raising),
@@ -133,6 +156,8 @@ urlpatterns = [
     path("own-dispatch/", OwnDispatch.as_view({"post": "create"})),
     path("staff-dispatch/", StaffDispatch.as_view({"post": "create"})),
     path("hiding/", hiding),
+    path("hiding-rest/", HidingRest.as_view()),
+    path("handling/", handling),
     path("hiding-exempt/", exempt_and_hiding),
     path("below/", own_policy_below),
     path("bare/", Bare.as_view()),
@@ -191,14 +216,25 @@ def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str
     assert left < timedelta(hours=1)
 
 
-def test_a_guard_that_it_cannot_see(user: User, connect: Connect) -> None:
+@pytest.mark.parametrize(("url", "name"), [("hiding", "hiding"), ("hiding-rest", "HidingRest")])
+def test_a_guard_that_it_cannot_see(user: User, connect: Connect, url: str, name: str) -> None:
     """A view calls a guarded one: a replay would skip what is between, so the keyed request raises before any work."""
-    send = connect("/hiding/", user)
+    send = connect(f"/{url}/", user)
     send.client.raise_request_exception = True
-    with pytest.raises(ConfigurationError, match="Put @idempotency_exempt on hiding"):
+    with pytest.raises(ConfigurationError, match=f"Put @idempotency_exempt on {name};"):
         send()
     assert effects() == 0
     assert send(key=None).status_code == 201
+
+
+def test_a_view_that_handles_it(user: User, connect: Connect) -> None:
+    """The response is not kept: the request goes through when the mistake is corrected."""
+    send = connect("/handling/", user)
+    assert [send()["Idempotency-Status"] for _ in range(2)] == ["released", "released"]
+
+
+def test_a_hidden_guard_behind_an_exempt_view(user: User, connect: Connect) -> None:
+    """The inner view keeps its guard."""
     exempt = connect("/hiding-exempt/", user)
     first, retry = exempt(key="another"), exempt(key="another")
     assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "replayed")
@@ -211,6 +247,21 @@ def test_anonymous_is_not_a_principal(url: str) -> None:
     answers = [client.post(f"/{url}/", headers={"Idempotency-Key": KEY}) for _ in range(2)]
     assert [answer.json() for answer in answers] == [{"guarded": False}] * 2
     assert not IdempotencyRecord.objects.exists()
+
+
+@scopes.before_user
+def by_header(request: HttpRequest) -> str | None:
+    return request.headers.get("X-Project")
+
+
+@override_settings(IDEMPOTENCY={"SCOPE": f"{__name__}.by_header"})
+def test_a_key_of_a_project_does_not_log_in(user: User, connect: Connect) -> None:
+    """A replay asks LoginRequiredMixin again: the key's principal need not be the user."""
+    send, project = connect("/for-users/", user), {"X-Project": "a"}
+    assert send(headers=project)["Idempotency-Status"] == "created"
+    stranger = Sender("/for-users/", Client(), {})(headers=project)
+    assert (stranger.status_code, "Idempotent-Replayed" in stranger) == (403, False)
+    assert send(headers=project)["Idempotency-Status"] == "replayed"
 
 
 def test_a_decorated_dispatch_is_asked_again(user: User, connect: Connect) -> None:

@@ -58,10 +58,8 @@ WRITES = ["INSERT INTO note VALUES ('paid')", " /* traced */ update note SET lab
 def test_comments_in_front_take_no_time() -> None:
     """Many of them, and no write after them: this ends."""
     many = "/* a */" * 5000
-    with only_in("default", "The step 'x'"), connections["default"].cursor() as cursor:
-        assert not is_write(f"{many} SELECT 1", cursor)
-        assert is_write(f"{many}/** b **/ -- c\nDELETE FROM note", cursor)
-        assert is_write(b"INSERT INTO note VALUES (1)", cursor)
+    assert not is_write(f"{many} SELECT 1")
+    assert is_write(f"{many}/** b **/ -- c\nDELETE FROM note")
 
 
 def test_a_composed_statement(other: Any) -> None:

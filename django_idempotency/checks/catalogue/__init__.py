@@ -5,6 +5,7 @@ E: the configuration cannot work. W: it works, but may surprise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.checks import CheckMessage
@@ -16,7 +17,7 @@ from .servers import DEPLOYED
 from .settings import SETTINGS
 from .stores import STORES
 
-__all__ = ["CATALOGUE", "PREFIX", "closest", "finding", "one_line", "shown", "type_named"]
+__all__ = ["CATALOGUE", "PREFIX", "and_more", "closest", "finding", "one_line", "shown", "type_named"]
 
 #: Code → (message, hint).
 CATALOGUE: dict[str, tuple[str, str]] = {**SETTINGS, **STORES, **MIDDLEWARE, **ROUTES, **DATABASES, **DEPLOYED}
@@ -25,3 +26,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {**SETTINGS, **STORES, **MIDDLEWARE, **R
 def finding(code: str, **facts: Any) -> CheckMessage:
     """Build the check message of a code."""
     return message(CATALOGUE, code, **facts)
+
+
+def and_more(found: Sequence[str]) -> str:
+    """Return what follows the first name in a message."""
+    return f" and {len(found) - 1} more" if len(found) > 1 else ""

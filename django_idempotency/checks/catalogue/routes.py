@@ -77,8 +77,8 @@ ROUTES: dict[str, tuple[str, str]] = {
     ),
     "W135": (
         (
-            "%(layer)s, a decorator above the @idempotent() of %(view)s, runs outside the transaction of ATOMIC_REQUESTS, with a key "
-            "and without."
+            "%(layer)s, a decorator above the @idempotent() of %(view)s%(others)s, runs outside the transaction of ATOMIC_REQUESTS, "
+            "with a key and without."
         ),
         (
             "If it writes or locks rows, type with transaction.atomic(): in it; or, if it does not check access, put @idempotent() "

@@ -11,8 +11,8 @@ from django.db import Error, transaction
 
 from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
 from ..base import Guard
-from ..blocks import Block
-from ..statement_texts import is_write, releases_lock
+from ..blocks import Block, replaces
+from ..statement_texts import LockWatch, text_of
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
 
@@ -46,10 +46,11 @@ class TransactionGuard(Guard):
         self._joined = connection.in_atomic_block if block is None else block.joined
         #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
         self._broke_it = False
-        #: Would the work's statements be committed earlier without this guard? Under ATOMIC_REQUESTS they would not.
-        self._commits_later = block is None and not self._joined and not connection.settings_dict.get("ATOMIC_REQUESTS")
-        #: Has the work written, as far as its statements tell?
-        self._has_written = False
+        as_before = block is not None or self._joined or replaces()
+        #: Set where the work's own atomic() blocks would be committed when they end, if it were not for this guard.
+        self._locks = None if as_before or connection.vendor == "sqlite" else LockWatch()
+        #: Has the work released a lock that was to be kept until the COMMIT?
+        self._unlocked = False
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -57,7 +58,9 @@ class TransactionGuard(Guard):
 
     def needs_rollback(self) -> bool:
         connection = self._connection
-        return connection.needs_rollback or not connection.in_atomic_block or self._status() == IN_ERROR
+        return (
+            self._unlocked or connection.needs_rollback or not connection.in_atomic_block or self._status() == IN_ERROR
+        )
 
     def _status(self) -> int | None:
         return self._dialect.transaction_status(self._connection)
@@ -116,6 +119,8 @@ class TransactionGuard(Guard):
             cursor.execute(sql)
 
     def lost(self) -> bool:
+        if self._unlocked:
+            return True  # the error was handled, and a response without its writes must not be kept
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         lost = not (self._broke_it if self._status() == IN_ERROR else self._signed())
         if lost:
@@ -222,14 +227,10 @@ class TransactionGuard(Guard):
                 self._broke_it = not database_errors.deadlocked(error)
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke
-        if self._commits_later:
-            self._require_locked(sql, context["cursor"])
-        return done
-
-    def _require_locked(self, sql: Any, cursor: Any) -> None:
-        """Refuse to release a lock once the work has written. The statement has run, or the connection would keep the lock."""
-        if not self._has_written:
-            self._has_written = is_write(sql, cursor)
-        elif releases_lock(sql, cursor):
-            self.set_rollback()
+        if self._locks is not None and self._locks.note(
+            text_of(sql, context["cursor"]), self._connection.savepoint_ids
+        ):
+            # It had to run: otherwise the connection would keep the lock.
+            self._unlocked = True
             raise UnlockedTooEarly
+        return done
