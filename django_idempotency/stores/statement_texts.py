@@ -7,6 +7,8 @@ from typing import Any
 
 _GAP = r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
 _WRITES = re.compile(rf"{_GAP}(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE)
+#: To a savepoint: a guard refuses any other.
+_UNDOES = re.compile(rf"{_GAP}ROLLBACK\b", re.IGNORECASE)
 _WITH = re.compile(rf"{_GAP}WITH\b", re.IGNORECASE)
 #: In a statement that begins with WITH. FOR UPDATE only locks.
 _WRITES_INSIDE = re.compile(
@@ -51,7 +53,7 @@ class LockWatch:
         if found is None:
             if self._written_in is None:
                 self._written_in = tuple(savepoints) if is_write(text) else None
-            elif beginning.startswith("ROLLBACK TO") and any(name in beginning for name in self._written_in):
+            elif _UNDOES.match(beginning) is not None and any(name in beginning for name in self._written_in):
                 self._written_in = None  # with all that followed it
         elif found["takes"] is None:
             self._locks = max(self._locks - 1, 0)

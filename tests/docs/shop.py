@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..support.services import answers
 from .pages import DOCS, ROOT, Block, blocks, text
 
 FIRST, BOOKING = DOCS / "tutorial" / "first-charge.md", DOCS / "tutorial" / "booking.md"
@@ -207,15 +208,7 @@ def free_port() -> int:
 def listening(port: int, *, still: bool = True) -> None:
     """Return once a server listens, or no longer does. Raises `TimeoutError`."""
     until = time.monotonic() + PATIENCE
-    while is_open(port) is not still:
+    while answers(port) is not still:
         if time.monotonic() > until:
             raise TimeoutError(f"Port {port} is {'closed' if still else 'open'}.")
         time.sleep(0.05)
-
-
-def is_open(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True

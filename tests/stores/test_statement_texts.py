@@ -30,7 +30,7 @@ def test_bytes() -> None:
 
 
 TAKE, RELEASE = "SELECT pg_advisory_lock(%s)", "SELECT pg_advisory_unlock(%s)"
-WRITE, SAVE, UNDO = "INSERT INTO note VALUES (1)", 'SAVEPOINT "s1"', 'ROLLBACK TO SAVEPOINT "s1"'
+WRITE, SAVE, UNDO = "INSERT INTO note VALUES (1)", 'SAVEPOINT "s1"', 'ROLLBACK /* by Django */ TO SAVEPOINT "s1"'
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,9 @@ class TransactionGuard(Guard):
             cursor.execute(sql)
 
     def lost(self) -> bool:
-        if self._unlocked:
-            return True  # the error was handled, and a response without its writes must not be kept
+        if self._unlocked:  # the work has handled the error, and a response without its writes must not be kept
+            logger.error("%s", UnlockedTooEarly())
+            return True
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         lost = not (self._broke_it if self._status() == IN_ERROR else self._signed())
         if lost:
