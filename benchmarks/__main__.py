@@ -29,7 +29,7 @@ TABLES = {
     "peers": "only: other packages beside this one, on PostgreSQL",
     "throughput": "only: gunicorn and uvicorn under load",
     "scale": "only: a large table, a day's churn, the memory of a worker, on PostgreSQL (with --full hours)",
-    "churn": "only: the day's churn (with --full an hour and a half)",
+    "churn": "only: the day's churn (with --full an hour)",
     "memory": "only: the memory of a worker (with --full an hour)",
 }
 
