@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _GAP = r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
@@ -20,6 +21,8 @@ _LOCKS = re.compile(
     r"|pg_advisory_unlock(?:_shared|_all)?|RELEASE_(?:ALL_LOCKS|LOCK))\s*\(",
     re.IGNORECASE,
 )
+#: Of a whole session, not of a transaction.
+_UNLOCK = re.compile(r"\bpg_advisory_unlock(?P<shared>_shared)?\s*\(", re.IGNORECASE)
 #: Characters at the beginning of a statement, in which such a function is looked for.
 _BEGINNING = 400
 
@@ -38,6 +41,23 @@ def is_write(text: str) -> bool:
     return _WITH.match(text) is not None and _WRITES_INSIDE.search(text) is not None
 
 
+def kept_until_commit(text: str) -> str | None:
+    """Return a statement that keeps a lock for the transaction, to be sent before PostgreSQL releases it for the session.
+
+    It takes the same parameters, and returns whether that suffices: above READ COMMITTED, the next one to take the lock may
+    have begun to read before. `None`: the statement is not a plain release of one lock.
+    """
+    if text.lstrip()[:6].upper() != "SELECT" or len(_LOCKS.findall(text)) != 1:
+        return None
+    kept, found = _UNLOCK.subn(_keeping, text)
+    return kept if found else None
+
+
+def _keeping(unlock: re.Match[str]) -> str:
+    shared = (unlock["shared"] or "").lower()
+    return f"current_setting('transaction_isolation') = 'read committed' AND pg_try_advisory_xact_lock{shared}("
+
+
 class LockWatch:
     """Notices that the work releases an advisory lock of the database after it has written under it."""
 
@@ -46,13 +66,13 @@ class LockWatch:
         #: The savepoints in which the first write under the outermost lock was made; `None`: there is no such write.
         self._written_in: tuple[str, ...] | None = None
 
-    def note(self, text: str, savepoints: list[str]) -> bool:
-        """Note a statement that has run, and the savepoints around it. Has it released what others must still wait for?"""
+    def note(self, text: str, savepoints: Sequence[str | None]) -> bool:
+        """Note a statement, and the savepoints around it. Does it release what others must still wait for?"""
         beginning = text[:_BEGINNING]
         found = _LOCKS.search(beginning) if "lock" in beginning.lower() else None
         if found is None:
             if self._written_in is None:
-                self._written_in = tuple(savepoints) if is_write(text) else None
+                self._written_in = tuple(filter(None, savepoints)) if is_write(text) else None
             elif _UNDOES.match(beginning) is not None and any(name in beginning for name in self._written_in):
                 self._written_in = None  # with all that followed it
         elif found["takes"] is None:

@@ -1,4 +1,4 @@
-"""A view that releases a lock of the database after it has written: refused where the guard has moved its COMMIT."""
+"""A view that releases a lock of the database after it has written: kept until the guard's COMMIT, or else refused."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from django_idempotency import Policy, idempotent
 from django_idempotency.errors import UnlockedTooEarly
 from django_idempotency.rest_framework import IdempotentViewMixin
+from tests.stores.helpers import elsewhere
 
 from .conftest import Connect, effects
 from .outcome_views import write
@@ -26,18 +27,26 @@ pytestmark = [
 ]
 
 LOCKS = {
-    "postgresql": ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)"),
-    "mysql": ("SELECT GET_LOCK('seven', 1)", "SELECT RELEASE_LOCK('seven')"),
+    "postgresql": ("SELECT pg_advisory_lock(%s)", "SELECT pg_advisory_unlock(%s)", "SELECT pg_try_advisory_lock(%s)"),
+    "mysql": ("SELECT GET_LOCK(%s, 1)", "SELECT RELEASE_LOCK(%s)", "SELECT GET_LOCK(%s, 0)"),
 }
+TAKE, RELEASE, TRY = range(3)
+#: Could others take the lock before the response was stored?
+free: list[bool] = []
+
+
+def ask(statement: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(LOCKS[connection.vendor][statement], ["7" if connection.vendor == "mysql" else 7])
+        return bool(cursor.fetchone()[0])
 
 
 def allocate() -> None:
-    with connection.cursor() as cursor:
-        take, release = LOCKS[connection.vendor]
-        cursor.execute(take)
-        with transaction.atomic():
-            write()
-        cursor.execute(release)
+    ask(TAKE)
+    with transaction.atomic():
+        write()
+    ask(RELEASE)
+    free.append(elsewhere(lambda: ask(TRY)))
 
 
 def plain(request: HttpRequest) -> HttpResponse:
@@ -86,10 +95,31 @@ def test_a_lock_is_released_in_the_view(user: User, connect: Connect, url: str, 
     """Refused, and rolled back, only where the view's own block would have been committed by then."""
     send = connect(url, user)
     send.client.raise_request_exception = True
-    if refused:
+    free.clear()
+    if refused and connection.vendor == "mysql":
         with pytest.raises(UnlockedTooEarly):
             send()
+        assert effects() == 0
     else:
-        assert send().status_code == 201
-    assert effects() == int(not refused)
+        assert (send().status_code, effects()) == (201, 1)
+        assert free == [not refused]
+    assert elsewhere(lambda: ask(TRY))
     assert send(key=None).status_code == 201
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere it is refused at any level")
+def test_above_read_committed(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one to take the lock has begun to read before: refused."""
+    from django.db.backends.postgresql.psycopg_any import IsolationLevel
+
+    send = connect("/plain/", user)
+    send.client.raise_request_exception = True
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", IsolationLevel.REPEATABLE_READ)
+    connection.close()  # the next one is at this level
+    try:
+        with pytest.raises(UnlockedTooEarly):
+            send()
+    finally:
+        connection.close()
+    assert effects() == 0
+    assert elsewhere(lambda: ask(TRY))

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from django_idempotency.stores.statement_texts import LockWatch, is_write, text_of
+from django_idempotency.stores.statement_texts import LockWatch, is_write, kept_until_commit, text_of
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,26 @@ def test_a_lock_released_too_early(statements: list[str], refused: bool) -> None
         seen.append(watch.note(statement, savepoints))
         savepoints = {SAVE: ["s1"], UNDO: []}.get(statement, savepoints)
     assert seen == [False] * (len(statements) - 1) + [refused]
+
+
+def test_a_write_in_a_block_without_a_savepoint() -> None:
+    """Django has no name for it."""
+    watch = LockWatch()
+    assert [watch.note(WRITE, [None]), watch.note(UNDO, [None])] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("SELECT pg_advisory_unlock(%s)", "pg_try_advisory_xact_lock(%s)"),
+        ("select PG_ADVISORY_UNLOCK_SHARED (1, 2)", "pg_try_advisory_xact_lock_shared(1, 2)"),
+        ("SELECT pg_advisory_unlock(1), pg_advisory_unlock(2)", None),
+        ("SELECT pg_advisory_unlock_all()", None),
+        ("WITH a AS (SELECT pg_advisory_unlock(1)) SELECT 1", None),
+        ("SELECT RELEASE_LOCK('seven')", None),
+    ],
+)
+def test_a_lock_is_kept_until_the_commit(text: str, kept: str | None) -> None:
+    """Only a plain release of one lock of PostgreSQL's."""
+    found = kept_until_commit(text)
+    assert (found is None) if kept is None else (found is not None and found.endswith(kept))

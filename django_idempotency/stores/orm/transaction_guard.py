@@ -12,7 +12,7 @@ from django.db import Error, transaction
 from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
 from ..base import Guard
 from ..blocks import Block, replaces
-from ..statement_texts import LockWatch, text_of
+from ..statement_texts import LockWatch, kept_until_commit, text_of
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
 
@@ -120,7 +120,6 @@ class TransactionGuard(Guard):
 
     def lost(self) -> bool:
         if self._unlocked:  # the work has handled the error, and a response without its writes must not be kept
-            logger.error("%s", UnlockedTooEarly())
             return True
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         lost = not (self._broke_it if self._status() == IN_ERROR else self._signed())
@@ -221,17 +220,26 @@ class TransactionGuard(Guard):
         if before == IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
             self.log_loss()
             raise TransactionLost
+        text = "" if self._locks is None else text_of(sql, context["cursor"])
+        too_early = self._locks is not None and self._locks.note(text, self._connection.savepoint_ids)
         try:
+            if too_early and self._keeps_lock(execute, text, params, context):
+                too_early = False
             done = execute(sql, params, many, context)
         except Error as error:
             if before != IN_ERROR:
                 self._broke_it = not database_errors.deadlocked(error)
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke
-        if self._locks is not None and self._locks.note(
-            text_of(sql, context["cursor"]), self._connection.savepoint_ids
-        ):
-            # It had to run: otherwise the connection would keep the lock.
+        if too_early:  # it had to run: otherwise the connection would keep the lock
             self._unlocked = True
+            logger.error("%s", UnlockedTooEarly())
             raise UnlockedTooEarly
         return done
+
+    def _keeps_lock(self, execute: Any, text: str, params: Any, context: Any) -> bool:
+        """Keep a lock until the COMMIT, although the work is about to release it. `False`: that cannot be done here."""
+        if (kept := kept_until_commit(text)) is None:
+            return False
+        execute(kept, params, False, context)
+        return bool(context["cursor"].fetchone()[0])
