@@ -66,6 +66,10 @@ class LockWatch:
         #: The savepoints in which the first write under the outermost lock was made; `None`: there is no such write.
         self._written_in: tuple[str, ...] | None = None
 
+    def survives(self, savepoints: Sequence[str | None]) -> bool:
+        """Does a lock that is taken now stay as long as the writes? It goes with a savepoint that they were not made in."""
+        return set(filter(None, savepoints)) <= set(self._written_in or ())
+
     def note(self, text: str, savepoints: Sequence[str | None]) -> bool:
         """Note a statement, and the savepoints around it. Does it release what others must still wait for?"""
         beginning = text[:_BEGINNING]

@@ -17,6 +17,7 @@ from django_idempotency.errors import UnlockedTooEarly
 from django_idempotency.rest_framework import IdempotentViewMixin
 from tests.stores.helpers import elsewhere
 
+from ..support.advisory_locks import RELEASE, TAKE, TRY, ask
 from .conftest import Connect, effects
 from .outcome_views import write
 
@@ -26,19 +27,8 @@ pytestmark = [
     pytest.mark.skipif("connection.vendor == 'sqlite'", reason="It has no such locks"),
 ]
 
-LOCKS = {
-    "postgresql": ("SELECT pg_advisory_lock(%s)", "SELECT pg_advisory_unlock(%s)", "SELECT pg_try_advisory_lock(%s)"),
-    "mysql": ("SELECT GET_LOCK(%s, 1)", "SELECT RELEASE_LOCK(%s)", "SELECT GET_LOCK(%s, 0)"),
-}
-TAKE, RELEASE, TRY = range(3)
 #: Could others take the lock before the response was stored?
 free: list[bool] = []
-
-
-def ask(statement: int) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(LOCKS[connection.vendor][statement], ["7" if connection.vendor == "mysql" else 7])
-        return bool(cursor.fetchone()[0])
 
 
 def allocate() -> None:
@@ -77,7 +67,7 @@ def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("url", "atomic_requests", "refused"),
+    ("url", "atomic_requests", "moved"),
     [
         ("/plain/", False, True),
         ("/middleware/plain/", False, True),
@@ -91,18 +81,18 @@ def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     indirect=["atomic_requests"],
 )
 @pytest.mark.usefixtures("atomic_requests")
-def test_a_lock_is_released_in_the_view(user: User, connect: Connect, url: str, refused: bool) -> None:
-    """Refused, and rolled back, only where the view's own block would have been committed by then."""
+def test_a_lock_is_released_in_the_view(user: User, connect: Connect, url: str, moved: bool) -> None:
+    """Kept or refused only where the guard has moved the COMMIT: the view's own block would have been committed by then."""
     send = connect(url, user)
     send.client.raise_request_exception = True
     free.clear()
-    if refused and connection.vendor == "mysql":
+    if moved and connection.vendor == "mysql":
         with pytest.raises(UnlockedTooEarly):
             send()
         assert effects() == 0
     else:
         assert (send().status_code, effects()) == (201, 1)
-        assert free == [not refused]
+        assert free == [not moved]
     assert elsewhere(lambda: ask(TRY))
     assert send(key=None).status_code == 201
 

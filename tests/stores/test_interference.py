@@ -38,6 +38,7 @@ from django_idempotency.stores.orm.executing import written
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
+from ..support.advisory_locks import RELEASE, TAKE, TRY, ask
 from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,39 +112,41 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
 
 
-LOCKS = {
-    "postgresql": ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)", "SELECT pg_try_advisory_lock(7)"),
-    "mysql": ("SELECT GET_LOCK('seven', 1)", "SELECT RELEASE_LOCK('seven')", "SELECT GET_LOCK('seven', 0)"),
-}
-
-
-def asked(sql: str) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return cursor.fetchone()[0]
-
-
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="It has no such locks")
 def test_a_lock_is_released_before_our_commit() -> None:
-    """What was written under it is not visible yet: refused, and the connection does not keep the lock."""
-    take, release, attempt = LOCKS[connection.vendor]
+    """What was written under it is not visible yet: kept, or refused; and the connection does not keep the lock."""
     call = Call()
     call.open()
-    asked(take)
-    asked(release)  # nothing is written yet
-    asked(take)
+    ask(TAKE)
+    ask(RELEASE)  # nothing is written yet
+    ask(TAKE)
     call.work()
     if connection.vendor == "postgresql":  # it is kept until the COMMIT
-        asked(release)
-        assert not elsewhere(lambda: asked(attempt))
+        ask(RELEASE)
+        assert not elsewhere(lambda: ask(TRY))
         call.settle()
     else:
         with pytest.raises(UnlockedTooEarly):
-            asked(release)
+            ask(RELEASE)
         with pytest.raises(TransactionLost):  # although the view has handled the error
             call.settle()
-    assert elsewhere(lambda: asked(attempt))
+    assert elsewhere(lambda: ask(TRY))
     assert effects() == int(connection.vendor == "postgresql")
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="It has no such locks")
+def test_a_lock_is_released_in_a_savepoint_of_its_own() -> None:
+    """PostgreSQL would give up the lock with the savepoint, and not what was written before: refused, as elsewhere."""
+    call = Call()
+    call.open()
+    ask(TAKE)
+    call.work()
+    with pytest.raises(UnlockedTooEarly), transaction.atomic():
+        ask(RELEASE)
+    with pytest.raises(TransactionLost):
+        call.settle()
+    assert elsewhere(lambda: ask(TRY))
+    assert effects() == 0
 
 
 def test_work_longer_than_the_retention() -> None:

@@ -221,10 +221,11 @@ class TransactionGuard(Guard):
             self.log_loss()
             raise TransactionLost
         text = "" if self._locks is None else text_of(sql, context["cursor"])
-        too_early = self._locks is not None and self._locks.note(text, self._connection.savepoint_ids)
+        savepoints = self._connection.savepoint_ids
+        too_early = self._locks is not None and self._locks.note(text, savepoints)
         try:
-            if too_early and self._keeps_lock(execute, text, params, context):
-                too_early = False
+            if self._locks is not None and too_early and self._locks.survives(savepoints):
+                too_early = not self._keeps_lock(execute, text, params, context)
             done = execute(sql, params, many, context)
         except Error as error:
             if before != IN_ERROR:
