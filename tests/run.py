@@ -50,12 +50,15 @@ class Counts:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    #: The names of those that failed.
+    failures: tuple[str, ...] = ()
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
             passed=self.passed + other.passed,
             failed=self.failed + other.failed,
             skipped=self.skipped + other.skipped,
+            failures=self.failures + other.failures,
         )
 
     def __str__(self) -> str:
@@ -150,7 +153,13 @@ def read(report: Path) -> Counts:
     for suite in ElementTree.parse(report).iter("testsuite"):
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         skipped = int(suite.get("skipped", 0))
-        total += Counts(passed=int(suite.get("tests", 0)) - failed - skipped, failed=failed, skipped=skipped)
+        names = tuple(
+            f"{case.get('classname')}::{case.get('name')}"
+            for case in suite.iter("testcase")
+            if case.find("failure") is not None or case.find("error") is not None
+        )
+        passed = int(suite.get("tests", 0)) - failed - skipped
+        total += Counts(passed=passed, failed=failed, skipped=skipped, failures=names)
     return total
 
 
@@ -181,6 +190,8 @@ def main(arguments: list[str]) -> int:
     print("\n=== Summary " + "=" * 92)
     for name, result, word in summary:
         print(f"{name:<12}{result:<40}{word}")
+        for failure in ran.get(name, Counts()).failures:
+            print(f"  failed: {failure}")
     if REQUIRED and any(result == "NOT REACHED" for _, result, _ in summary):
         print("REQUIRE_SERVICES=1: each that was not reached counts as failed.")
     print(total, flush=True)
