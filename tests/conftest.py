@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -160,6 +161,14 @@ def content_types() -> Iterator[None]:
     """Forget the rows that a test made: they are rolled back or flushed with it."""
     yield
     ContentType.objects.clear_cache()
+
+
+@pytest.fixture
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let one such test run at a time: it opens tens of connections, and PostgreSQL has a hundred for all processes."""
+    with (tmp_path_factory.getbasetemp().parent / "crowd.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

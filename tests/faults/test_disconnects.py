@@ -153,6 +153,7 @@ def test_the_client_of_a_view_in_lease_hangs_up_after_it(
     assert effects(fault.key) == 1
 
 
+@pytest.mark.usefixtures("crowd")
 @pytest.mark.parametrize(("at", "path"), CROWDED)
 def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str) -> None:
     """20 keys at once, each twice, have 20 effects, or with `lease` one per attempt if the machine outlasts a lease."""
@@ -166,6 +167,7 @@ def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str
         assert effects(key) == (1 if path.startswith("/open/") else record(key).attempt)
 
 
+@pytest.mark.usefixtures("crowd")
 @pytest.mark.parametrize(("at", "path"), CROWDED)
 def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, path: str) -> None:
     """The others are served, whenever the half leaves.

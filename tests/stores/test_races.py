@@ -22,7 +22,7 @@ from testproject.payments.models import Effect
 
 from .helpers import OUTCOME, Call, atomic_ticket, effects
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.usefixtures("crowd"), pytest.mark.django_db(transaction=True)]
 
 CLAIMERS = 32
 
@@ -136,8 +136,8 @@ def test_two_requests_for_one_key(claimers: Claimers) -> None:
 
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_distinct_keys(make: Callable[..., Ticket]) -> None:
-    """Fifty keys at once do not interfere: all run."""
-    claimers = Claimers(50)
+    """Forty keys at once do not interfere: all run."""
+    claimers = Claimers(40)
     try:
         verdicts = claimers.act([Call(make(key=f"key-{number}")).run for number in range(claimers.size)])
     finally:
