@@ -27,6 +27,7 @@ class WorkResult(Enum):
     FAILED = "failed"  # 5xx, or an exception that leaves the work
     CUT = "cut"  # cancellation, SystemExit: the work may still be running somewhere
     SUSPENDED = "suspended"  # a durable execution was suspended in the middle of it, and will resume it
+    __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 
 #: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can be corrected, 401
@@ -95,6 +96,7 @@ class SettledState(Enum):
     BOUND = "bound"  # released; the same body must come again
     LEASED = "leased"  # not written: the key is busy until the lease ends
     SUSPENDED = "suspended"  # running, for one durable execution only
+    __hash__ = object.__hash__  # as above
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

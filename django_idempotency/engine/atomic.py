@@ -102,11 +102,11 @@ class AtomicOperation(Operation):
 
     def _settle(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
         guard = self._guard
-        remembered = ended in (WorkResult.KEPT, WorkResult.DROPPED)
+        remembered, undone = ended in (WorkResult.KEPT, WorkResult.DROPPED), guard.needs_rollback()
         # A settle inside the transaction compares the transaction's id itself, so no separate check is needed.
-        if remembered and (guard.transaction_id is None or guard.needs_rollback()) and guard.lost():
+        if remembered and (guard.transaction_id is None or undone) and guard.lost():
             self._lose()
-        conclusion = conclusions.conclude(ended, guard.needs_rollback())
+        conclusion = conclusions.conclude(ended, undone)
         committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
         if not committing:
             guard.set_rollback()

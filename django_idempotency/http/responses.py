@@ -108,7 +108,9 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
         body = MISSING
     ours = policy.profile.headers
     headers = [
-        (name, value) for name, value in response.items() if _kept(name.lower(), policy) and name.lower() not in ours
+        (name, value)
+        for name, value in response.items()
+        if (lower := name.lower()) not in ours and _kept(lower, policy)
     ]
     if _chosen_later(response, policy):
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
@@ -154,13 +156,15 @@ def _content(response: Any) -> bytes:
 
 
 def _kept(name: str, policy: Policy) -> bool:
+    if name == "content-type":
+        return True
     if name in UNSAFE_HEADERS or name == settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-").lower():
         return False
     if policy.headers is not None and not callable(policy.headers):
-        return name == "content-type" or name in {kept.lower() for kept in policy.headers}
+        return name in _lower(policy.headers)
     if _ONE_EXCHANGE.fullmatch(name) or _SECRET.fullmatch(name):
         return False
-    return name == "content-type" or policy.headers is None or policy.headers(name)
+    return policy.headers is None or policy.headers(name)
 
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:

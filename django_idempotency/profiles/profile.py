@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 #: Where a request carries its key.
@@ -100,7 +101,7 @@ class Profile:
     def __hash__(self) -> int:
         return hash((self.name, self.field))
 
-    @property
+    @cached_property
     def headers(self) -> frozenset[str]:
         """The lower-case names of the response headers that only this profile sets."""
         named = (

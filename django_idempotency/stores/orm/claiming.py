@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def claim(sql: Statements, connection: BaseDatabaseWrapper, ticket: Ticket, *, combine: bool) -> Record:
     """See BaseStore.claim(). `combine`: one trip inserts and reads, where the driver can."""
     joined = connection.in_atomic_block
-    if not joined:
-        _require_autocommit(connection)
     with translated, sql.dialect.joining(connection) if joined else nullcontext():
+        if not joined:
+            _require_autocommit(connection)
         run: rules.Execute | None = None
         for _ in range(3):
             record = _insert_or_read(sql, connection, ticket, joined=joined, combine=combine)
@@ -46,9 +46,8 @@ def claim(sql: Statements, connection: BaseDatabaseWrapper, ticket: Ticket, *, c
 
 
 def _require_autocommit(connection: BaseDatabaseWrapper) -> None:
-    with translated:
-        if connection.get_autocommit():
-            return
+    if connection.get_autocommit():
+        return
     raise ConfigurationError(
         f"The connection {connection.alias!r} is not in autocommit, so nobody else would see a claim on it. "
         'Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) to atomic().'

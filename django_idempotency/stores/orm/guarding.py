@@ -46,7 +46,7 @@ def guarded(sql: Statements, using: str, ticket: Ticket, *, takeover: bool, comb
                     transaction_ends.enter_context(mine.transaction or transaction.atomic(using=using))
                 else:
                     transaction_ends.enter_context(block.taken_over())
-                with guard.locking():
+                with guard.locking() if block is not None else nullcontext():
                     guard.record, guard.transaction_id = _lock(
                         sql, connection, mine.transaction, ticket, takeover=takeover
                     )

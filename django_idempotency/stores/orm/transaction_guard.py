@@ -73,9 +73,6 @@ class TransactionGuard(Guard):
     @contextmanager
     def locking(self) -> Iterator[None]:
         """In a request's block, let a lock that fails break nothing else: its savepoint is rolled back."""
-        if self._block is None:
-            yield
-            return
         if self._dialect.transaction_id:
             with transaction.atomic(using=self._connection.alias):
                 yield
