@@ -41,6 +41,17 @@ def is_write(text: str) -> bool:
     return _WITH.match(text) is not None and _WRITES_INSIDE.search(text) is not None
 
 
+def releases(text: str) -> bool:
+    """Does a statement release a lock that does not belong to a transaction?"""
+    found = _lock_in(text)
+    return found is not None and found["takes"] is None
+
+
+def _lock_in(text: str) -> re.Match[str] | None:
+    beginning = text[:_BEGINNING]
+    return _LOCKS.search(beginning) if "lock" in beginning.lower() else None
+
+
 def kept_until_commit(text: str) -> str | None:
     """Return a statement that keeps a lock for the transaction, to be sent before PostgreSQL releases it for the session.
 
@@ -72,12 +83,11 @@ class LockWatch:
 
     def note(self, text: str, savepoints: Sequence[str | None]) -> bool:
         """Note a statement, and the savepoints around it. Does it release what others must still wait for?"""
-        beginning = text[:_BEGINNING]
-        found = _LOCKS.search(beginning) if "lock" in beginning.lower() else None
+        found = _lock_in(text)
         if found is None:
             if self._written_in is None:
                 self._written_in = tuple(filter(None, savepoints)) if is_write(text) else None
-            elif _UNDOES.match(beginning) is not None and any(name in beginning for name in self._written_in):
+            elif _UNDOES.match(text) is not None and any(name in text[:_BEGINNING] for name in self._written_in):
                 self._written_in = None  # with all that followed it
         elif found["takes"] is None:
             self._locks = max(self._locks - 1, 0)

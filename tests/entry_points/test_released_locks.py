@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, connections, transaction
+from django.db import InternalError, connection, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from rest_framework.response import Response
@@ -39,6 +39,16 @@ def allocate() -> None:
     free.append(elsewhere(lambda: ask(TRY)))
 
 
+def failing(request: HttpRequest) -> HttpResponse:
+    ask(TAKE)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+    finally:
+        ask(RELEASE)
+    return HttpResponse(status=201)
+
+
 def plain(request: HttpRequest) -> HttpResponse:
     allocate()
     return HttpResponse(status=201)
@@ -55,6 +65,7 @@ class Rest(IdempotentViewMixin, APIView):
 urlpatterns = [
     path("plain/", idempotent()(plain)),
     path("middleware/plain/", plain),
+    path("failing/", idempotent()(failing)),
     path("excluded/", transaction.non_atomic_requests(idempotent()(plain))),
     path("leased/", idempotent(guarantee="lease")(plain)),
     path("rest/", Rest.as_view()),
@@ -112,4 +123,14 @@ def test_above_read_committed(user: User, connect: Connect, monkeypatch: pytest.
     finally:
         connection.close()
     assert effects() == 0
+    assert elsewhere(lambda: ask(TRY))
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
+def test_after_a_failed_statement(user: User, connect: Connect) -> None:
+    """The aborted transaction refuses the release, which follows the rollback: the connection may be kept for long."""
+    send = connect("/failing/", user)
+    send.client.raise_request_exception = True
+    with pytest.raises(InternalError, match="aborted"):
+        send()
     assert elsewhere(lambda: ask(TRY))

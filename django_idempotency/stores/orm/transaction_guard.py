@@ -12,7 +12,7 @@ from django.db import Error, transaction
 from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
 from ..base import Guard
 from ..blocks import Block, replaces
-from ..statement_texts import LockWatch, kept_until_commit, text_of
+from ..statement_texts import LockWatch, kept_until_commit, releases, text_of
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
 
@@ -51,6 +51,8 @@ class TransactionGuard(Guard):
         self._locks = None if as_before or connection.vendor == "sqlite" else LockWatch()
         #: Has the work released a lock that was to be kept until the COMMIT?
         self._unlocked = False
+        #: Releases of locks that the aborted transaction has refused, with their parameters.
+        self._refused: list[tuple[Any, Any]] = []
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -199,6 +201,17 @@ class TransactionGuard(Guard):
         finally:
             self._over = True  # Django removes the last wrapper, which may not be ours
 
+    def release_refused(self) -> None:
+        """Release, after the rollback, the locks that the work could not release: the connection would keep them."""
+        if not self._refused:
+            return
+        try:
+            with self._connection.cursor() as cursor:
+                for sql, params in self._refused:
+                    cursor.execute(sql, params)
+        except Error:
+            self._connection.close()  # and with its session all of its locks are gone
+
     def left(self) -> None:
         """Note that the guard has ended without an error."""
         self.committed = self.committed or self.keeps
@@ -227,6 +240,8 @@ class TransactionGuard(Guard):
         except Error as error:
             if before != IN_ERROR:
                 self._broke_it = not database_errors.deadlocked(error)
+            elif self._locks is not None and releases(text):
+                self._refused.append((sql, params))
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke
         if too_early:  # it had to run: otherwise the connection would keep the lock
