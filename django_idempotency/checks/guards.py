@@ -24,7 +24,6 @@ from ..http.markers import (
     is_exempt,
     marked_policy,
     own_policy,
-    rest_class,
     view_class,
 )
 from ..http.ninja_views import is_ninja, operation_of, operations_of
@@ -184,9 +183,7 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
 
 def _unasked(callback: Any, method: str) -> str:
     """Say why the middleware guards a view and refuses its replays: see check W077."""
-    if rest_class(callback) is not None or conf.get("AUTHORIZE_REPLAY") is not None:
-        return ""
-    layer = unfollowed(callback, method)
+    layer = None if conf.get("AUTHORIZE_REPLAY") is not None else unfollowed(callback, method)
     return "" if layer is None else f"its replays are refused: {layer} cannot be asked again"
 
 

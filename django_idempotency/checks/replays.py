@@ -36,8 +36,6 @@ def _message(layer: str, found: list[str]) -> CheckMessage:
 def _unfollowed(callback: Any) -> str | None:
     if is_exempt(callback) or is_ninja(callback) or library_view(class_of(callback)) is not None:
         return None  # the middleware leaves them alone
-    if hasattr(class_of(callback), "initialize_request"):
-        return None  # DRF checks access itself
     for name in open_handlers(callback):
         if not guards_itself(callback, name) and not is_exempt(callback, name):
             layer = unfollowed(callback, name)

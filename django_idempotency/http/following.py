@@ -22,6 +22,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from .layers import cells_of, name_of_code
+from .markers import rest_class
 
 #: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
 _HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
@@ -73,7 +74,9 @@ def path_to(callback: Any, method: str) -> Path:
 
 
 def unfollowed(callback: Any, method: str) -> str | None:
-    """Return the layer before a view whose check cannot be repeated, or `None`."""
+    """Return the layer before a view whose check cannot be repeated, or `None`. A view of REST framework checks access itself."""
+    if rest_class(callback) is not None:
+        return None
     try:
         path_to(callback, method)
     except Unfollowed as error:

@@ -15,14 +15,15 @@ _WITH = re.compile(rf"{_GAP}WITH\b", re.IGNORECASE)
 _WRITES_INSIDE = re.compile(
     r"\b(?:INSERT\s+INTO|DELETE\s+FROM|MERGE\s+INTO|UPDATE\s+\S+\s+(?:(?:AS\s+)?\w+\s+)?SET)\b", re.IGNORECASE
 )
+#: Releases one lock of the session on PostgreSQL.
+_RELEASES_ONE = r"pg_advisory_unlock(?P<shared>_shared)?\s*\("
 #: The functions of PostgreSQL, MySQL and MariaDB for locks that do not belong to a transaction.
 _LOCKS = re.compile(
-    r"\b(?:(?P<takes>pg_(?:try_)?advisory_lock(?:_shared)?|GET_LOCK)"
-    r"|pg_advisory_unlock(?:_shared|_all)?|RELEASE_(?:ALL_LOCKS|LOCK))\s*\(",
+    rf"\b(?:(?P<takes>(?:pg_(?:try_)?advisory_lock(?:_shared)?|GET_LOCK)\s*\()"
+    rf"|{_RELEASES_ONE}|(?:pg_advisory_unlock_all|RELEASE_ALL_LOCKS|RELEASE_LOCK)\s*\()",
     re.IGNORECASE,
 )
-#: Of a whole session, not of a transaction.
-_UNLOCK = re.compile(r"\bpg_advisory_unlock(?P<shared>_shared)?\s*\(", re.IGNORECASE)
+_UNLOCK = re.compile(rf"\b{_RELEASES_ONE}", re.IGNORECASE)
 #: Characters at the beginning of a statement, in which such a function is looked for.
 _BEGINNING = 400
 
