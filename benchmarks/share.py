@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+from django.db.utils import DatabaseErrorWrapper
 
 from .entry_points import EntryPoints
 from .measuring import Effort, interleaved
@@ -19,28 +21,41 @@ FIRST, KNOWN = 200, 100
 
 
 class OwnTime:
-    """A clock of this thread's CPU (seconds) that stands still while a cursor executes."""
+    """A clock of this thread's CPU (seconds) that stands still while a cursor is made, executes, or is read."""
 
     def __init__(self) -> None:
         self._inside = 0.0
+        self._depth = 0
 
     def __call__(self) -> float:
         return time.thread_time() - self._inside
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        wrapper: Any = CursorWrapper
-        execute = wrapper._execute  # noqa: SLF001 - the guard's own wrapper is around it
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            start = time.thread_time()
-            try:
-                return execute(*args, **kwargs)
-            finally:
-                self._inside += time.thread_time() - start
-
-        with patch.object(CursorWrapper, "_execute", noted):
+        # `_execute`, because the guard's own wrapper is around it; a fetch is what the error wrapper is given to call.
+        methods: tuple[tuple[Any, str], ...] = (
+            *((CursorWrapper, name) for name in ("_execute", "__exit__")),
+            *((BaseDatabaseWrapper, name) for name in ("cursor", "set_autocommit")),
+        )
+        with ExitStack() as patches:
+            for cls, name in methods:
+                patches.enter_context(patch.object(cls, name, self._excluded(getattr(cls, name))))
+            wrapped = DatabaseErrorWrapper.__call__
+            fetching = lambda errors, fetch: self._excluded(wrapped(errors, fetch))  # noqa: E731 - a method's stand-in
+            patches.enter_context(patch.object(DatabaseErrorWrapper, "__call__", fetching))
             yield
+
+    def _excluded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def excluded(*args: Any, **kwargs: Any) -> Any:
+            start, self._depth = time.thread_time(), self._depth + 1
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._inside += time.thread_time() - start
+
+        return excluded
 
 
 def share(effort: Effort) -> Section:
