@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType, MethodWrapperType, WrapperDescriptorType
+from types import FunctionType, MemberDescriptorType, MethodType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 from django.apps import apps
@@ -21,7 +21,7 @@ from django.http import HttpRequest
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from .layers import cells_of, name_of_code
+from .layers import Origin, cells_of, name_of_code, origin_of, untraced
 from .markers import rest_class
 
 #: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
@@ -66,7 +66,7 @@ def path_to(callback: Any, method: str) -> Path:
     """Follow a callback to its view. Raises `Unfollowed` for an opaque layer."""
     path = Path()
     view = _innermost(callback, path)
-    if getattr(view, "__code__", None) is _view_code():
+    if origin_of(view) == _view_origin():
         cells = cells_of(view)
         path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
         _follow_class(path.cls, method, path)
@@ -100,8 +100,9 @@ def _leads_on(dispatch: Any) -> bool:
 
 def _innermost(layer: Any, path: Path) -> Any:
     """Follow the calls down to the view, and collect the checks on the way."""
+    layer = untraced(layer)
     while (inner := _inside(layer, path)) is not None:
-        layer = inner
+        layer = untraced(inner)
     return layer
 
 
@@ -120,7 +121,7 @@ def _inside(layer: Any, path: Path) -> Any:
         return _call_of(layer)
     function: FunctionType = layer
     code = function.__code__
-    if code is _view_code():
+    if origin_of(function) == _view_origin():
         return None
     module = function.__globals__.get("__name__", "")
     if code.co_name == "<lambda>":
@@ -136,12 +137,12 @@ def _inside(layer: Any, path: Path) -> Any:
 
 def _is_known(layer: Any, module: str, path: Path) -> bool:
     """Is the code of a layer known? Its checks are added to the path."""
-    code, cells = layer.__code__, cells_of(layer)
+    origin, cells = origin_of(layer), cells_of(layer)
     if module in _OURS:
         return True
-    if code in _asking():
+    if origin in _asking():
         path.of_user.append(cells["test_func"])
-    elif code is _method_wrapper():
+    elif origin == _method_wrapper():
         for decorate in cells["decorators"]:  # as method_decorator does at each call
             _innermost(decorate(_view), path)
     elif module in _ADMIN and {"self", "view"} <= cells.keys():
@@ -230,30 +231,29 @@ async def _async_view(request: HttpRequest) -> None: ...
 
 
 @lru_cache(maxsize=1)
-def _view_code() -> CodeType:
-    """Return the code of what Django's `as_view()` returns."""
-    code: CodeType = View.as_view().__code__
-    return code
+def _view_origin() -> Origin | None:
+    """Return the origin of what Django's `as_view()` returns."""
+    return origin_of(untraced(View.as_view()))
 
 
 @lru_cache(maxsize=1)
-def _asking() -> frozenset[CodeType]:
-    """Return the code of what `user_passes_test` returns, for a sync view and for an async one."""
+def _asking() -> frozenset[Origin | None]:
+    """Return the origin of what `user_passes_test` returns, for a sync view and for an async one."""
     decorate = user_passes_test(bool)
-    return frozenset(decorate(each).__code__ for each in (_view, _async_view))  # type: ignore[type-var]
+    return frozenset(origin_of(decorate(each)) for each in (_view, _async_view))  # type: ignore[type-var]
 
 
 @lru_cache(maxsize=1)
-def _method_wrapper() -> CodeType:
-    """Return the code of what `method_decorator` returns."""
-    return method_decorator(user_passes_test(bool))(_view).__code__
+def _method_wrapper() -> Origin | None:
+    """Return the origin of what `method_decorator` returns."""
+    return origin_of(method_decorator(user_passes_test(bool))(_view))
 
 
 def _dispatches() -> tuple[Any, ...]:
     """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks are repeated."""
     if not apps.is_installed("django.contrib.auth"):
-        return (View.dispatch,)
+        return (untraced(View.dispatch),)
     from django.contrib.auth import mixins  # loads its models
 
     asking = (mixins.LoginRequiredMixin, mixins.PermissionRequiredMixin, mixins.UserPassesTestMixin)
-    return (View.dispatch, *(mixin.dispatch for mixin in asking))
+    return tuple(untraced(cls.dispatch) for cls in (View, *asking))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from types import CellType, CodeType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
 def layers_of(callback: Any) -> Iterator[Any]:
-    """Yield a callback and what it wraps, the outermost first, each once: a view may wrap itself, `wraps(view)(view)`."""
+    """Yield a callback and what it wraps, the outermost first, each once: a view may wrap itself, `wraps(view)(view)`.
+
+    The wrappers of a tracer are left out.
+    """
     seen: dict[int, Any] = {}  # the layers themselves too, so that no other object gets the id of one
     waiting = [callback]
     while waiting:
-        layer = waiting.pop()
+        layer = untraced(waiting.pop())
         if layer is None or id(layer) in seen:
             continue
         seen[id(layer)] = layer
@@ -21,6 +24,41 @@ def layers_of(callback: Any) -> Iterator[Any]:
         waiting.append(getattr(layer, "__wrapped__", None))
         if isinstance(layer, partial):
             waiting.append(layer.func)
+
+
+#: Packages that wrap views to trace them, and check no access: Datadog's, New Relic's and their like.
+_TRACERS = ("ddtrace.", "elasticapm.", "newrelic.", "opentelemetry.", "scout_apm.", "sentry_sdk.")
+
+
+def untraced(layer: Any) -> Any:
+    """Return what the wrappers of a tracer are around, or else the layer itself."""
+    while _is_tracers(layer):
+        layer = layer.__wrapped__
+    return layer
+
+
+def _is_tracers(layer: Any) -> bool:
+    """Is it a function wrapper of wrapt, and the function that it calls a tracer's?
+
+    What such an object says about itself is true of its target. So its classes are asked whose `__call__` it has.
+    """
+    owner: dict[str, type] = {}
+    for base in reversed(type(layer).__mro__):
+        owner |= dict.fromkeys(vars(base).keys() & {"__call__", "_self_wrapper"}, base)
+    if len(owner) < 2 or owner["__call__"].__module__ != owner["_self_wrapper"].__module__:
+        return False
+    wrapper = layer._self_wrapper  # noqa: SLF001 - wrapt's documentation names it
+    return type(wrapper) is FunctionType and wrapper.__globals__.get("__name__", "").startswith(_TRACERS)
+
+
+#: Where code is written: its file, its name, and the names that it has closed over.
+Origin = tuple[str, str, tuple[str, ...]]
+
+
+def origin_of(function: Any) -> Origin | None:
+    """Say where the code of a function is written. The code object does not say: Datadog replaces that of each view."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    return None if code is None else (code.co_filename, code.co_name, code.co_freevars)
 
 
 def name_of_code(module: str, code: CodeType) -> str:

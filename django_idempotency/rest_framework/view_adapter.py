@@ -6,7 +6,6 @@ import functools
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from types import CodeType
 from typing import Any, NoReturn
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -20,7 +19,7 @@ from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
 from ..http.atomic_requests import non_atomic_aliases
-from ..http.layers import layers_of
+from ..http.layers import Origin, layers_of, origin_of, untraced
 from ..http.markers import POLICY, handler_of, is_unawaited, next_method
 from .callbacks import guarded_view
 from .entry import ViewTerms
@@ -126,7 +125,7 @@ class _Raising(SimpleTemplateResponse):
 
 
 def is_undecorated(callback: Any) -> bool:
-    """Is this exactly what `as_view()` returned? Compares the code of its outermost layers.
+    """Is this exactly what `as_view()` returned? Compares where its outermost layers are written.
 
     Deeper layers are the `dispatch` of its class and that method's decorators, which `as_view()` copies; those remain
     inside the view.
@@ -156,11 +155,11 @@ def _references(adrf: bool) -> tuple[Any, ...]:
     return (*_references(adrf=False), AsyncView.as_view(), *sets)
 
 
-def _before_dispatch(reference: Any) -> list[CodeType | None]:
+def _before_dispatch(reference: Any) -> list[Origin | None]:
     """Return the layers that `as_view()` itself makes: that of a ViewSet names `dispatch` as what it wraps."""
-    layers, dispatch = _layers(reference), reference.cls.dispatch.__code__
+    layers, dispatch = _layers(reference), origin_of(untraced(reference.cls.dispatch))
     return layers[: layers.index(dispatch)] if dispatch in layers else layers
 
 
-def _layers(callback: Any) -> list[CodeType | None]:
-    return [getattr(layer, "__code__", None) for layer in layers_of(callback)]
+def _layers(callback: Any) -> list[Origin | None]:
+    return [origin_of(layer) for layer in layers_of(callback)]
