@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..http.atomic_requests import ALL_ALIASES, AllAliases, non_atomic_aliases
-from ..http.introspection import NON_ATOMIC, exclude_aliases
+from ..http.introspection import NON_ATOMIC, exclude_aliases, excluded_aliases
 from .entry import ViewTerms
 from .guarding import enter
 
@@ -39,8 +39,10 @@ class GuardedView:
 
     def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Run the view."""
-        called_by_django = getattr(getattr(request, "resolver_match", None), "func", None) is self
-        non_atomic = non_atomic_aliases(self) if called_by_django else ALL_ALIASES
+        # What Django has called may be a proxy of this, such as a tracer's. By our set it has left the transactions to us.
+        called = getattr(getattr(request, "resolver_match", None), "func", None)
+        left_to_us = excluded_aliases(called) is excluded_aliases(self)
+        non_atomic = non_atomic_aliases(self) if left_to_us else ALL_ALIASES
         return enter(
             request, self._terms, functools.partial(self._view, request, *args, **kwargs), non_atomic=non_atomic
         )

@@ -1,0 +1,131 @@
+"""Views inside the proxies of tracers, such as Datadog's and New Relic's, which check no access; and inside other proxies."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+import pytest
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.db import connection, connections
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.views import View
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from wrapt import FunctionWrapper
+
+from django_idempotency.rest_framework import IdempotentViewMixin
+
+from .conftest import Connect, effects
+from .outcome_views import write
+
+pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+
+
+def calling(module: str) -> Any:
+    """Return the function of a wrapper, as written in a module."""
+    namespace: dict[str, Any] = {"__name__": module}
+    exec("def call(wrapped, instance, args, kwargs):\n    return wrapped(*args, **kwargs)", namespace)
+    return namespace["call"]
+
+
+TRACES, UNKNOWN = calling("ddtrace.contrib.internal.trace_utils"), calling("shop.proxies")
+
+
+class ViewProxy(FunctionWrapper):
+    """As Datadog's, which names the module of its target."""
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        return str(self.__wrapped__.__module__)
+
+
+def traced(view: Any) -> Any:
+    """Wrap a view twice, and replace its code object, as Datadog does."""
+    function: FunctionType = getattr(view, "func", view)
+    function.__code__ = function.__code__.replace(co_firstlineno=1)
+    return ViewProxy(FunctionWrapper(view, TRACES), TRACES)
+
+
+def pay(request: HttpRequest) -> HttpResponse:
+    write()
+    return HttpResponse("paid", status=201)
+
+
+class Pay(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class TracedPay(Pay):
+    dispatch = FunctionWrapper(View.dispatch, TRACES)
+
+
+class Rest(APIView):
+    fails = False
+
+    def post(self, request: Any) -> Response:
+        write()
+        if self.fails:
+            raise LookupError
+        return Response({"in_transaction": connection.in_atomic_block}, status=201)
+
+
+class Guarded(IdempotentViewMixin, Rest):
+    pass
+
+
+VIEWS = {
+    "function": traced(pay),
+    "logged-in": traced(login_required(pay)),
+    "class": traced(Pay.as_view()),
+    "dispatch": traced(TracedPay.as_view()),
+    "rest": traced(Rest.as_view()),
+}
+PROXIES = {"traced": TRACES, "unknown": UNKNOWN}
+
+urlpatterns = [
+    *(path(f"{name}/", view) for name, view in VIEWS.items()),
+    path("unknown/", FunctionWrapper(pay, UNKNOWN)),
+    path("unknown-inside/", FunctionWrapper(FunctionWrapper(pay, UNKNOWN), TRACES)),
+    *(path(f"mixin/{name}/", FunctionWrapper(Guarded.as_view(), call)) for name, call in PROXIES.items()),
+    *(
+        path(f"mixin/{name}/failing/", FunctionWrapper(Guarded.as_view(fails=True), call))
+        for name, call in PROXIES.items()
+    ),
+]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_tracers_proxy_changes_nothing(user: User, connect: Connect, name: str) -> None:
+    """Under the middleware the view is guarded, and its response replayed."""
+    send = connect(f"/{name}/", user)
+    assert [send().status_code, send()["Idempotent-Replayed"], effects()] == [201, "true", 1]
+
+
+def test_a_check_inside_is_asked_again(user: User, connect: Connect) -> None:
+    send = connect("/logged-in/", user)
+    assert send().status_code == 201
+    User.objects.filter(pk=user.pk).update(is_active=False)
+    assert "Idempotent-Replayed" not in send()
+
+
+@pytest.mark.parametrize("name", ["unknown", "unknown-inside"])
+def test_any_other_proxy_may_check(user: User, connect: Connect, name: str) -> None:
+    """What it checks is not known, so nothing is replayed."""
+    send = connect(f"/{name}/", user)
+    assert [send().status_code, send().json()["code"], effects()] == [201, "replay-unchecked", 1]
+
+
+@pytest.mark.parametrize("name", PROXIES)
+@pytest.mark.parametrize("keys", [(None, None), ("first", "second")])
+def test_atomic_requests(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, name: str, keys: tuple[str | None, str | None]
+) -> None:
+    """Django has left the transaction to a view with the mixin, so the view opens it, whatever proxy Django has called."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    send = connect(f"/mixin/{name}/", user)
+    assert send(key=keys[0]).json() == {"in_transaction": True}
+    assert (send(key=keys[1], url=f"/mixin/{name}/failing/").status_code, effects()) == (500, 1)
