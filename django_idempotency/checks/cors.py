@@ -28,13 +28,16 @@ def check_cors(**_: Any) -> list[CheckMessage]:
     imported = "from django_idempotency.cors import ALLOW_HEADERS; " if set(needed) & set(ALLOW_HEADERS) else ""
     shown = [name for name in (profile.marker, profile.original, profile.result) if name is not None]
     kept = ["…"] if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else []
+    allowed, defaults = "…", ""
+    if not getattr(settings, "CORS_ALLOW_HEADERS", ()):  # then it has those of the app
+        allowed, defaults = "*default_headers", "from corsheaders.defaults import default_headers; "
     return [
         *_lacks(
             "CORS_ALLOW_HEADERS",
             needed,
             effect="the preflight of a request with a key fails, so the request is never sent",
-            fix=f"from corsheaders.defaults import default_headers; {imported}CORS_ALLOW_HEADERS = "
-            f"({', '.join(['*default_headers', *_spelled(needed, ALLOW_HEADERS, 'ALLOW_HEADERS')])})",
+            fix=f"{defaults}{imported}CORS_ALLOW_HEADERS = "
+            f"({', '.join([allowed, *_spelled(needed, ALLOW_HEADERS, 'ALLOW_HEADERS')])})",
         ),
         *_lacks(
             "CORS_EXPOSE_HEADERS",

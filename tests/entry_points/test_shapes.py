@@ -22,6 +22,7 @@ from django.test import AsyncClient, Client
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
+from django.views.decorators.csrf import csrf_exempt
 from pytest_django import Settings
 from rest_framework.decorators import action, api_view
 from rest_framework.response import Response
@@ -233,6 +234,10 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     "middleware: class that answers in dispatch": (InDispatch.as_view, NOT_REPLAYED),
     "middleware: async function": (lambda: apay, "is async"),
     "middleware: class of DRF": (lambda: made(APIView, post=rest_post, permission_classes=()).as_view(), GUARDED),
+    "middleware: class of DRF in csrf_exempt": (
+        lambda: csrf_exempt(made(APIView, post=rest_post, permission_classes=()).as_view()),
+        GUARDED,
+    ),
     "middleware: async class of DRF": (lambda: made(AsyncAPIView, post=arest_post).as_view(), "async"),
     "middleware: decorated class of DRF": (
         lambda: login_required(made(APIView, post=rest_post, permission_classes=()).as_view()),

@@ -181,6 +181,12 @@ class TestEveryStore:
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
 
+    def test_called_from_code(self, store: BaseStore) -> None:
+        """Options may be given as `call_command()` takes them, by their names."""
+        ticket, out = complete(store), StringIO()
+        call_command("idempotency_record", ticket.scope, ticket.key, release=True, stdout=out)
+        assert out.getvalue().startswith("Released. It was completed")
+
     def test_erase(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
         """Nothing of the response is left; a sleeping record can be erased if its execution is named."""
         ticket = complete(store)

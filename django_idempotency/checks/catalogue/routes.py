@@ -49,7 +49,7 @@ ROUTES: dict[str, tuple[str, str]] = {
             "The as_view() of %(view)s is wrapped in another decorator in the URLconf, which IdempotencyMiddleware must not skip. "
             "A request with a key raises."
         ),
-        "Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it.",
+        "Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it; or name it in EXEMPT, if it is not yours.",
     ),
     "E034": (
         "%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.",

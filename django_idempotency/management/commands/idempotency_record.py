@@ -48,7 +48,7 @@ class Command(BaseCommand):
         parser.add_argument("--format", choices=("text", "json"), default="text", help="Of --history and --reference.")
         either = parser.add_mutually_exclusive_group()
         for verb in VERBS.values():
-            either.add_argument(f"--{verb.name}", action="store_const", const=verb, dest="verb", help=verb.help)
+            either.add_argument(f"--{verb.name}", action="store_true", help=verb.help)
         either.add_argument(
             "--derive",
             metavar="LABEL",
@@ -82,11 +82,12 @@ class Command(BaseCommand):
     def look(self, found: Sought, options: dict[str, Any]) -> None:
         """Show the record, or change it."""
         execution: str | None = options["execution"]
+        verb = next((verb for verb in VERBS.values() if options[verb.name]), None)
         try:
             if options["history"]:
                 self.history(found.id)
-            elif options["verb"]:
-                for line in intervene(found, options["verb"], why=options["reason"], execution=execution):
+            elif verb is not None:
+                for line in intervene(found, verb, why=options["reason"], execution=execution):
                     self.stdout.write(line)
             elif options["derive"] is not None:
                 self.derive(found, options["derive"])

@@ -25,6 +25,7 @@ FOUND = 3
 
 
 class Command(BaseCommand):
+    requires_system_checks = ()
     help = (
         "Find rows of a model with equal facts, close together, that were made under different idempotency keys. "
         "Only reads."
