@@ -11,11 +11,12 @@ from typing import Any
 from django.conf import settings
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RegexPattern
+from django.views import View
 
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
-from ..http.layers import cells_of, layers_of
+from ..http.layers import cells_of, layers_of, untraced
 from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
 from .catalogue import shown
 
@@ -160,10 +161,19 @@ def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle: all, unless restricted."""
     if library_view(class_of(callback)) is not None:
         return ["post"]  # a GraphQL view, which has no handler
-    if class_of(callback) is not None:
-        return [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
+    if (cls := class_of(callback)) is not None:
+        found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
+        return list(UNSAFE_HANDLERS) if _responds_in_dispatch(cls) else found
     allowed = _required_methods(callback)
     return [name for name in UNSAFE_HANDLERS if allowed is None or name.upper() in allowed]
+
+
+def _responds_in_dispatch(cls: type[View]) -> bool:
+    """Does a class respond to every method in its `dispatch()`, as views of GraphQL and of JSON-RPC do?"""
+    if hasattr(cls, "initialize_request"):  # REST framework's: a ViewSet's handlers are those of its callback
+        return False
+    handled = any(hasattr(cls, name) for name in View.http_method_names if name != "options")
+    return not handled and untraced(cls.dispatch) is not untraced(View.dispatch)
 
 
 def _required_methods(callback: Any) -> set[str] | None:

@@ -53,8 +53,7 @@ def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
             raise ImproperlyConfigured(
                 f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), but it has none of them: "
                 f"{base.__name__} responds in dispatch(). Put @idempotent() on a function that calls "
-                f"{cls.__name__}.as_view()(request), below what authenticates the client, or leave it to "
-                "IdempotencyMiddleware."
+                f"{cls.__name__}.as_view()(request), below what authenticates the client."
             )
 
 

@@ -218,10 +218,15 @@ def test_async_views_are_free_without_the_middleware(check: Check, configure: Co
     assert check(awaiting, Awaiting.as_view()) == {}
 
 
-@pytest.mark.parametrize("decorator", [staff_only, login_required, cache_page(60), csrf_exempt])
+@pytest.mark.parametrize("decorator", [staff_only, login_required, cache_page(60)])
 def test_a_decorated_route_of_drf(check: Check, decorator: Any) -> None:
     """E033: rebuilding the view from `.cls` would skip the decorator."""
     assert "IdempotentViewMixin first in the bases of Create" in check(decorator(Create.as_view()))["E033"]
+
+
+def test_what_as_view_has_done_already(check: Check) -> None:
+    """`csrf_exempt()` around it changes nothing."""
+    assert check(csrf_exempt(Create.as_view())) == {}
 
 
 def test_a_decorated_viewset(check: Check) -> None:

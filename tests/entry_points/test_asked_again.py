@@ -185,6 +185,13 @@ class StaffMiddleware:
         refuse_others(request)
 
 
+class InDispatch(View):
+    """It has no handler, like many views of GraphQL."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return pay(request)
+
+
 class ByDispatch(Pay):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         refuse_others(request)
@@ -299,6 +306,7 @@ UNFOLLOWED: dict[str, Any] = {
     "partial-around": functools.partial(checked, pay),
     "from-middleware": decorator_from_middleware(StaffMiddleware)(pay),
     "dispatch": ByDispatch.as_view(),
+    "in-dispatch": InDispatch.as_view(),
     "dispatch-and-ours": ByDispatchWithGuardedPut.as_view(),
     "own-on-dispatch": ByOwnDecorator.as_view(),
     "own-on-handler": ByOwnHandler.as_view(),

@@ -600,7 +600,7 @@ def test_every_option_is_documented() -> None:
         if action.dest
         in (
             *("realm", "store", "reference", "reason", "format"),
-            *("verb", "derive", "history", "execution", "no_body"),
+            *("release", "expire", "erase", "derive", "history", "execution", "no_body"),
         )
     ]
     assert [code(row[0]) for row in table("reference/commands.md", "## idempotency_record")] == ours

@@ -21,7 +21,7 @@ FAULTS = (*OPTIONS[:-1], "faults")
 PSYCOPG2 = (
     *("boto3", "celery", "django", "django-redis", "djangorestframework", "factory-boy", "gunicorn", "httpx"),
     *("hypothesis", "jmespath", "psycopg2-binary", "pytest", "pytest-django", "pytest-randomly", "pytest-xdist"),
-    *("standardwebhooks", "uvicorn"),
+    *("prometheus-client", "standardwebhooks", "uvicorn"),
 )
 #: Not under gevent: an event loop and all greenlets share a thread, so nobody runs async views there.
 LOOPS = ("async", "Async", "in_one_loop", "many_tasks", "no_database", "any_sequence")
