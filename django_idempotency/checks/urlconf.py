@@ -16,6 +16,7 @@ from django.views import View
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
+from ..http.following import known_dispatches
 from ..http.layers import cells_of, layers_of, untraced
 from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
 from .catalogue import shown
@@ -173,7 +174,7 @@ def _responds_in_dispatch(cls: type[View]) -> bool:
     if hasattr(cls, "initialize_request"):  # REST framework's: a ViewSet's handlers are those of its callback
         return False
     handled = any(hasattr(cls, name) for name in View.http_method_names if name != "options")
-    return not handled and untraced(cls.dispatch) is not untraced(View.dispatch)
+    return not handled and untraced(cls.dispatch) not in known_dispatches()
 
 
 def _required_methods(callback: Any) -> set[str] | None:

@@ -26,8 +26,8 @@ def layers_of(callback: Any) -> Iterator[Any]:
             waiting.append(layer.func)
 
 
-#: Packages that wrap views to trace them, and check no access: Datadog's, New Relic's and their like.
-_TRACERS = ("ddtrace.", "elasticapm.", "newrelic.", "opentelemetry.", "scout_apm.", "sentry_sdk.")
+#: Packages that wrap views to trace them, and check no access: Datadog's and New Relic's.
+_TRACERS = ("ddtrace.", "newrelic.")
 
 
 def untraced(layer: Any) -> Any:
@@ -42,10 +42,9 @@ def _is_tracers(layer: Any) -> bool:
 
     What such an object says about itself is true of its target. So its classes are asked whose `__call__` it has.
     """
-    owner: dict[str, type] = {}
-    for base in reversed(type(layer).__mro__):
-        owner |= dict.fromkeys(vars(base).keys() & {"__call__", "_self_wrapper"}, base)
-    if len(owner) < 2 or owner["__call__"].__module__ != owner["_self_wrapper"].__module__:
+    bases = type(layer).__mro__
+    wraps = next((base for base in bases if base.__name__ == "_FunctionWrapperBase"), None)
+    if wraps is None or next(base for base in bases if "__call__" in vars(base)).__module__ != wraps.__module__:
         return False
     wrapper = layer._self_wrapper  # noqa: SLF001 - wrapt's documentation names it
     return type(wrapper) is FunctionType and wrapper.__globals__.get("__name__", "").startswith(_TRACERS)
@@ -56,9 +55,14 @@ Origin = tuple[str, str, tuple[str, ...]]
 
 
 def origin_of(function: Any) -> Origin | None:
-    """Say where the code of a function is written. The code object does not say: Datadog replaces that of each view."""
-    code: CodeType | None = getattr(function, "__code__", None)
-    return None if code is None else (code.co_filename, code.co_name, code.co_freevars)
+    """Say where a function is written; `None` for anything else, since a proxy has the code of its target.
+
+    The code object itself does not tell: Datadog replaces that of each view.
+    """
+    if type(function) is not FunctionType:
+        return None
+    code = function.__code__
+    return code.co_filename, code.co_name, code.co_freevars
 
 
 def name_of_code(module: str, code: CodeType) -> str:

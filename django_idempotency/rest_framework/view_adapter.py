@@ -131,7 +131,9 @@ def is_undecorated(callback: Any) -> bool:
     inside the view.
     """
     layers = _layers(callback)
-    while len(layers) > 1 and layers[0] == layers[1]:  # csrf_exempt() around it: `as_view()` has done that already
+    while (
+        layers[0] is not None and layers[:1] == layers[1:2]
+    ):  # csrf_exempt() around it: `as_view()` has done that already
         del layers[0]
     references = _references("adrf.viewsets" in sys.modules)
     return any(layers[: len(bare)] == bare for bare in map(_before_dispatch, references))

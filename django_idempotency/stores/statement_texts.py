@@ -24,6 +24,8 @@ _LOCKS = re.compile(
     re.IGNORECASE,
 )
 _UNLOCK = re.compile(rf"\b{_RELEASES_ONE}", re.IGNORECASE)
+#: Nothing else but that.
+_ONLY_RELEASES = re.compile(rf"\s*SELECT\s+(?:pg_catalog\.)?{_RELEASES_ONE}[^()]*\)\s*;?\s*", re.IGNORECASE)
 #: Characters at the beginning of a statement, in which such a function is looked for.
 _BEGINNING = 400
 
@@ -46,6 +48,11 @@ def releases(text: str) -> bool:
     """Does a statement release a lock that does not belong to a transaction?"""
     found = _lock_in(text)
     return found is not None and found["takes"] is None
+
+
+def only_releases(text: str) -> bool:
+    """Does a statement of PostgreSQL do nothing else?"""
+    return _ONLY_RELEASES.fullmatch(text) is not None
 
 
 def _lock_in(text: str) -> re.Match[str] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -39,13 +41,36 @@ def allocate() -> None:
     free.append(elsewhere(lambda: ask(TRY)))
 
 
-def failing(request: HttpRequest) -> HttpResponse:
+#: How a view releases the lock 7 in its `finally`.
+RELEASES: dict[str, Callable[[Any], object]] = {
+    "alone": lambda cursor: cursor.execute("SELECT pg_advisory_unlock(%s)", [7]),
+    "many": lambda cursor: cursor.executemany("SELECT pg_advisory_unlock(%s)", iter([[7]])),
+    "writing": lambda cursor: cursor.execute(
+        "INSERT INTO payments_effect (label, idempotency_key, attempt, created)"
+        " SELECT pg_advisory_unlock(7)::text, '', 0, now()"
+    ),
+}
+
+
+def failing(request: HttpRequest, release: str) -> HttpResponse:
     ask(TAKE)
-    try:
-        with connection.cursor() as cursor:
+    with connection.cursor() as cursor:
+        try:
             cursor.execute("SELECT 1 / 0")
-    finally:
-        ask(RELEASE)
+        finally:
+            RELEASES[release](cursor)
+    return HttpResponse(status=201)
+
+
+def repeating(request: HttpRequest) -> HttpResponse:
+    ask(TAKE)
+    with suppress(InternalError), transaction.atomic():
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 / 0")
+        finally:
+            ask(RELEASE)
+    ask(RELEASE)
     return HttpResponse(status=201)
 
 
@@ -65,7 +90,8 @@ class Rest(IdempotentViewMixin, APIView):
 urlpatterns = [
     path("plain/", idempotent()(plain)),
     path("middleware/plain/", plain),
-    path("failing/", idempotent()(failing)),
+    path("failing/<release>/", idempotent()(failing)),
+    path("repeating/", idempotent()(repeating)),
     path("excluded/", transaction.non_atomic_requests(idempotent()(plain))),
     path("leased/", idempotent(guarantee="lease")(plain)),
     path("rest/", Rest.as_view()),
@@ -127,10 +153,23 @@ def test_above_read_committed(user: User, connect: Connect, monkeypatch: pytest.
 
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
-def test_after_a_failed_statement(user: User, connect: Connect) -> None:
+@pytest.mark.parametrize("release", RELEASES)
+def test_after_a_failed_statement(user: User, connect: Connect, release: str) -> None:
     """The aborted transaction refuses the release, which follows the rollback: the connection may be kept for long."""
-    send = connect("/failing/", user)
+    send = connect(f"/failing/{release}/", user)
     send.client.raise_request_exception = True
     with pytest.raises(InternalError, match="aborted"):
         send()
+    assert elsewhere(lambda: ask(TRY))
+    assert effects() == 0, "nothing but the release is repeated"
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
+def test_a_release_that_the_view_repeats(user: User, connect: Connect) -> None:
+    """It is not repeated once more: a lock that was taken twice is still held."""
+    ask(TAKE)
+    send = connect("/repeating/", user)
+    assert send().status_code == 201
+    assert not elsewhere(lambda: ask(TRY))
+    ask(RELEASE)
     assert elsewhere(lambda: ask(TRY))

@@ -6,8 +6,9 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
@@ -17,6 +18,8 @@ from rest_framework.views import APIView
 from wrapt import FunctionWrapper
 
 from django_idempotency.rest_framework import IdempotentViewMixin
+from testproject.payments.models import Charge
+from tests.support.factories import grant
 
 from .conftest import Connect, effects
 from .outcome_views import write
@@ -79,7 +82,7 @@ class Guarded(IdempotentViewMixin, Rest):
 
 VIEWS = {
     "function": traced(pay),
-    "logged-in": traced(login_required(pay)),
+    "permitted": traced(permission_required("payments.add_charge", raise_exception=True)(pay)),
     "class": traced(Pay.as_view()),
     "dispatch": traced(TracedPay.as_view()),
     "rest": traced(Rest.as_view()),
@@ -90,6 +93,7 @@ urlpatterns = [
     *(path(f"{name}/", view) for name, view in VIEWS.items()),
     path("unknown/", FunctionWrapper(pay, UNKNOWN)),
     path("unknown-inside/", FunctionWrapper(FunctionWrapper(pay, UNKNOWN), TRACES)),
+    path("unknown-around-rest/", FunctionWrapper(Rest.as_view(), UNKNOWN)),
     *(path(f"mixin/{name}/", FunctionWrapper(Guarded.as_view(), call)) for name, call in PROXIES.items()),
     *(
         path(f"mixin/{name}/failing/", FunctionWrapper(Guarded.as_view(fails=True), call))
@@ -98,7 +102,7 @@ urlpatterns = [
 ]
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", [name for name in VIEWS if name != "permitted"])
 def test_a_tracers_proxy_changes_nothing(user: User, connect: Connect, name: str) -> None:
     """Under the middleware the view is guarded, and its response replayed."""
     send = connect(f"/{name}/", user)
@@ -106,10 +110,11 @@ def test_a_tracers_proxy_changes_nothing(user: User, connect: Connect, name: str
 
 
 def test_a_check_inside_is_asked_again(user: User, connect: Connect) -> None:
-    send = connect("/logged-in/", user)
-    assert send().status_code == 201
-    User.objects.filter(pk=user.pk).update(is_active=False)
-    assert "Idempotent-Replayed" not in send()
+    grant(user, Charge, "add_charge")
+    send = connect("/permitted/", user)
+    assert [send().status_code, send()["Idempotent-Replayed"]] == [201, "true"]
+    user.user_permissions.clear()
+    assert (send().json()["code"], effects()) == ("replay-refused", 1)
 
 
 @pytest.mark.parametrize("name", ["unknown", "unknown-inside"])
@@ -117,6 +122,15 @@ def test_any_other_proxy_may_check(user: User, connect: Connect, name: str) -> N
     """What it checks is not known, so nothing is replayed."""
     send = connect(f"/{name}/", user)
     assert [send().status_code, send().json()["code"], effects()] == [201, "replay-unchecked", 1]
+
+
+def test_any_other_proxy_around_rest_framework(user: User, connect: Connect) -> None:
+    """It is not skipped: a request with a key raises, and nothing has run."""
+    send = connect("/unknown-around-rest/", user)
+    send.client.raise_request_exception = True
+    with pytest.raises(ImproperlyConfigured, match="inside another decorator"):
+        send()
+    assert effects() == 0
 
 
 @pytest.mark.parametrize("name", PROXIES)

@@ -186,6 +186,8 @@ class TestEveryStore:
         ticket, out = complete(store), StringIO()
         call_command("idempotency_record", ticket.scope, ticket.key, release=True, stdout=out)
         assert out.getvalue().startswith("Released. It was completed")
+        with pytest.raises(CommandError, match="Choose one"):
+            call_command("idempotency_record", ticket.scope, ticket.key, release=True, erase=True)
 
     def test_erase(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
         """Nothing of the response is left; a sleeping record can be erased if its execution is named."""

@@ -82,12 +82,14 @@ class Command(BaseCommand):
     def look(self, found: Sought, options: dict[str, Any]) -> None:
         """Show the record, or change it."""
         execution: str | None = options["execution"]
-        verb = next((verb for verb in VERBS.values() if options[verb.name]), None)
+        verbs = [verb for verb in VERBS.values() if options[verb.name]]
+        if len(verbs) > 1:  # of call_command(): the command line refuses that itself
+            raise CommandError("Choose one of --release, --expire and --erase.")
         try:
             if options["history"]:
                 self.history(found.id)
-            elif verb is not None:
-                for line in intervene(found, verb, why=options["reason"], execution=execution):
+            elif verbs:
+                for line in intervene(found, verbs[0], why=options["reason"], execution=execution):
                     self.stdout.write(line)
             elif options["derive"] is not None:
                 self.derive(found, options["derive"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error, transaction
@@ -12,7 +12,7 @@ from django.db import Error, transaction
 from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
 from ..base import Guard
 from ..blocks import Block, replaces
-from ..statement_texts import LockWatch, kept_until_commit, releases, text_of
+from ..statement_texts import LockWatch, kept_until_commit, only_releases, releases, text_of
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
 
@@ -51,8 +51,8 @@ class TransactionGuard(Guard):
         self._locks = None if as_before or connection.vendor == "sqlite" else LockWatch()
         #: Has the work released a lock that was to be kept until the COMMIT?
         self._unlocked = False
-        #: Releases of locks that the aborted transaction has refused, with their parameters.
-        self._refused: list[tuple[Any, Any]] = []
+        #: Releases of locks that the aborted transaction has refused: text, parameters, executemany().
+        self._refused: list[tuple[str, Any, bool]] = []
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -202,15 +202,22 @@ class TransactionGuard(Guard):
             self._over = True  # Django removes the last wrapper, which may not be ours
 
     def release_refused(self) -> None:
-        """Release, after the rollback, the locks that the work could not release: the connection would keep them."""
-        if not self._refused:
+        """Release, after the rollback, the locks that the work could not release: the connection would keep them.
+
+        What is more than a plain release is not repeated: all locks go with the connection's session.
+        """
+        refused, self._refused = self._refused, []
+        if not refused:
             return
         try:
+            if any(many or not only_releases(text) for text, _, many in refused):
+                self._connection.close()
+                return
             with self._connection.cursor() as cursor:
-                for sql, params in self._refused:
-                    cursor.execute(sql, params)
-        except Error:
-            self._connection.close()  # and with its session all of its locks are gone
+                for text, params, _ in refused:
+                    cursor.execute(text, params)
+        except Exception:  # noqa: BLE001 - what ended the work is raised
+            self._connection.close()
 
     def left(self) -> None:
         """Note that the guard has ended without an error."""
@@ -241,9 +248,11 @@ class TransactionGuard(Guard):
             if before != IN_ERROR:
                 self._broke_it = not database_errors.deadlocked(error)
             elif self._locks is not None and releases(text):
-                self._refused.append((sql, params))
+                self._refused.append((text, params, many))
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke
+        with suppress(ValueError):  # mostly none was
+            self._refused.remove((text, params, many))  # the work has sent it again
         if too_early:  # it had to run: otherwise the connection would keep the lock
             self._unlocked = True
             logger.error("%s", UnlockedTooEarly())
