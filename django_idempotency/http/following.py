@@ -66,7 +66,7 @@ def path_to(callback: Any, method: str) -> Path:
     """Follow a callback to its view. Raises `Unfollowed` for an opaque layer."""
     path = Path()
     view = _innermost(callback, path)
-    if origin_of(view) == _view_origin():
+    if (origin := origin_of(view)) is not None and origin == _view_origin():
         cells = cells_of(view)
         path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
         _follow_class(path.cls, method, path)
