@@ -14,5 +14,7 @@ TAKE, RELEASE, TRY = range(3)
 def ask(statement: int) -> bool:
     """Send one of the three, and return what the database says."""
     with connection.cursor() as cursor:
-        cursor.execute(LOCKS[connection.vendor][statement], ["7" if connection.vendor == "mysql" else 7])
+        # MySQL and MariaDB have one lock of a name for all databases, so for all processes of tests.
+        name = f"seven of {connection.settings_dict['NAME']}" if connection.vendor == "mysql" else 7
+        cursor.execute(LOCKS[connection.vendor][statement], [name])
         return bool(cursor.fetchone()[0])
