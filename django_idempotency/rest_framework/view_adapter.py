@@ -131,9 +131,8 @@ def is_undecorated(callback: Any) -> bool:
     inside the view.
     """
     layers = _layers(callback)
-    while (
-        layers[0] is not None and layers[:1] == layers[1:2]
-    ):  # csrf_exempt() around it: `as_view()` has done that already
+    # csrf_exempt() around it is harmless: `as_view()` has done that already.
+    while layers[0] is not None and layers[:1] == layers[1:2]:
         del layers[0]
     references = _references("adrf.viewsets" in sys.modules)
     return any(layers[: len(bare)] == bare for bare in map(_before_dispatch, references))

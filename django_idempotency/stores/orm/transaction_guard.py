@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error, transaction
 
-from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost, UnlockedTooEarly
+from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost
 from ..base import Guard
 from ..blocks import Block, replaces
-from ..statement_texts import LockWatch, kept_until_commit, only_releases, releases, text_of
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
+from .session_locks import SessionLocks
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -48,11 +48,7 @@ class TransactionGuard(Guard):
         self._broke_it = False
         as_before = block is not None or self._joined or replaces()
         #: Set where the work's own atomic() blocks would be committed when they end, if it were not for this guard.
-        self._locks = None if as_before or connection.vendor == "sqlite" else LockWatch()
-        #: Has the work released a lock that was to be kept until the COMMIT?
-        self._unlocked = False
-        #: Releases of locks that the aborted transaction has refused: text, parameters, executemany().
-        self._refused: list[tuple[str, Any, bool]] = []
+        self._locks = None if as_before or connection.vendor == "sqlite" else SessionLocks(connection)
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -61,8 +57,15 @@ class TransactionGuard(Guard):
     def needs_rollback(self) -> bool:
         connection = self._connection
         return (
-            self._unlocked or connection.needs_rollback or not connection.in_atomic_block or self._status() == IN_ERROR
+            self._unlocked()
+            or connection.needs_rollback
+            or not connection.in_atomic_block
+            or self._status() == IN_ERROR
         )
+
+    def _unlocked(self) -> bool:
+        """Has the work released a lock that was to be kept until the COMMIT?"""
+        return self._locks is not None and self._locks.released_early
 
     def _status(self) -> int | None:
         return self._dialect.transaction_status(self._connection)
@@ -118,7 +121,7 @@ class TransactionGuard(Guard):
             cursor.execute(sql)
 
     def lost(self) -> bool:
-        if self._unlocked:  # the work has handled the error, and a response without its writes must not be kept
+        if self._unlocked():  # the work has handled the error, and a response without its writes must not be kept
             return True
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         lost = not (self._broke_it if self._status() == IN_ERROR else self._signed())
@@ -202,22 +205,9 @@ class TransactionGuard(Guard):
             self._over = True  # Django removes the last wrapper, which may not be ours
 
     def release_refused(self) -> None:
-        """Release, after the rollback, the locks that the work could not release: the connection would keep them.
-
-        What is more than a plain release is not repeated: all locks go with the connection's session.
-        """
-        refused, self._refused = self._refused, []
-        if not refused:
-            return
-        try:
-            if any(many or not only_releases(text) for text, _, many in refused):
-                self._connection.close()
-                return
-            with self._connection.cursor() as cursor:
-                for text, params, _ in refused:
-                    cursor.execute(text, params)
-        except Exception:  # noqa: BLE001 - what ended the work is raised
-            self._connection.close()
+        """See SessionLocks.release_refused()."""
+        if self._locks is not None:
+            self._locks.release_refused()
 
     def left(self) -> None:
         """Note that the guard has ended without an error."""
@@ -237,31 +227,14 @@ class TransactionGuard(Guard):
         if before == IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
             self.log_loss()
             raise TransactionLost
-        text = "" if self._locks is None else text_of(sql, context["cursor"])
-        savepoints = self._connection.savepoint_ids
-        too_early = self._locks is not None and self._locks.note(text, savepoints)
         try:
-            if self._locks is not None and too_early and self._locks.survives(savepoints):
-                too_early = not self._keeps_lock(execute, text, params, context)
-            done = execute(sql, params, many, context)
+            if self._locks is None:
+                done = execute(sql, params, many, context)
+            else:
+                done = self._locks.run(execute, sql, params, many, context, aborted=before == IN_ERROR)
         except Error as error:
             if before != IN_ERROR:
                 self._broke_it = not database_errors.deadlocked(error)
-            elif self._locks is not None and releases(text):
-                self._refused.append((text, params, many))
             raise
         self._broke_it = False  # a savepoint has undone what an earlier statement broke
-        with suppress(ValueError):  # mostly none was
-            self._refused.remove((text, params, many))  # the work has sent it again
-        if too_early:  # it had to run: otherwise the connection would keep the lock
-            self._unlocked = True
-            logger.error("%s", UnlockedTooEarly())
-            raise UnlockedTooEarly
         return done
-
-    def _keeps_lock(self, execute: Any, text: str, params: Any, context: Any) -> bool:
-        """Keep a lock until the COMMIT, although the work is about to release it. `False`: that cannot be done here."""
-        if (kept := kept_until_commit(text)) is None:
-            return False
-        execute(kept, params, False, context)
-        return bool(context["cursor"].fetchone()[0])
