@@ -16,9 +16,16 @@ from django.views import View
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
-from ..http.following import known_dispatches
-from ..http.layers import cells_of, layers_of, untraced
-from ..http.markers import POLICY, UNSAFE_HANDLERS, carriers, handler_of, overrides_policy, view_class
+from ..http.layers import cells_of, layers_of
+from ..http.markers import (
+    POLICY,
+    UNSAFE_HANDLERS,
+    carriers,
+    handler_of,
+    overrides_policy,
+    view_class,
+    with_own_dispatch,
+)
 from .catalogue import shown
 
 #: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
@@ -174,7 +181,7 @@ def _responds_in_dispatch(cls: type[View]) -> bool:
     if hasattr(cls, "initialize_request"):  # REST framework's: a ViewSet's handlers are those of its callback
         return False
     handled = any(hasattr(cls, name) for name in View.http_method_names if name != "options")
-    return not handled and untraced(cls.dispatch) not in known_dispatches()
+    return not handled and with_own_dispatch(cls) is not None
 
 
 def _required_methods(callback: Any) -> set[str] | None:

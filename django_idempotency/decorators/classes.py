@@ -16,13 +16,10 @@ from django.views import View
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
-from ..http.markers import EXEMPT, POLICY, UNSAFE_HANDLERS, next_method
+from ..http.markers import EXEMPT, LEAVES, POLICY, UNSAFE_HANDLERS, next_method, with_own_dispatch
 from ..http.unguarded import watched
 from .refusing import refuse_access_decorator
 from .views import guarded_view
-
-#: Marks a dispatch() of ours.
-LEAVES = "idempotency_leaves"
 
 
 def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
@@ -47,14 +44,12 @@ def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
     """Refuse a class without a handler to guard whose `dispatch()` is not Django's: it may respond there."""
     if any(hasattr(cls, name) for name in UNSAFE_HANDLERS):
         return
-    for base in cls.__mro__[: cls.__mro__.index(View)]:
-        dispatch = vars(base).get("dispatch")
-        if dispatch is not None and not hasattr(dispatch, LEAVES) and base.__module__.partition(".")[0] != "django":
-            raise ImproperlyConfigured(
-                f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), but it has none of them: "
-                f"{base.__name__} responds in dispatch(). Put @idempotent() on a function that calls "
-                f"{cls.__name__}.as_view()(request), below what authenticates the client."
-            )
+    if (base := with_own_dispatch(cls)) is not None:
+        raise ImproperlyConfigured(
+            f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), but it has none of them: "
+            f"{base.__name__} responds in dispatch(). Put @idempotent() on a function that calls "
+            f"{cls.__name__}.as_view()(request), below what authenticates the client."
+        )
 
 
 def _guard_subclasses(cls: type[Any], policy: Policy) -> None:

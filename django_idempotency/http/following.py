@@ -95,7 +95,7 @@ def _follow_class(cls: type[View], method: str, path: Path) -> None:
 def _leads_on(dispatch: Any) -> bool:
     """Does a `dispatch()` check nothing itself? Django's do not, nor do ours, which call that of the next base."""
     ours = getattr(dispatch, "__globals__", {}).get("__name__") in _OURS
-    return dispatch in known_dispatches() or (ours and dispatch.__code__.co_name == "inherited")
+    return dispatch in _dispatches() or (ours and dispatch.__code__.co_name == "inherited")
 
 
 def _innermost(layer: Any, path: Path) -> Any:
@@ -249,7 +249,7 @@ def _method_wrapper() -> Origin | None:
     return origin_of(method_decorator(user_passes_test(bool))(_view))
 
 
-def known_dispatches() -> tuple[Any, ...]:
+def _dispatches() -> tuple[Any, ...]:
     """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks are repeated."""
     if not apps.is_installed("django.contrib.auth"):
         return (untraced(View.dispatch),)

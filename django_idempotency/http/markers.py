@@ -19,6 +19,8 @@ from .ninja_views import operation_of
 POLICY = "idempotency_policy"
 #: The middleware does not guard this view.
 EXEMPT = "idempotency_exempt"
+#: It is a `dispatch()` of ours.
+LEAVES = "idempotency_leaves"
 
 #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
 REFUSAL = "idempotency_refusal"
@@ -138,6 +140,15 @@ def overrides_policy(cls: type[Any] | None) -> bool:
 def below_api_view(handler: Any) -> Any:
     """Return the function that `@api_view` has wrapped into a handler, or `None`."""
     return cells_of(handler).get("func")
+
+
+def with_own_dispatch(cls: type[Any]) -> type[Any] | None:
+    """Return which of a view's classes has a `dispatch()` of its own, neither Django's nor ours: it may respond there."""
+    for base in cls.__mro__[: cls.__mro__.index(View)]:
+        dispatch = vars(base).get("dispatch")
+        if dispatch is not None and not hasattr(dispatch, LEAVES) and base.__module__.partition(".")[0] != "django":
+            return base
+    return None
 
 
 def next_method(cls: type[Any], name: str) -> Callable[..., Any]:
