@@ -11,6 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.multipartparser import MultiPartParserError
 from django.urls import path
+from django.views import View
 from rest_framework.decorators import api_view
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.request import Request
@@ -24,6 +25,16 @@ from testproject.payments.models import Effect
 
 def write() -> None:
     Effect.objects.create(label="written", idempotency_key="", attempt=0)
+
+
+def pay(request: HttpRequest) -> HttpResponse:
+    write()
+    return HttpResponse("paid", status=201)
+
+
+class Pay(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
 
 
 def swallow_integrity_error() -> None:

@@ -32,19 +32,9 @@ from django_idempotency.http.following import unfollowed
 from tests.support.factories import AdminFactory
 
 from .conftest import KEY, effects
-from .outcome_views import write
+from .outcome_views import Pay, pay
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
-
-
-def pay(request: HttpRequest) -> HttpResponse:
-    write()
-    return HttpResponse("paid", status=201)
-
-
-class Pay(View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        return pay(request)
 
 
 def refuse_others(request: Any) -> None:

@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, connections
-from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views import View
 from rest_framework.response import Response
@@ -22,7 +21,7 @@ from testproject.payments.models import Charge
 from tests.support.factories import grant
 
 from .conftest import Connect, effects
-from .outcome_views import write
+from .outcome_views import Pay, pay, write
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -50,16 +49,6 @@ def traced(view: Any) -> Any:
     function: FunctionType = getattr(view, "func", view)
     function.__code__ = function.__code__.replace(co_firstlineno=1)
     return ViewProxy(FunctionWrapper(view, TRACES), TRACES)
-
-
-def pay(request: HttpRequest) -> HttpResponse:
-    write()
-    return HttpResponse("paid", status=201)
-
-
-class Pay(View):
-    def post(self, request: HttpRequest) -> HttpResponse:
-        return pay(request)
 
 
 class TracedPay(Pay):
