@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
 
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Settlement, Status, Ticket
@@ -76,7 +76,6 @@ def test_killed_before_the_guard() -> None:
     with pytest.raises(StoreUnavailable):
         call.open()
     assert call.operation.run is None
-    connection.close()  # as Django does after each request
     assert Call().run() == Execute(attempt=2, takeover=True)
 
 
@@ -190,8 +189,7 @@ def test_killed_before_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OperationalError):
         call.work()
     with monkeypatch.context() as patch:
-        patch.setitem(connection.settings_dict, "HOST", "127.0.0.1")
-        patch.setitem(connection.settings_dict, "PORT", "1")
+        hide_server(patch)
         call.settle(WorkResult.FAILED)
         connection.close()
     assert (call.listener.events, connection.in_atomic_block) == (["claimed", "lost"], False)
@@ -263,16 +261,33 @@ def test_an_error_of_ours_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert effects() == 1
 
 
+def hide_server(patch: pytest.MonkeyPatch) -> None:
+    """Point the next connection to a port without a server. While a guard is open, the connection has a copy of these."""
+    patch.setitem(connections.settings[connection.alias], "HOST", "127.0.0.1")
+    patch.setitem(connections.settings[connection.alias], "PORT", "1")
+
+
 @not_sqlite
-def test_killed_in_a_lease(deferring: Deferring) -> None:
+def test_killed_in_a_lease() -> None:
+    """The settle that fails closes the connection, and the next try has a new one."""
+    call = Call(make_ticket())
+    call.open()
+    kill(connection_id())
+    call.settle()
+    assert call.listener.events == ["claimed", "completed"]
+
+
+@not_sqlite
+def test_killed_in_a_lease_with_its_server(deferring: Deferring, monkeypatch: pytest.MonkeyPatch) -> None:
     """The response of the work is sent, and a settle that fails is written later."""
     call = Call(make_ticket())
     call.open()
     call.work()
     kill(connection_id())
-    call.settle()
+    with monkeypatch.context() as patch:
+        hide_server(patch)
+        call.settle()
     assert call.listener.events == ["claimed", "deferred"]
-    connection.close()
     assert (effects(), row(call.ticket).status) == (1, Status.RUNNING)
     deferring.attempt(time.monotonic())
     assert call.listener.events == ["claimed", "deferred", "completed"]

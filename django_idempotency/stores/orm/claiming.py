@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def claim(sql: Statements, connection: BaseDatabaseWrapper, ticket: Ticket, *, combine: bool) -> Record:
     """See BaseStore.claim(). `combine`: one trip inserts and reads, where the driver can."""
     joined = connection.in_atomic_block
-    with translated, sql.dialect.joining(connection) if joined else nullcontext():
+    with translated(connection.alias), sql.dialect.joining(connection) if joined else nullcontext():
         if not joined:
             _require_autocommit(connection)
         run: rules.Execute | None = None

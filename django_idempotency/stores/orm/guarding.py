@@ -42,7 +42,7 @@ def guarded(sql: Statements, using: str, ticket: Ticket, *, takeover: bool, comb
     try:
         with ExitStack() as transaction_ends:
             transaction_ends.callback(guard.release_refused)
-            with translated, sql.dialect.impatient(connection) if takeover else nullcontext():
+            with translated(using), sql.dialect.impatient(connection) if takeover else nullcontext():
                 if block is None:
                     transaction_ends.enter_context(mine.transaction or transaction.atomic(using=using))
                 else:
@@ -75,7 +75,7 @@ def guarded(sql: Statements, using: str, ticket: Ticket, *, takeover: bool, comb
 
 def _own_transaction(sql: Statements, connection: BaseDatabaseWrapper, *, combine: bool) -> WorkTransaction | None:
     """Return the transaction that begins with the lock and settles with its COMMIT, if there can be one here."""
-    with translated:
+    with translated(connection.alias):
         if not combine or connection.in_atomic_block or not connection.get_autocommit():
             return None
         return sql.dialect.own_transaction(connection)

@@ -78,7 +78,7 @@ class ORMStore(BaseStore):
         bound = self._statements.wait(ticket, seconds)
         if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
             return
-        with suppress(LostRace), translated:  # a lost race: the time ran out first
+        with suppress(LostRace), translated(self.using):  # a lost race: the time ran out first
             fetched(connection, bound)
 
     # ----------------------------------------------------------------------------------------------- settle, purge
@@ -90,7 +90,7 @@ class ORMStore(BaseStore):
             if active.name == (self.using, ticket.id) and active.transaction is not None and not active.ended:
                 active.transaction.settle_at_commit(bound)
                 return True
-        with translated:
+        with translated(self.using):
             return written(self._connection, bound) == 1
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -106,7 +106,7 @@ class ORMStore(BaseStore):
         failed: IdempotencyError | None = None
         for together in tables.values():
             try:
-                with translated:
+                with translated(self.using):
                     owners |= renewed(self._statements, self._connection, together)
             except IdempotencyError as error:
                 failed = error
@@ -135,7 +135,7 @@ class ORMStore(BaseStore):
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         from .purge import purge  # not above: loads the model
 
-        with translated:
+        with translated(self.using):
             return purge(self._connection, self._statements.dialect, limit=limit, since=since)
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
@@ -144,7 +144,7 @@ class ORMStore(BaseStore):
 
         after: tuple[datetime, UUID] | None = None
         while True:
-            with translated, self._connection.cursor() as cursor:
+            with translated(self.using), self._connection.cursor() as cursor:
                 cursor.execute(*self._statements.scan(after, size, bodies=bodies))
                 rows = cursor.fetchall()
             found, unreadable = records(rows, self._connection)
@@ -156,21 +156,21 @@ class ORMStore(BaseStore):
     def add_repeats(self, batch: Sequence[Counted]) -> None:
         from .repeats import add  # not above: loads the model
 
-        with translated:
+        with translated(self.using):
             add(self._connection.alias, batch)
 
     def repeats(self, record_id: UUID) -> Repeats | None:
         from .repeats import of  # not above: loads the model
 
-        with translated:
+        with translated(self.using):
             return of(self._connection.alias, record_id)
 
     def size(self) -> int | None:
-        with translated, self._connection.cursor() as cursor:
+        with translated(self.using), self._connection.cursor() as cursor:
             return self._statements.dialect.size(cursor, self._statements.table)
 
     def get(self, record_id: UUID) -> Record | None:
-        with translated:
+        with translated(self.using):
             row = fetched(self._connection, self._statements.select(record_id))
             return None if row is None else self._statements.record(row, self._connection)
 
@@ -188,14 +188,14 @@ class ORMStore(BaseStore):
         """See BaseStore._intervene(). Here `audit` is called in the same transaction."""
         from .interventions import intervene  # not above: loads the model
 
-        with translated:
+        with translated(self.using):
             return intervene(self.guard, self._connection, record_id, change, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""
         from .purge import count_due  # not above: loads the model
 
-        with translated:
+        with translated(self.using):
             return count_due(self._connection, limit)
 
     # ------------------------------------------------------------------------------------------------------ plumbing
@@ -208,5 +208,5 @@ class ORMStore(BaseStore):
     def _statements(self) -> Statements:
         from .statements import Statements  # not above: loads the model, and settings may name this class earlier
 
-        with translated:
+        with translated(self.using):
             return Statements(self._connection)
