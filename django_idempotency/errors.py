@@ -429,12 +429,3 @@ class LeaseLost(LostRace):
 
 class OwnershipLost(LostRace, InProgress):
     """Another request with the same idempotency key took over, and this one changed nothing. Ask again."""
-
-
-def translate_django_error(error: BaseException) -> BaseException:
-    """Return our error for one of Django's that a guard has caused."""
-    if isinstance(error, RuntimeError) and "durable atomic block cannot be nested" in str(error):
-        clearer = DurableInsideGuard()
-        clearer.__cause__ = error
-        return clearer
-    return error

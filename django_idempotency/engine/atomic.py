@@ -91,7 +91,7 @@ class AtomicOperation(Operation):
         """See Operation.settle(). Ends the guard.
 
         Raises `OwnershipLost` when another call owns the record and `StoreUnavailable` when it could not be written
-        (our writes were rolled back), `TransactionLost` when the work has ended our transaction, the error of a failed
+        (our writes were rolled back), what the guard has refused the work, `TransactionLost` when the work has ended our transaction, the error of a failed
         COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the error of an `on_commit` callback
         (everything is committed).
         """
@@ -103,6 +103,9 @@ class AtomicOperation(Operation):
     def _settle(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
         guard = self._guard
         remembered, undone = ended in (WorkResult.KEPT, WorkResult.DROPPED), guard.needs_rollback()
+        if remembered and guard.refused is not None:
+            self._roll_back(guard.refused)
+            raise guard.refused
         # A settle inside the transaction compares the transaction's id itself, so no separate check is needed.
         if remembered and (guard.transaction_id is None or undone) and guard.lost():
             self._lose()

@@ -21,7 +21,6 @@ from ..errors import (
     OperationHeld,
     StoreUnavailable,
     is_answer,
-    translate_django_error,
 )
 from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
@@ -115,7 +114,7 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
         held = call.naming(HeldForPerson(str(error)))
         held.__cause__ = error
         return held
-    return translate_django_error(error)
+    return error
 
 
 def end_decided(call: FunctionCall, decision: Any) -> CallEnd | None:

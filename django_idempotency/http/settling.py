@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 
 from ..concurrency.threads import in_thread
 from ..core.conclusions import SettledState, WorkResult
-from ..errors import OperationUnknown, Problem, TransactionLost, translate_django_error
+from ..errors import OperationUnknown, Problem, TransactionLost
 from ..steps.endings import acompleted, ahave_begun, aleft_by, completed, have_begun, left_by, problem_of
 from .admission import GUARDED_BY
 from .ending import EndingExchange, refused_after_steps
@@ -137,7 +137,7 @@ class RunningExchange(EndingExchange):
             self.settle(response)
         except Problem as problem:
             return problem
-        raise translate_django_error(error)
+        raise error
 
     async def afail(self, error: BaseException) -> Problem:
         """See fail()."""
@@ -154,7 +154,7 @@ class RunningExchange(EndingExchange):
             await self.asettle(response)
         except Problem as problem:
             return problem
-        raise translate_django_error(error)
+        raise error
 
     def _fail_with(self, problem: Problem) -> Problem:
         """End an exchange as its steps have decided, and return their problem."""
@@ -183,7 +183,7 @@ class RunningExchange(EndingExchange):
             self.operation.settle(*self._end_after(error))
             self._unscreen()
         self._note()
-        raise translate_django_error(error)
+        raise error
 
     async def _afail(self, error: BaseException) -> NoReturn:
         """See _fail()."""
@@ -192,4 +192,4 @@ class RunningExchange(EndingExchange):
             await self.operation.asettle(*self._end_after(error))
             await self._aunscreen()
         self._note()
-        raise translate_django_error(error)
+        raise error

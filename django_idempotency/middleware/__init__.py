@@ -20,7 +20,7 @@ from .. import conf
 from ..concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, SAFE_METHODS
 from ..core.records import Guarantee
-from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost, translate_django_error
+from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
 from ..http.access import ask_again
 from ..http.admission import key_with_owner
 from ..http.atomic_requests import guarded_alias, leave_while_guarded, non_atomic_aliases
@@ -201,8 +201,6 @@ class IdempotencyMiddleware:
             return problem_response(problem, request)
         if isinstance(exception, TransactionLost) or (exchange.degraded and isinstance(exception, OperationUnknown)):
             return problem_response(exception, request)
-        if (clearer := translate_django_error(exception)) is not exception:
-            raise clearer
         return None
 
     def _admit(

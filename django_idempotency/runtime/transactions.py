@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from asgiref.sync import AsyncToSync, sync_to_async
-from django.db import connections, transaction
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..errors import LeaseInTransaction
+from ..stores.base import Guard
 from ..stores.blocks import Block
 
 
 def in_open_transaction(using: str) -> bool:
     """Has the project opened a transaction of this database? That of a test case does not count: production has none."""
     connection = connections[using]
-    if not connection.in_atomic_block:
-        return not connection.get_autocommit()
-    try:
-        # Django recognises a test case's own transaction: it lets a durable one begin inside.
-        with transaction.atomic(using=using, durable=True):
-            return False
-    except RuntimeError:
-        return True
+    return in_transaction(connection) if connection.in_atomic_block else not connection.get_autocommit()
 
 
 def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = ()) -> None:
@@ -34,7 +28,11 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
         if connection.alias == but:
             continue
         if connection.atomic_blocks and in_transaction(connection, ours=ours):
-            raise LeaseInTransaction
+            refusal = LeaseInTransaction()
+            for guard in connection.atomic_blocks:
+                if isinstance(guard, Guard):
+                    guard.refuse(refusal)
+            raise refusal
         if connection.connection is not None and not (connection.autocommit or connection.in_atomic_block):
             raise LeaseInTransaction(
                 f'The connection {connection.alias!r} is not in autocommit: a call with guarantee="lease" would be recorded '
@@ -46,7 +44,9 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
 def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = ()) -> bool:
     """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
     return any(
-        not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours)
+        isinstance(block, Guard)
+        or (not getattr(block, "_from_testcase", False)
+        and not any(own.is_made_by(block) for own in ours))
         for block in connection.atomic_blocks
     )
 

@@ -15,7 +15,7 @@ from ..core import interventions
 from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Status, Ticket
 from ..core.repeats import Counted, Repeats
-from ..errors import ConfigurationError, StoreUnavailable
+from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
 from .database_checks import check_database
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Guard:
         self.transaction_id: str | None = None
         #: Are the work's writes committed? Read after the guard; one that joins their transaction begins with `False`.
         self.committed = committed
+        #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
+        self.refused: IdempotencyError | None = None
 
     def mark(self) -> None:
         """Mark the transaction before the work begins, if it has no identity of its own."""
@@ -47,6 +49,11 @@ class Guard:
 
     def set_rollback(self) -> None:
         """Roll the work's transaction back when the guard ends."""
+
+    def refuse(self, error: IdempotencyError) -> IdempotencyError:
+        """Note and return the error of what the work tried."""
+        self.refused = error
+        return error
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Let a receiver use the work's transaction; its errors are contained in this block."""

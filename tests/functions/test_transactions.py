@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test import override_settings
 
 from django_idempotency import idempotent_function
@@ -24,7 +25,7 @@ from django_idempotency.errors import (
 from django_idempotency.functions import Known, Takeover, current_operation
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
-from tests.stores.helpers import committed, elsewhere, not_sqlite
+from tests.stores.helpers import committed, connection_id, elsewhere, kill, not_sqlite
 
 from .helpers import MEMORY, ORM, CardDeclined, NetworkDown
 
@@ -218,6 +219,48 @@ def test_durable_inside() -> None:
 
     with pytest.raises(DurableInsideGuard):
         work(1)
+
+
+@committed
+def test_a_lease_inside_whose_refusal_is_swallowed() -> None:
+    """A task that runs at once could not run, and says so to nobody: a success is not stored."""
+
+    @idempotent_function(guarantee="lease", store="memory", key_prefix="task")
+    def task(order: int) -> None:
+        pass
+
+    @idempotent_function(key_prefix="work")
+    def work(order: int) -> None:
+        with suppress(LeaseInTransaction):
+            task(order)
+
+    for _ in range(2):
+        with pytest.raises(LeaseInTransaction):
+            work(1)
+
+
+@committed
+@not_sqlite
+@pytest.mark.parametrize("guarantee", ["atomic", "lease"])
+@pytest.mark.parametrize("broken", ["between two calls", "in a call"])
+def test_a_worker_whose_connection_breaks(guarantee: str, broken: str) -> None:
+    """No request ends here that would close it. One call fails, and the next ones have a new connection."""
+
+    @idempotent_function(guarantee=guarantee, key_prefix="work")
+    def work(order: int) -> int:
+        if broken == "in a call" and order == 1:
+            kill(connection_id())
+        return effect()
+
+    def worker() -> list[int]:
+        work(0)
+        if broken == "between two calls":
+            kill(connection_id())
+        with pytest.raises((StoreUnavailable, DatabaseError)):
+            work(1)
+        return [work(2), work(3)]
+
+    assert elsewhere(worker) == [1, 1]
 
 
 @committed

@@ -6,13 +6,13 @@ import gc
 import traceback
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import DatabaseError, close_old_connections, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
@@ -23,6 +23,7 @@ from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import (
     ConfigurationError,
+    DurableInsideGuard,
     ImplicitCommit,
     LostRace,
     StoreUnavailable,
@@ -39,7 +40,7 @@ from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
 from ..support.advisory_locks import RELEASE, TAKE, TRY, ask
-from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
+from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, elsewhere, kill, not_sqlite, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,6 +71,63 @@ def test_a_view_that_connects_anew() -> None:
     assert_nothing_held()
 
 
+@pytest.mark.parametrize("max_age", [0, 600, None])
+def test_old_connections_are_closed_in_the_work(monkeypatch: pytest.MonkeyPatch, max_age: int | None) -> None:
+    """Without a guard `close_old_connections()` harms no view, so in a guard it leaves a connection that works."""
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", max_age)
+    call = Call()
+    call.open()
+    call.work()
+    close_old_connections()
+    call.work()
+    call.settle()
+    assert (effects(), row(call.ticket).status) == (2, Status.COMPLETED)
+    assert connection.settings_dict["AUTOCOMMIT"] is True
+    close_old_connections()
+    assert (connection.connection is None) is (max_age == 0)  # its age counts again
+
+
+@not_sqlite
+def test_a_broken_connection_is_closed_in_the_work() -> None:
+    """Its writes are gone, so the response is not kept."""
+    call = Call()
+    call.open()
+    call.work()
+    kill(connection_id())
+    with pytest.raises(DatabaseError):
+        call.work()
+    close_old_connections()
+    with pytest.raises(StoreUnavailable):
+        call.settle()
+    assert (effects(), row(call.ticket).status) == (0, Status.FREE)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outermost", "in the caller's"])
+def test_a_durable_block_whose_error_is_swallowed(inside: bool) -> None:
+    """A task that runs at once cannot commit, and says so to nobody: a success is not stored."""
+    with transaction.atomic() if inside else nullcontext():
+        call = Call()
+        call.open()
+        call.work()
+        with suppress(Exception), transaction.atomic(durable=True):
+            call.work()
+        with pytest.raises(DurableInsideGuard):
+            call.settle()
+        assert Call().run() == Execute(attempt=2)
+    assert effects() == 1
+
+
+def test_a_durable_block_in_a_block_of_the_work() -> None:
+    """It fails without us, too, so what the work makes of that is its response."""
+    call = Call()
+    call.open()
+    with transaction.atomic(), pytest.raises(RuntimeError), transaction.atomic(durable=True):
+        pass
+    call.settle()
+    assert row(call.ticket).status == Status.COMPLETED
+
+
 def test_a_context_that_outlives_the_guard() -> None:
     """Code that outlives the guard with its context may call again: nothing is held any more."""
     call = Call()
@@ -92,8 +150,9 @@ def test_a_statement_that_commits(sql: str) -> None:
     call.work()
     with pytest.raises(ImplicitCommit), connection.cursor() as cursor:
         cursor.execute(sql)
-    call.settle()
-    assert effects() == 1
+    with pytest.raises(ImplicitCommit):  # although the view has handled the error
+        call.settle()
+    assert (effects(), row(call.ticket).status) == (0, Status.FREE)
 
 
 @pytest.mark.parametrize("sql", ["COMMIT", " rollback", "-- of the report\nCOMMIT;", "/* report */ END"])
@@ -108,8 +167,9 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
         cursor.execute(sql)
     if connection.vendor != "sqlite":  # there any other call waits
         assert elsewhere(lambda: Call().run()) == Busy(retry_after=1)
-    call.settle()
-    assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
+    with pytest.raises(ImplicitCommit):  # although the view has handled the error
+        call.settle()
+    assert (effects(), Call().run()) == (0, Execute(attempt=2))
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="It has no such locks")

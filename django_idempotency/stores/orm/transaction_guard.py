@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import Error, transaction
 
-from ...errors import ImplicitCommit, StoreUnavailable, TransactionLost
+from ...errors import DurableInsideGuard, ImplicitCommit, StoreUnavailable, TransactionLost
 from ..base import Guard
 from ..blocks import Block, replaces
 from . import database_errors
@@ -191,18 +191,30 @@ class TransactionGuard(Guard):
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Refuse statements that would end the transaction, and note how it ends.
+        """Refuse what would end the transaction, or needs one of its own, and note how it ends.
 
         In a caller's transaction, only its savepoint is visible to us.
         """
-        if not self._joined and self._block is None:
-            transaction.on_commit(self._mark_committed, using=self._connection.alias)
+        connection = self._connection
+        settings, deadline = connection.settings_dict, connection.close_at
+        if self._block is None:
+            connection.atomic_blocks[-1] = self  # see _from_testcase
+            if not self._joined:
+                transaction.on_commit(self._mark_committed, using=connection.alias)
+                # Without us, close_old_connections() in the work does no harm: here, too, it closes only what is broken.
+                connection.settings_dict, connection.close_at = {**settings, "AUTOCOMMIT": False}, None
         try:
-            with self._connection.execute_wrapper(self._notice):
+            with connection.execute_wrapper(self._notice):
                 yield
             self.keeps = self._joined and not self.needs_rollback()
         finally:
+            connection.settings_dict, connection.close_at = settings, deadline
             self._over = True  # Django removes the last wrapper, which may not be ours
+
+    @property
+    def _from_testcase(self) -> bool:
+        """Refuse a durable block: before it begins, Django asks this of the block around it."""
+        raise self.refuse(DurableInsideGuard())
 
     def release_refused(self) -> None:
         """See SessionLocks.release_refused()."""
@@ -220,7 +232,7 @@ class TransactionGuard(Guard):
         if self._over:
             return execute(sql, params, many, context)
         if self._dialect.ends_transaction(sql):
-            raise ImplicitCommit
+            raise self.refuse(ImplicitCommit())
         if self._own is not None:
             self._own.adapt(context["cursor"])
         before = self._status()

@@ -9,7 +9,7 @@ from time import monotonic
 from uuid import uuid4
 
 import pytest
-from django.db import connections, transaction
+from django.db import connections
 
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Status, Ticket
@@ -249,15 +249,6 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
     assert call.listener.events == ["taken_over", "lost"]
     assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
     assert effects() == 1
-
-
-def test_durable_inside_a_guard() -> None:
-    """Django itself refuses a durable block inside ours, which would not be durable."""
-    call = Call()
-    call.open()
-    with pytest.raises(RuntimeError, match="durable"), transaction.atomic(durable=True):
-        pass
-    call.settle()
 
 
 def test_a_lease_beside_atomic() -> None:
