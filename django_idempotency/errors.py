@@ -278,6 +278,8 @@ class StoreUnavailable(Problem):
 
     status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
     retry_after = "1"
+    #: What the operator types, for the log. No client sees it.
+    advice: str = ""
 
 
 class StoreRefused(StoreUnavailable):

@@ -7,7 +7,7 @@ from django.core import checks
 from .audit import check_audit
 from .client import check_client
 from .cors import check_cors
-from .databases import check_databases, check_deployment
+from .databases import check_databases, check_deployment, check_migrations
 from .durable import check_durable
 from .exceptions import check_exceptions
 from .functions import check_functions
@@ -53,5 +53,6 @@ def register() -> None:
         check_durable,
     ):
         checks.register(check, TAG, checks.Tags.urls)
+    checks.register(check_migrations, TAG, checks.Tags.database)
     for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

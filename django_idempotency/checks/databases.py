@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 from django.db import Error, connections, router
+from django.db.migrations.executor import MigrationExecutor
 
 from .. import conf
 from ..core.records import Guarantee
@@ -37,6 +38,13 @@ def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list
         if databases is None or using in databases:
             found += _asked(connections[using])
     return found
+
+
+def check_migrations(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Check that the records have their table, for `check --database`. `migrate` runs it, too, before it creates that."""
+    if databases is None or check_settings():
+        return []
+    return [finding("W080", using=using) for using in _aliases() if using in databases and _unmigrated(using)]
 
 
 def _aliases() -> list[str]:
@@ -93,15 +101,19 @@ def _pooled() -> Iterator[CheckMessage]:
 # ------------------------------------------------------------------------------------------------------------ asking
 
 
-def _asked(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-    from ..models import IdempotencyRecord  # not above: loads the model
+def _unmigrated(using: str) -> bool:
+    if kept_in_tenants():
+        return False
+    executor = MigrationExecutor(connections[using])
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes("django_idempotency")))
 
-    table = IdempotencyRecord._meta.db_table
+
+def _asked(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
     try:
         with connection.cursor() as cursor:
             found = list(on_server(connection, cursor))
-            if not kept_in_tenants() and table not in connection.introspection.table_names(cursor):
-                found.append(finding("E050", table=table, using=connection.alias))
+            if _unmigrated(connection.alias):
+                found.append(finding("E050", using=connection.alias))
     except Error as error:
         return [finding("W050", using=connection.alias, error=shown(error))]
     return found

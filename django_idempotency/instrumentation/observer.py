@@ -37,7 +37,7 @@ _REPORTS = {
     "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for a different request."),
     "unreadable": (signals.unreadable, logging.ERROR, "Unreadable: the record is damaged; the work is not run again."),
     "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
-    "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be reached."),
+    "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be used."),
     "flooded": (signals.flooded, logging.WARNING, "Flooded: a client makes too many new keys; this one is refused."),
     "suspected": (signals.suspected, logging.WARNING, "Suspected: the same was sent with another key."),
     "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
@@ -130,9 +130,10 @@ def log(
 ) -> None:
     """Write one structured record. The key is shortened; everything in the record was validated.
 
-    The message itself names the method, the route (without one: the path, or the function) and the key's hash.
+    The message itself names the method, the route (without one: the path, or the function), the key's hash, and what the
+    store's driver said. An ERROR has its traceback.
     """
-    ticket = operation.ticket
+    ticket, cause = operation.ticket, _cause(error)
     where = ticket.path if route is None else route
     extra = {
         "event": event,
@@ -145,8 +146,23 @@ def log(
         "guarantee": ticket.guarantee.value,
         "attempt": operation.attempt,
         "error": type(error).__name__ if error else None,
+        "cause": cause,
     }
-    _write(level, f"{sentence} %s %s, key %s", extra, ticket.method, where, short_id(operation))
+    facts = (ticket.method, where, short_id(operation), *((cause,) if cause else ()))
+    traceback = error if level >= logging.ERROR else None
+    _write(level, f"{sentence} %s %s, key %s" + (": %s" if cause else ""), extra, *facts, error=traceback)
+
+
+def _cause(error: BaseException | None) -> str | None:
+    """Return the class and the first line of the error behind ours, and what to type; `None`: there is none."""
+    cause = error
+    while cause is not None and cause.__cause__ is not None:
+        cause = cause.__cause__
+    if cause is None or cause is error:
+        return None
+    said = ": ".join([type(cause).__name__, *str(cause).splitlines()[:1]])
+    advice = getattr(error, "advice", "")
+    return f"{said}. {advice}" if advice else said
 
 
 def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:

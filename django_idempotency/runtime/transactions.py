@@ -45,8 +45,7 @@ def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = (
     """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
     return any(
         isinstance(block, Guard)
-        or (not getattr(block, "_from_testcase", False)
-        and not any(own.is_made_by(block) for own in ours))
+        or (not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours))
         for block in connection.atomic_blocks
     )
 

@@ -12,13 +12,13 @@ from django.core import checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, connection, connections
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.transaction import non_atomic_requests
 from django.urls import path
 from pytest_django import Settings
 
 from django_idempotency.checks.database_servers import on_server
-from django_idempotency.checks.databases import check_databases, check_deployment
-from django_idempotency.models import IdempotencyRecord
+from django_idempotency.checks.databases import check_databases, check_deployment, check_migrations
 from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL, registry
 from testproject.payments.views import BareChargeView
 
@@ -358,10 +358,20 @@ def test_other_databases_are_not_asked() -> None:
 
 
 @pytest.mark.django_db
-def test_a_missing_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E050: migrations were not applied."""
-    monkeypatch.setattr(IdempotencyRecord._meta, "db_table", "absent")
-    assert "python manage.py migrate django_idempotency --database=default" in hints(check_deployment())["E050"]
+def test_migrations_that_are_not_applied(capsys: pytest.CaptureFixture[str]) -> None:
+    """E050 when deployed. With --database it is a warning: an error would stop the command that applies them."""
+    assert check_migrations(databases=["default"]) == []
+    MigrationRecorder(connection).record_unapplied("django_idempotency", "0001_initial")
+    asked = hints(check_migrations(databases=["default"]))
+    command = "python manage.py migrate django_idempotency --database=default"
+    assert (command in hints(check_deployment())["E050"], list(asked), command in asked["W080"]) == (
+        True,
+        ["W080"],
+        True,
+    )
+    assert check_migrations(databases=["other"]) == check_migrations() == []
+    call_command("check", databases=["default"], tags=["idempotency"])
+    assert "W080" in capsys.readouterr().err
 
 
 def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.engine.deferring import Deferring
-from django_idempotency.errors import OutcomeUnknown, StoreUnavailable, TransactionLost
+from django_idempotency.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TransactionLost
+from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.dialects.postgresql import PostgreSQLTransaction
 from django_idempotency.stores.orm.dialects.sqlite import SQLiteTransaction
@@ -295,14 +296,31 @@ def test_killed_in_a_lease_with_its_server(deferring: Deferring, monkeypatch: py
     assert effects() == 1
 
 
-def test_a_missing_table() -> None:
-    """A database without our table is not a lost race: an error says so."""
+@pytest.mark.parametrize(
+    ("change", "back"),
+    [
+        ("RENAME TO elsewhere", "ALTER TABLE elsewhere RENAME TO django_idempotency_record"),
+        ("RENAME COLUMN owner TO was", "ALTER TABLE django_idempotency_record RENAME COLUMN was TO owner"),
+    ],
+    ids=["table", "column"],
+)
+def test_a_forgotten_migration(change: str, back: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The log line says what the driver said and what to type, with the traceback; the client gets neither."""
     with connection.schema_editor() as schema:
-        schema.execute("ALTER TABLE django_idempotency_record RENAME TO elsewhere")
+        schema.execute(f"ALTER TABLE django_idempotency_record {change}")
     try:
-        with pytest.raises(StoreUnavailable) as raised:
-            Call().open()
-        assert isinstance(raised.value.__cause__, DatabaseError)
+        call = Call()
+        with pytest.raises(StoreRefused) as raised:
+            call.open()
     finally:
         with connection.schema_editor() as schema:
-            schema.execute("ALTER TABLE elsewhere RENAME TO django_idempotency_record")
+            schema.execute(back)
+    assert "migrate" not in str(raised.value)
+    Observer()("unavailable", call.operation, raised.value)
+    (record,) = caplog.records
+    driver: Any = raised.value.__cause__ and raised.value.__cause__.__cause__
+    said = f"{type(driver).__name__}: {str(driver).splitlines()[0]}"
+    assert record.getMessage().endswith(f": {said}. Type manage.py migrate django_idempotency --database=default")
+    assert record.idempotency["cause"] in record.getMessage()  # type: ignore[attr-defined]
+    assert record.exc_info is not None
+    assert record.exc_info[1] is raised.value

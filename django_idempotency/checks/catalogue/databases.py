@@ -32,6 +32,13 @@ DATABASES: dict[str, tuple[str, str]] = {
             f"runs in the public schema, type {SILENCE}."
         ),
     ),
+    "W080": (
+        (
+            'Migrations of django_idempotency are not applied to the database "%(using)s": until they are, requests with a key '
+            "get 503."
+        ),
+        "Type python manage.py migrate django_idempotency --database=%(using)s",
+    ),
     "W079": (
         (
             'DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the heartbeat of "lease" '

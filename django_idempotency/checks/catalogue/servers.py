@@ -6,7 +6,7 @@ from ...stores.check_messages import SILENCE, STORE_CHECKS
 
 DEPLOYED: dict[str, tuple[str, str]] = {
     "E050": (
-        'The table "%(table)s" is missing in the database "%(using)s".',
+        'Migrations of django_idempotency are not applied to the database "%(using)s".',
         "Type python manage.py migrate django_idempotency --database=%(using)s",
     ),
     "E051": STORE_CHECKS["E051"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from django.db import Error, InterfaceError, OperationalError
 
 #: Serialisation, deadlock, lock timeout: another transaction was in the way.
@@ -51,6 +53,15 @@ def cut_for_being_idle(error: BaseException) -> bool:
 def duplicate(error: Error) -> bool:
     """Is it MySQL's error for an existing primary key?"""
     return errno(error) == 1062
+
+
+def undefined(error: Error) -> bool:
+    """Is a table or a column missing?"""
+    return (
+        sqlstate(error) in {"42P01", "42703"}
+        or errno(error) in {1146, 1054}
+        or re.match("no such (table|column)|table .* has no column", str(error)) is not None  # SQLite
+    )
 
 
 def no_savepoint(error: Error) -> bool:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from django.db import Error, connections
 
-from ...errors import LostRace, StoreUnavailable
+from ...errors import LostRace, StoreRefused, StoreUnavailable
 from . import database_errors
 
 
@@ -35,6 +35,10 @@ class Translated:
         if database_errors.connection_lost(error) and not connection.in_atomic_block:
             with suppress(Error):
                 connection.close()
+        if database_errors.undefined(error):
+            refused = StoreRefused()
+            refused.advice = f"Type manage.py migrate django_idempotency --database={self._using}"
+            raise refused from error
         if not database_errors.lost_race(error):
             raise StoreUnavailable from error
         # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
