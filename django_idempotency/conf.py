@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
-from .core.records import MISSING, Guarantee
+from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 from .profiles import PROFILES, Profile
 
 NAME = "IDEMPOTENCY"
@@ -136,6 +136,7 @@ def resolve(policy: Policy) -> Resolved:
     known: tuple[Mapping[str, Any], Resolved] | None = policy.__dict__.get(_RESOLVED)
     if known is not None and known[0] == found:
         return known[1]
+    del found, known  # what is raised below is reported with the variables of this frame, and those have secrets
     base = {name: imported(name.upper()) for name in FIELD_NAMES}
     terms = Policy(**{**base, **policy.given()})
     guarantee = Guarantee(terms.guarantee)
@@ -143,13 +144,13 @@ def resolve(policy: Policy) -> Resolved:
         **{
             **terms.given(),
             "guarantee": guarantee,
-            "profile": profile_of(terms.profile, found),
+            "profile": profile_of(terms.profile, project_settings()),
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait", "within")},
             "derive_secret": get("DERIVE_SECRET"),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
-    policy.__dict__[_RESOLVED] = (dict(found), resolved)
+    policy.__dict__[_RESOLVED] = (dict(project_settings()), resolved)
     return resolved
 
 
@@ -157,7 +158,9 @@ def profile_of(chosen: object, settings: Mapping[str, Any]) -> Profile:
     """Return the profile of a policy's field, under the project's settings. Raises what importing it raises."""
     if chosen is MISSING:
         chosen = settings.get("PROFILE", DEFAULTS["PROFILE"])
-    return _profile(chosen, settings.get("HEADER", DEFAULTS["HEADER"]))
+    header = settings.get("HEADER", DEFAULTS["HEADER"])
+    del settings  # see resolve()
+    return _profile(chosen, header)
 
 
 @lru_cache(maxsize=64)
@@ -179,15 +182,19 @@ def claim_lease() -> float:
     return seconds(get("CLAIM_LEASE"))
 
 
-def derive_secrets() -> list[str | bytes]:
+def derive_secrets() -> list[UnprintedText | UnprintedBytes]:
     """Return the secret of new operations, then those of earlier ones."""
     earlier = [*get("DERIVE_SECRET_FALLBACKS"), django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
-    return [derive_secret(), *earlier]
+    return [derive_secret(), *map(_unprinted, earlier)]
 
 
-def derive_secret() -> Any:
+def derive_secret() -> UnprintedText | UnprintedBytes:
     """Return the secret of new operations, text or bytes."""
-    return get("DERIVE_SECRET") or django_settings.SECRET_KEY
+    return _unprinted(get("DERIVE_SECRET") or django_settings.SECRET_KEY)
+
+
+def _unprinted(secret: str | bytes) -> UnprintedText | UnprintedBytes:
+    return UnprintedBytes(secret) if isinstance(secret, bytes) else UnprintedText(secret)
 
 
 def imported(name: str) -> Any:

@@ -24,7 +24,7 @@ _OF_THE_CLIENT: Final = frozenset(
 _OF_THE_WIRE: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OutgoingRequest:
     """A request whose body is known."""
 
@@ -53,7 +53,7 @@ class OutgoingRequest:
         return urlunsplit((parts.scheme, self.host, parts.path, "", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer:
     """A response, its body decoded."""
 
@@ -69,7 +69,7 @@ class Answer:
         return {name.lower(): value for name, value in self.headers}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CallFacts:
     """How a call went: `response.extensions["idempotency"]` of httpx, `response.idempotency` of requests."""
 

@@ -6,10 +6,13 @@ Each is a `NamedTuple`, since several are made per call: a frozen dataclass take
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeVar, final
 from uuid import UUID
+
+T = TypeVar("T")
 
 #: The largest inflated size of packed data, in a record or in a payload (bytes).
 INFLATE_LIMIT = 64 * 1024 * 1024
@@ -30,6 +33,42 @@ class Missing(Enum):
 
 #: "There is none", in places where `None`, `0`, `""` and `b""` are values. Test for it with `is`.
 MISSING: Final = Missing.MISSING
+
+
+class Unprinted:
+    """A client's bytes, a key or a secret. Error reports print the variables of each frame, but not its value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UnprintedText(Unprinted, str):
+    """See Unprinted."""
+
+    __slots__ = ()
+
+
+class UnprintedBytes(Unprinted, bytes):
+    """See Unprinted."""
+
+    __slots__ = ()
+
+
+def prints(*names: str) -> Callable[[type[T]], type[T]]:
+    """Let error reports print only these fields of a class. Sentry looks into tuples and mappings that do not say how."""
+
+    def printed(self: object) -> str:
+        fields = "".join(f" {name}={getattr(self, name)!r}" for name in names)
+        return f"<{type(self).__name__}{fields}>"
+
+    def decorate(cls: type[T]) -> type[T]:
+        for name in ("__repr__", "__sentry_repr__"):
+            setattr(cls, name, printed)
+        return cls
+
+    return decorate
 
 
 def shortened(key: str) -> str:
@@ -59,6 +98,7 @@ class Status(IntEnum):
 STATUSES, GUARANTEES = {each.value: each for each in Status}, {each.value: each for each in Guarantee}
 
 
+@prints("status")
 class Outcome(NamedTuple):
     """What is stored of a finished run: an HTTP response as status, headers and bytes.
 
@@ -113,6 +153,7 @@ def kind_of(outcome: Outcome | None) -> OutcomeKind | None:
     return _OUTCOME_KINDS.get(headers[:-1] if headers and headers[-1][0] == TRACE else headers)
 
 
+@prints("id")
 class Ticket(NamedTuple):
     """One call's request to run. Computed once and never changed.
 
@@ -142,6 +183,7 @@ class Ticket(NamedTuple):
         return self.request_id or str(self.owner)
 
 
+@prints("id", "status", "attempt")
 class Record(NamedTuple):
     """A row as it was read. `read_at` is the store's own clock at that read: compare deadlines only with it.
 

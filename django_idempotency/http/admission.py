@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
+from ..core.records import UnprintedText
 from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..profiles import Profile
@@ -88,7 +89,7 @@ def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: 
     if not facts.is_guarded_method(policy):
         raise KeyUnsupported
     if key is not None:
-        key = facts.of_client(formatted(key, policy), profile)
+        key = UnprintedText(facts.of_client(formatted(key, policy), profile))
         if profile.echoes:
             speak(request, profile, facts.sent_in(profile))
         return key

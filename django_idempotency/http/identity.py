@@ -10,7 +10,7 @@ from django.utils.encoding import escape_uri_path
 
 from ..core.key_formats import ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import Resolved
-from ..core.records import Ticket
+from ..core.records import Ticket, UnprintedText, prints
 from ..errors import KeyAhead, KeyExpired, KeyMalformed, ScopeRequired
 from ..runtime.tickets import issue
 from .fingerprint import fingerprint
@@ -31,6 +31,7 @@ Key = str | Literal[Where.PAYLOAD]
 UNUSABLE = (KeyMalformed, KeyExpired, KeyAhead)
 
 
+@prints("scope")
 class Identity(NamedTuple):
     """A key, its qualified scope, and the request that they came with."""
 
@@ -92,4 +93,4 @@ def identify(
     if carried and policy.key_format == ISSUED:
         require_bound(carried.rpartition(" ")[2], scope, request)  # before the space stands its client's name
     selected = carried or selected_key(document, policy, scope)
-    return None if selected is None else Identity(selected, scope, document)
+    return None if selected is None else Identity(UnprintedText(selected), scope, document)

@@ -13,6 +13,7 @@ from django.urls import Resolver404, get_script_prefix, resolve
 
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
 from ..core.policy import SAFE_METHODS, Policy, Resolved
+from ..core.records import prints
 from ..errors import KeyNotIssued, ScopeRequired
 from .issued import issue
 from .keys import scope_of
@@ -26,6 +27,7 @@ MAX_REQUEST = 8 * 1024
 _METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
+@prints("expires_at")
 class IssuedKey(NamedTuple):
     """A key, and the moment from which it is refused."""
 

@@ -19,6 +19,7 @@ from django.utils.datastructures import MultiValueDict
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.key_formats import ANY, ISSUED
 from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
+from ..core.records import UnprintedBytes, prints
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..selectors import Selector
 from ..selectors.functions import Unpackable, from_json
@@ -169,7 +170,7 @@ def selected_facts(document: Document, rule: str | Callable[[Any], Any], field: 
     selector = _selector(rule)
     try:
         found = selector(document.source if asks_request(rule) else document)
-        return None if selector.is_missing(found) else canonical_bytes(found)
+        return None if selector.is_missing(found) else UnprintedBytes(canonical_bytes(found))
     except (NotSelectable, TooDeep):
         return None
     except UnhashableValue as error:
@@ -179,6 +180,7 @@ def selected_facts(document: Document, rule: str | Callable[[Any], Any], field: 
 # -------------------------------------------------------------------------------------------------------- the document
 
 
+@prints()
 class Document(Mapping[str, Any]):
     """A request as an expression sees it. `source` is Django's, or DRF's around it.
 

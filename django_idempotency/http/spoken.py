@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from django.http import HttpRequest
 
+from ..core.records import prints
 from ..profiles import Profile
 from .facts import facts_of
 
@@ -13,6 +14,7 @@ from .facts import facts_of
 _SPOKEN = "_idempotency_spoken"
 
 
+@prints()
 class Spoken(NamedTuple):
     """How the response to one request speaks about its key."""
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
+from ..core.records import UnprintedText
 from ..stores.base import BaseStore
 from ..stores.hashed import HashedStore
 from ..stores.sealed import Keyring, SealedStore, key_problem
@@ -18,8 +19,9 @@ def keyring() -> Keyring | None:
     if not keys:
         return None
     if (problem := key_problem(keys)) is not None:
+        del keys  # error reports print the variables of this frame
         raise ImproperlyConfigured(f'{conf.NAME}["ENCRYPTION_KEYS"]: {problem}.')
-    return _keyring(tuple(keys))
+    return _keyring(tuple(key and UnprintedText(key) for key in keys))
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...core import rules
-from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket
+from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket, UnprintedBytes, UnprintedText
 from ...models import IdempotencyRecord, instant
 from . import rows
 from .dialects import dialect
@@ -152,9 +152,10 @@ class Statements:
         if outcome is None:
             values += UNANSWERED.values()
         else:
-            body = None if outcome.body is MISSING else outcome.body
+            body = None if outcome.body is MISSING else UnprintedBytes(outcome.body)
+            headers = UnprintedText(json.dumps(outcome.headers))
             # completed_at is the clock; of a failed attempt there is none
-            values += [*([] if completes else [None]), outcome.status, json.dumps(outcome.headers), body]
+            values += [*([] if completes else [None]), outcome.status, headers, body]
         if settlement.expires_in is not None:
             columns += ["expires_at", "purge_at"]
             values += [self.dialect.delay(settlement.expires_in)] * 2

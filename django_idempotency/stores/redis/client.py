@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ...concurrency.forking import new_lock
 from ...concurrency.threads import in_thread
+from ...core.records import prints
 from ...errors import StoreRefused, StoreUnavailable
 from . import cluster
 from .connecting import cache_of, new_async_client, new_client
@@ -23,6 +24,7 @@ SCANNED = 1000
 _SPECIAL = re.compile(r"[*?\[\]^\\-]")
 
 
+@prints("name")
 class Call(NamedTuple):
     """A script to run on one key. `wrote`: does a reply mean a write? It counts once enough replicas have it."""
 
