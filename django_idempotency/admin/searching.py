@@ -11,7 +11,7 @@ Nothing that is masked on a record's page can be found by parts of it: what is n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -138,5 +138,5 @@ def _header(name: str, value: str) -> str:
     return json.dumps([name, value])
 
 
-def _secrets() -> list[str | bytes]:
+def _secrets() -> Sequence[str | bytes]:
     return conf.derive_secrets() if conf.get("HASH_KEYS") else []

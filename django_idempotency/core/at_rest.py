@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
+from operator import itemgetter
 from typing import Final
 
 from .failures import is_failure
 from .hashing import framed, octets
-from .records import CANCELLATION, MISSING, Outcome, OutcomeKind, Record, Ticket, kind_of
+from .records import CANCELLATION, MISSING, REASON, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
 
 #: The one header of a sealed response; its value holds the others. No header has a colon in its name.
 SEALED: Final = ":sealed"
@@ -22,6 +24,8 @@ ERASED: Final = "#erased"
 HASHED: Final = "#hmac:"
 #: What an erased record has in place of a response's headers.
 _ERASURE = ((":erased", "true"),)
+#: The names of a response's headers, one after the other (RFC 9110 section 5.6.2), and of what is stored behind them.
+_NAMES = re.compile(rf"[!#$%&'*+.^_`|~0-9A-Za-z-]*({REASON})?({TRACE})?")
 
 
 def is_same_key(record: Record, ticket: Ticket) -> bool:
@@ -61,9 +65,15 @@ def is_sealed(outcome: Outcome | None) -> bool:
     return outcome is not None and len(outcome.headers) == 1 and outcome.headers[0][0] == SEALED
 
 
-def readable(outcome: Outcome) -> Outcome:
-    """Return what can be read of a response: of one that has not been opened, only its status."""
-    return Outcome(status=outcome.status, body=MISSING) if is_sealed(outcome) else outcome
+def readable(outcome: Outcome) -> Outcome | None:
+    """Return what can be read of what is stored: of a response that has not been opened, only its status.
+
+    `None`: it is damaged, or a later version has written it. Its headers are neither all a response's nor a mark of ours.
+    """
+    if is_sealed(outcome):
+        return Outcome(status=outcome.status, body=MISSING)
+    names = "".join(map(itemgetter(0), outcome.headers))
+    return outcome if _NAMES.fullmatch(names) or says_nothing(outcome) else None
 
 
 def says_nothing(outcome: Outcome) -> bool:

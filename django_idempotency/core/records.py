@@ -116,6 +116,9 @@ class Outcome(NamedTuple):
 #: What a cancellation stores in place of a response. No header has a colon in its name.
 CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 
+#: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
+REASON: Final = ":reason"
+
 #: The trace context of the run, remembered last among the headers if there is one. No header has a colon in its name.
 TRACE: Final = ":traceparent"
 

@@ -219,8 +219,8 @@ def read(
     if over or _unheld(record, ticket):  # takeable
         return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
     if record.status is Status.COMPLETED:
-        outcome = record.outcome
-        return Unreadable() if outcome is None else Replay(outcome=readable(outcome), attempt=record.attempt)
+        outcome = None if record.outcome is None else readable(record.outcome)
+        return Unreadable() if outcome is None else Replay(outcome=outcome, attempt=record.attempt)
     return busy(record)
 
 
@@ -247,7 +247,7 @@ def answerable_from_copy(record: Record, ticket: Ticket) -> bool:
     if not is_same_key(record, ticket) or owned(record, ticket):
         return False
     if record.status is Status.COMPLETED:
-        return record.outcome is not None and not expired(record)
+        return record.outcome is not None and readable(record.outcome) is not None and not expired(record)
     return leased(record)
 
 

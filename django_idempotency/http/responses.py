@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from http.client import responses as standard_reasons
 from itertools import chain
 from typing import Any
@@ -16,13 +18,14 @@ from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpRe
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch
+from django.utils.cache import has_vary_header
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
 
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
-from ..core.records import CANCELLATION, MISSING, TRACE, Missing, Outcome, OutcomeKind, kind_of
+from ..core.records import CANCELLATION, MISSING, REASON, TRACE, Missing, Outcome, OutcomeKind, kind_of
 from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
 from ..profiles.shipped import DEFAULT
 from . import status
@@ -43,19 +46,16 @@ UNSAFE_HEADERS = frozenset(
 )
 
 
-#: Stored only where the policy's `headers` names them: they trace or time one exchange, count against a rate limit, ...
+#: Stored only where the policy's `headers` names them: they trace or time one exchange, count against a rate limit, admit one origin, ...
 _ONE_EXCHANGE = re.compile(
     r"(x-)?(request|correlation|trace|amzn-trace|amzn-request)-?id|trace(parent|state|response)|baggage|sentry-trace|cf-ray"
     r"|b3|x-b3-.+|x-cloud-trace-context|x-(runtime|response-time|process-time|cache)|age|via|alt-svc"
-    r"|(x-)?rate-?limit(-.+)?"
+    r"|(x-)?rate-?limit(-.+)?|access-control-.+"
 )
 #: ... or hand the client a secret.
 _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
 #: Official Stripe clients retry a 409 unless this forbids it.
 FINAL = {"Stripe-Should-Retry": "false"}
-#: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
-REASON = ":reason"
-
 
 _DEFAULT = Spoken(DEFAULT)
 
@@ -104,19 +104,38 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
     body: bytes | Missing = MISSING
     if not _is_private(response):
         body = _stream(response, policy, limit) if response.streaming else _content(response)
+    plain = None if body is MISSING else _without_coding(response, body, limit)
+    if plain is not None:
+        body = plain
     if body is not MISSING and len(body) > limit:
         body = MISSING
     ours = policy.profile.headers
     headers = [
         (name, value)
         for name, value in response.items()
-        if (lower := name.lower()) not in ours and _kept(lower, policy)
+        if (lower := name.lower()) not in ours
+        and not (plain is not None and lower == "content-encoding")
+        and _kept(lower, policy)
     ]
     if _chosen_later(response, policy):
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
     return Outcome(status=response.status_code, headers=tuple(headers), body=body)
+
+
+def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> bytes | None:
+    """Return the body without a coding that was negotiated with the first client: a replay may have another one.
+
+    `None`: it has none, or one that cannot be undone, or it is too long without; then both are stored as they are.
+    """
+    if response.headers.get("Content-Encoding") != "gzip" or not has_vary_header(response, "Accept-Encoding"):
+        return None
+    inflater = zlib.decompressobj(wbits=31)
+    with suppress(zlib.error):
+        plain = inflater.decompress(body, limit + 1)
+        return plain if inflater.eof and len(plain) <= limit else None
+    return None
 
 
 def is_storable(response: HttpResponseBase, policy: Policy, limit: int) -> bool:

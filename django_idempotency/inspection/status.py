@@ -100,7 +100,7 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
 
 
 def _replay(record: Record) -> Promise:
-    outcome = record.outcome
+    outcome = None if record.outcome is None else readable(record.outcome)
     if outcome is None:
         return _(
             "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."
@@ -111,6 +111,6 @@ def _replay(record: Record) -> Promise:
         )
     if kind_of(outcome) is OutcomeKind.HELD:
         return _("raises HeldForPerson. Check with the provider, then release the record: the next call runs the work.")
-    if readable(outcome).body is MISSING:
+    if outcome.body is MISSING:
         return _("gets 409 response-not-stored with the original status. The work is not run again.")
     return _("gets the response below again. The work is not run again.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.http.request import split_domain_port
 
 from ..errors import ConfigurationError
 
@@ -32,9 +33,12 @@ def tenants_alias() -> str:
 
 
 def host(request: HttpRequest | None) -> str:
-    """Return the host that a request was sent to, in lower case. A call has none: see realm()."""
+    """Return the host that a request was sent to, in lower case, without its port and the dot of a full name.
+
+    A call has none: see realm().
+    """
     if request is None:
         raise ConfigurationError(
             "realms.host needs a request, and there is none. Call the function inside: with django_idempotency.realm(…)."
         )
-    return request.get_host().lower()
+    return split_domain_port(request.get_host())[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
@@ -43,10 +44,11 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
 
 def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = ()) -> bool:
     """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
+    blocks: Sequence[Any] = connection.atomic_blocks
     return any(
         isinstance(block, Guard)
         or (not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours))
-        for block in connection.atomic_blocks
+        for block in blocks
     )
 
 

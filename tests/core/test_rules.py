@@ -95,6 +95,12 @@ def test_binds(digest: bytes, binds: bool) -> None:
 
 # ---------------------------------------------------------------------------------------------- the life of a record
 
+
+def completed_with(name: str) -> Record:
+    """Return a completed record with one header, of which a response has no such one."""
+    return record(status=COMPLETED, outcome=Outcome(201, ((name, "as stored"),), b"\x01ciphertext"))
+
+
 #: What a claim may meet, whether it can be taken, and the verdicts for a `lease` and for an `atomic` ticket.
 MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ("free", record(status=FREE), True, Busy(retry_after=1), Execute(attempt=4)),
@@ -108,6 +114,19 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ),
     ("lapsed", record(), True, Busy(retry_after=1), Execute(attempt=4, takeover=True)),
     ("completed, damaged", record(status=COMPLETED, outcome=None), False, rules.Unreadable(), rules.Unreadable()),
+    *(
+        (f"completed, damaged: {name}", completed_with(name), False, rules.Unreadable(), rules.Unreadable())
+        for name in (
+            ":sealfd",
+            ";sealed",
+            "\x1asealed",
+            ":cancelled",
+            ":erased2",
+            ":",
+            "Content Type",
+            ":reason:failed",
+        )
+    ),
     ("lapsed, another request", record(digest=CHANGED), False, Mismatch(), Mismatch()),
     ("running", record(lease=HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
     ("running for a microsecond more", record(lease=TICK), False, Busy(retry_after=1), Busy(retry_after=1)),

@@ -11,7 +11,10 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client, override_settings
 
+from django_idempotency import Policy
+from django_idempotency.conf import resolve
 from django_idempotency.core.records import Status
+from django_idempotency.http.responses import capture
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import KEY, effects
@@ -177,6 +180,34 @@ def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
     assert gzip.decompress(first.content) == gzip.decompress(retry.content) == plain.content
     assert bytes(IdempotencyRecord.objects.get().response_body or b"") == plain.content
     assert effects() == 1
+
+
+@pytest.mark.parametrize("kind", ["gzip-negotiated"])
+def test_compression_inside_the_guard_is_undone(ask: Caller, kind: str) -> None:
+    """It was negotiated with the first client; a retry that accepts none gets what it can read. So does its own coding."""
+    first = ask(kind, **{"Accept-Encoding": "gzip"})
+    retry = ask(kind)
+    assert (first["Content-Encoding"], retry.has_header("Content-Encoding")) == ("gzip", False)
+    assert (retry.content, "Access-Control-Allow-Origin" in retry) == (gzip.decompress(first.content), False)
+    assert effects() == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "limit", "stored"),
+    [
+        (gzip.compress(b"0" * 500), 500, b"0" * 500),
+        (gzip.compress(b"0" * 501), 500, gzip.compress(b"0" * 501)),  # it fits only as it is
+        (gzip.compress(b"0" * 500)[:-9], 500, gzip.compress(b"0" * 500)[:-9]),
+        (b"no gzip", 500, b"no gzip"),
+        (b"", 500, b""),
+    ],
+    ids=["plain", "too long", "cut off", "none", "empty"],
+)
+def test_a_negotiated_coding(body: bytes, limit: int, stored: bytes) -> None:
+    """What is stored is one whole: a plain body without the header, or both as they are."""
+    response = HttpResponse(body, headers={"Content-Encoding": "gzip", "Vary": "Cookie, Accept-Encoding"})
+    outcome = capture(response, resolve(Policy()), limit)
+    assert (outcome.body, "Content-Encoding" in dict(outcome.headers)) == (stored, stored == body)
 
 
 @pytest.mark.parametrize("entry_point", ["mixin", "adapted"])

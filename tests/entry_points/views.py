@@ -69,6 +69,14 @@ ANSWERS: dict[str, Callable[[], HttpResponseBase]] = {
     "binary": lambda: HttpResponse(bytes(range(256)) + work().encode(), content_type="application/octet-stream"),
     "empty": lambda: HttpResponse(b"", headers={"X-Id": work()}),
     "gzipped": lambda: HttpResponse(gzip.compress(work().encode()), headers={"Content-Encoding": "gzip"}),
+    "gzip-negotiated": lambda: HttpResponse(
+        gzip.compress(work().encode()),
+        headers={
+            "Content-Encoding": "gzip",
+            "Vary": "Accept-Encoding",
+            "Access-Control-Allow-Origin": "https://one.example",
+        },
+    ),
     "no-content": lambda: HttpResponse(status=204, headers={"X-Id": work()}),
     "moved": lambda: HttpResponse(status=301, headers={"Location": f"/charges/{work()}/"}),
     "found": lambda: HttpResponseRedirect(f"/charges/{work()}/"),

@@ -198,7 +198,7 @@ class TransactionGuard(Guard):
         connection = self._connection
         settings, deadline = connection.settings_dict, connection.close_at
         if self._block is None:
-            connection.atomic_blocks[-1] = self  # see _from_testcase
+            connection.atomic_blocks[-1] = self  # type: ignore[call-overload] # see _from_testcase
             if not self._joined:
                 transaction.on_commit(self._mark_committed, using=connection.alias)
                 # Without us, close_old_connections() in the work does no harm: here, too, it closes only what is broken.

@@ -72,6 +72,10 @@ class Keyring:
         except InvalidTag as error:
             raise CannotOpen("it was changed, or belongs to another record") from error
 
+    def has_sealed(self, stored: bytes) -> bool:
+        """Do these bytes begin as what one of these keys has sealed? JSON, text and archives do not."""
+        return stored[: len(VERSION)] == VERSION and stored[len(VERSION) : _HEAD] in self._ciphers
+
     def is_current(self, sealed: bytes) -> bool:
         """Was it sealed with the key that seals now?"""
         return self._first is not None and sealed[:_HEAD] == VERSION + self._first

@@ -41,7 +41,7 @@ class SealedStore(WrappedStore):
     """Seals the headers and the body of every response with a keyring, for the record that it belongs to.
 
     A response moved to another record, or with another status, does not open. What does not open is handed outwards
-    sealed: the rules read it as done and not stored. Scope, key, path and digest are not sealed: requests, people and
+    sealed: the rules read it as done and not stored. A sealed body that is not marked as such is unreadable. Scope, key, path and digest are not sealed: requests, people and
     commands look records up by them.
     """
 
@@ -95,15 +95,17 @@ class SealedStore(WrappedStore):
 
     def opened(self, record: Record) -> Record:
         """Return a record with its response open, if a key opens it."""
-        if not is_sealed(record.outcome):
-            return record
+        outcome = record.outcome
+        if not is_sealed(outcome):
+            damaged = outcome is not None and outcome.body is not MISSING and self.keyring.has_sealed(outcome.body)
+            return record._replace(outcome=None) if damaged else record
         try:
             return record._replace(outcome=_open(self.keyring, record))
         except CannotOpen:
             return record
 
     def _opened(self, record: Record) -> Record:
-        if is_sealed(record.outcome) and is_sealed((record := self.opened(record)).outcome):
+        if is_sealed((record := self.opened(record)).outcome):
             logger.warning(
                 "The stored response of the record %s cannot be opened: its key is not in ENCRYPTION_KEYS, or the row was "
                 "changed. Its work is not run again; retries get response-not-stored.",
@@ -138,8 +140,7 @@ class SealedStore(WrappedStore):
         if self.is_current(record):
             return Resealing.CURRENT
         opened = self.opened(record)
-        assert opened.outcome is not None, "is_current() is true of a record without one"
-        if is_sealed(opened.outcome):
+        if opened.outcome is None or is_sealed(opened.outcome):
             return Resealing.CLOSED
         # A completed record changes hands before it changes, so its owner is the version that is compared.
         ticket = record.ticket(owner=record.owner)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from django_idempotency.core import rules
-from django_idempotency.core.at_rest import is_sealed, readable
+from django_idempotency.core.at_rest import SEALED, is_sealed, readable
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import CANCELLATION, MISSING, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
-from django_idempotency.core.rules import Replay
+from django_idempotency.core.rules import Replay, Unreadable
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import LocalCache
@@ -138,6 +138,22 @@ def test_another_status() -> None:
         found = claimed(store, make_ticket()).outcome
         assert found is not None
         assert readable(found) == Outcome(status=changed.status, body=MISSING)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("place", range(len(SEALED)))
+def test_a_damaged_marker(place: int) -> None:
+    """One byte of it changes, into any other: what is sealed is never taken for a response."""
+    store = SealedStore(inner := MemoryStore(), Keyring([FIRST]))
+    complete(store, make_ticket(), ANSWER)
+    (record,) = inner._records.values()
+    assert record.outcome is not None
+    ((_, sealed),) = record.outcome.headers
+    for byte in set(range(128)) - {ord(SEALED[place])}:
+        name = SEALED[:place] + chr(byte) + SEALED[place + 1 :]
+        inner._records[record.id.int] = record._replace(outcome=record.outcome._replace(headers=((name, sealed),)))
+        assert rules.read(claimed(store, make_ticket()), make_ticket()) == Unreadable(), name
+        assert store.reseal(record.id) is Resealing.CLOSED, name
 
 
 @pytest.mark.unit
