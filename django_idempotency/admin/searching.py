@@ -11,6 +11,7 @@ Nothing that is masked on a record's page can be found by parts of it: what is n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -128,10 +129,9 @@ def _fact(prefix: str, value: str) -> Q:
 
 def _status(value: str) -> Q:
     """Find a status (402) or a class of them (4xx); nothing, if it is neither."""
-    if value[:1].isdigit() and value[1:].lower() == "xx":
-        first = int(value[0]) * 100
-        return Q(response_status__range=(first, first + 99))
-    return Q(response_status=int(value)) if value.isascii() and value.isdigit() and len(value) == 3 else Q(pk__in=[])
+    if re.fullmatch("[0-9](?:xx|[0-9]{2})", value, re.IGNORECASE) is None:
+        return Q(pk__in=[])
+    return Q(response_status__range=(int(re.sub("(?i)x", "0", value)), int(re.sub("(?i)x", "9", value))))
 
 
 def _header(name: str, value: str) -> str:

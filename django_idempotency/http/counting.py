@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.http import HttpRequest
+from django.utils.translation import get_language_from_path
 
 from .. import conf
 from ..core.policy import Policy
@@ -28,6 +31,15 @@ class _Counting:
     counted: bool = False
 
 
+def in_any_language(request: HttpRequest, path: str) -> str:
+    """Return a path, or a route, without the language that i18n_patterns() has put in front of it."""
+    if not is_language_prefix_patterns_used(getattr(request, "urlconf", None) or settings.ROOT_URLCONF)[0]:
+        return path
+    root = "/" if path.startswith("/") else ""
+    language, slash, rest = path.removeprefix("/").partition("/")
+    return root + rest if slash and get_language_from_path(f"/{language}/") else path
+
+
 def begin(request: HttpRequest, policy: Policy, entry_point: str) -> None:
     """Note which entry point guards a request. A request that is sent through it again counts again."""
     if (watch := getattr(request, WATCHED, None)) is not None:
@@ -35,7 +47,7 @@ def begin(request: HttpRequest, policy: Policy, entry_point: str) -> None:
     if not meters.active:
         return
     match = request.resolver_match
-    route = "" if match is None else match.route or ""
+    route = "" if match is None else in_any_language(request, match.route or "")
     source = Source(entry_point=entry_point, route=route, store=conf.field(policy, "store"))
     setattr(request, _COUNTING, _Counting(source))
 

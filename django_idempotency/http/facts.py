@@ -123,15 +123,19 @@ class RequestFacts:
 def facts_of(request: HttpRequest) -> RequestFacts:
     """Return the facts of a request: those that an entry point has read, unless they are out of date."""
     known: RequestFacts | None = getattr(request, _FACTS, None)
+    settings = conf.project_settings()
     if (
         known is not None
-        and known.settings is conf.project_settings()
+        and known.settings is settings
         and known.method == request.method
         and known.sent == request.META.get(known.header)
     ):
         return known
-    profile = conf.profile_of(MISSING, conf.project_settings())
-    settings = conf.project_settings()  # not above: what a profile raises is reported with the variables of this frame
+    try:
+        profile = conf.profile_of(MISSING, settings)
+    except Exception:
+        del settings  # see conf.resolve()
+        raise
     header = meta_name(profile.field) if profile.carrier == "header" else ""
     facts = RequestFacts(
         method=request.method or "",

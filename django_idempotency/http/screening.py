@@ -29,6 +29,7 @@ from ..core.records import Ticket
 from ..errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
 from ..realms import realm_of
 from ..stores.base import BaseStore
+from .counting import in_any_language
 from .references import note_operation
 from .responses import FINAL
 from .selection import Document, selected_facts
@@ -179,7 +180,7 @@ def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screen
     if policy.suspect is not None:
         chosen = selected_facts(document, policy.suspect, "suspect")
         if chosen is not None:
-            about = (ticket.scope, ticket.method, ticket.path)
+            about = (ticket.scope, ticket.method, in_any_language(http, ticket.path))
             facts = _REMEMBERED + blinded(secret, "facts", *(part.encode() for part in about), chosen)
     return Screening(http, policy, ticket.id, counted=counted, facts=facts)
 
@@ -187,7 +188,7 @@ def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screen
 def _route(request: HttpRequest) -> str:
     """Name the route of a request: its path has the ids of what it is about."""
     found: str | None = getattr(request.resolver_match, "route", None)
-    return request.path if found is None else found
+    return in_any_language(request, request.path if found is None else found)
 
 
 def _library() -> Any:

@@ -62,6 +62,12 @@
     return hash.toString(16);
   }
 
+  // The CSRF token goes to this origin alone, which has keys for its own paths only.
+  const mayRenew = (form, field, button) =>
+    [new URL(field.dataset.idempotency, document.baseURI), addressOf(form, button)].every(
+      ({ origin }) => origin === location.origin,
+    );
+
   async function renew(form, field, button) {
     const token = form.elements.namedItem(CSRF_FIELD);
     const headers = { Accept: "application/json", "Content-Type": "application/json" };
@@ -101,7 +107,7 @@
         field.value = last; // this form was sent before the reload
       }
       const sent = memory.get(field.value);
-      if (sent === null || sent === content || passing.has(form) || !field.dataset.idempotency) {
+      if (sent === null || sent === content || passing.has(form) || !field.dataset.idempotency || !mayRenew(form, field, button)) {
         // Noted although a script of the page may cancel the event: most do so to send the form themselves, by fetch() or
         // submit(), which nothing sees. After one that sends nothing, an edited form gets a key that it does not need.
         memory.set(field.value, content);
