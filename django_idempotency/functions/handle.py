@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import AsyncToSync, sync_to_async
+from django.db import close_old_connections
 
 from ..core import rules
 from ..core.failures import response_of
@@ -143,14 +144,25 @@ class Handle:
         return Answer(*run(self._terms, args, kwargs))
 
     async def aanswer(self, *args: Any, **kwargs: Any) -> Answer:
-        """See answer()."""
-        if not self.is_async:
-            return Answer(*await sync_to_async(run)(self._terms, args, kwargs))
-        return Answer(*await arun(self._terms, args, kwargs))
+        """See answer(). A sync function runs in a thread of its own, or in that of sync code which waits for this loop."""
+        if self.is_async:
+            return Answer(*await arun(self._terms, args, kwargs))
+        waits = getattr(AsyncToSync.executors, "current", None) is not None
+        call = sync_to_async(run if waits else _run_apart, thread_sensitive=waits)
+        return Answer(*await call(self._terms, args, kwargs))
 
     def _audit(self, record: Record) -> None:
         logger.warning("Forgotten: %s under %s, by a call of forget().", self.name, shortened(record.key))
         trail.intervened("forgotten", record, actor=self.name)
+
+
+def _run_apart(*given: Any) -> tuple[Any, bool]:
+    """Run a call in a thread that others use, too: its connections are closed as around a request."""
+    close_old_connections()
+    try:
+        return run(*given)
+    finally:
+        close_old_connections()
 
 
 def is_bare(function: Any, handle: Handle) -> bool:

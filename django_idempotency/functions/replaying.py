@@ -63,9 +63,10 @@ def _answer(call: FunctionCall, verdict: Verdict) -> Any:
             raise AssertionError("this call runs")
 
 
-def remembered(terms: FunctionTerms, outcome: Outcome) -> Any:
-    """Return the result in an outcome, or raise its exception, `ResponseNotStored` or `HeldForPerson`."""
-    outcome = readable(outcome)
+def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
+    """Return the result in an outcome, or raise its exception, `ResponseNotStored`, `RecordUnreadable` or `HeldForPerson`."""
+    if (outcome := readable(stored)) is None:
+        raise RecordUnreadable
     if outcome == CANCELLATION:
         raise OperationCancelled
     kind = kind_of(outcome)

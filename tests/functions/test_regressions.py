@@ -127,6 +127,17 @@ def test_aanswer_of_a_sync_function() -> None:
     assert work.count == 1
 
 
+def test_sync_functions_at_once() -> None:
+    """Each call of aanswer() has a thread of its own: here each goes on only when all have begun."""
+    together = threading.Barrier(3)
+    charge: Any = idempotent_function(key_prefix="charge")(of(lambda order: together.wait(timeout=30)))
+
+    async def thrice() -> list[Any]:
+        return await asyncio.gather(*(charge.idempotency.aanswer(order) for order in range(3)))
+
+    assert sorted(answer.result for answer in asyncio.run(thrice())) == [0, 1, 2]
+
+
 def test_answer_of_an_async_function() -> None:
     """It is refused before anything is claimed."""
 
