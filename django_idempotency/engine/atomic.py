@@ -91,9 +91,9 @@ class AtomicOperation(Operation):
         """See Operation.settle(). Ends the guard.
 
         Raises `OwnershipLost` when another call owns the record and `StoreUnavailable` when it could not be written
-        (our writes were rolled back), what the guard has refused the work, `TransactionLost` when the work has ended our transaction, the error of a failed
-        COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the error of an `on_commit` callback
-        (everything is committed).
+        (our writes were rolled back), what the guard has refused the work, `TransactionLost` when the work has ended our
+        transaction, the error of a failed COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the
+        error of an `on_commit` callback (everything is committed).
         """
         try:
             self._settle(ended, outcome, ttl)

@@ -104,8 +104,9 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
     body: bytes | Missing = MISSING
     if not _is_private(response):
         body = _stream(response, policy, limit) if response.streaming else _content(response)
-    coded = body is not MISSING and "Content-Encoding" in response.headers
-    plain = _without_coding(response, body, limit) if coded else None
+    plain = None
+    if body is not MISSING and "Content-Encoding" in response.headers:
+        plain = _without_coding(response, body, limit)
     if plain is not None:
         body = plain
     if body is not MISSING and len(body) > limit:

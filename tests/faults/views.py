@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.db import connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.request import Request
@@ -135,10 +137,18 @@ class Mixed(IdempotentViewMixin, APIView):
 BACKGROUND: set[asyncio.Task[dict[str, int]]] = set()
 
 
+async def outliving(request: HttpRequest) -> dict[str, int]:
+    """Work, and close its connection, as no request will: this one may be over by then."""
+    try:
+        return await acharge(request)
+    finally:
+        await sync_to_async(connections.close_all)()
+
+
 @csrf_exempt
 async def abare(request: HttpRequest) -> JsonResponse:
     """Guarded by the middleware. The work continues when the client, and with it this coroutine, is gone."""
-    work = asyncio.ensure_future(acharge(request))
+    work = asyncio.ensure_future(outliving(request))
     BACKGROUND.add(work)
     work.add_done_callback(BACKGROUND.discard)
     return JsonResponse(await asyncio.shield(work), status=201)
