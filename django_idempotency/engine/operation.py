@@ -77,26 +77,26 @@ class Operation:
 
     # --------------------------------------------------------------------------------------------------------- open
 
-    def open(self, wait: float = 0.0, waiters: int = 0) -> Verdict:
+    def open(self, wait: float = 0.0) -> Verdict:
         """Claim the key and hold the record. The work may run only after `Execute`, and then settle() must follow.
 
-        Raises `StoreUnavailable`; then nothing has run. Waits up to `wait` seconds for a busy record, unless a quarter
-        of the process's threads already wait. At least `waiters` threads may wait.
+        Raises `StoreUnavailable`; then nothing has run. Waits up to `wait` seconds for a busy record, unless as many
+        threads of the process wait already as may (`WaitSlots`).
         """
         try:
             verdict = self._claim()
             if isinstance(verdict, Busy) and wait > 0:
-                verdict = self._wait(verdict, wait, waiters)
+                verdict = self._wait(verdict, wait)
             self._notify(self._opened(verdict))
         except BaseException:
             self.abandon()
             raise
         return verdict
 
-    def _wait(self, busy: Verdict, wait: float, waiters: int) -> Verdict:
+    def _wait(self, busy: Verdict, wait: float) -> Verdict:
         """Claim a busy key again until it is free or `wait` seconds have passed."""
         started = time.monotonic()
-        with wait_slots.acquire(least=waiters) as admitted:
+        with wait_slots.acquire() as admitted:
             for pause, left in pauses(wait) if admitted else ():
                 began = time.monotonic()
                 with suppress(StoreUnavailable):

@@ -34,10 +34,13 @@ class WaitSlots:
         self._lock = threading.Lock()
 
     @contextmanager
-    def acquire(self, *, least: int = 0) -> Iterator[bool]:
-        """Return whether one more thread may wait. Waiting threads must not starve the work that they wait for."""
+    def acquire(self) -> Iterator[bool]:
+        """Return whether one more thread may wait: a quarter of those alive, and always one.
+
+        Servers start their threads on demand, so a process with room for many may have only two when the duplicate comes.
+        """
         with self._lock:
-            admitted = self.count < max(least, threading.active_count() // 4)
+            admitted = self.count < max(1, threading.active_count() // 4)
             self.count += admitted
         try:
             yield admitted

@@ -68,7 +68,7 @@ def run(
 
 def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     try:
-        verdict = call.operation.open(call.patience, 1)  # a consumer may have no other thread
+        verdict = call.operation.open(call.patience)
     except StoreUnavailable as error:
         call.go_without_store(error)
         with call.running():

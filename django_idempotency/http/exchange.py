@@ -142,7 +142,7 @@ class Exchange(DecidingExchange):
         block = within.on(self._record_alias)
         try:
             with self._room(block):
-                verdict = self.operation.open(wait=self._patience, waiters=self._waiters)
+                verdict = self.operation.open(wait=self._patience)
         except StoreUnavailable as error:
             self._go_without_store(error)
             return None
@@ -182,11 +182,6 @@ class Exchange(DecidingExchange):
     @property
     def _patience(self) -> float:
         return self.policy.wait if self.policy.on_busy == "wait" else 0.0
-
-    @property
-    def _waiters(self) -> int:
-        """Return how many threads of a process may wait, however few it has: a person's second click gets no error."""
-        return 1 if self.policy.profile.errors == "page" else 0
 
     def _respond(self, verdict: Verdict) -> HttpResponseBase | None:
         match verdict:

@@ -58,13 +58,13 @@ class BusyStore(FakeStore):
 # ----------------------------------------------------------------------------------------------------------- threads
 
 
-@pytest.mark.parametrize(("alive", "quarter"), [(3, 0), (4, 1), (8, 2), (15, 3)])
+@pytest.mark.parametrize(("alive", "quarter"), [(1, 1), (3, 1), (4, 1), (8, 2), (15, 3)])
 def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the threads waits for the replay; one more is busy at once. Afterwards as many may wait again."""
+    """A quarter of the threads waits, and always one; one more is busy at once. Afterwards as many may wait again."""
     monkeypatch.setattr(threading, "active_count", lambda: alive)
     for _ in range(2):
         store = BusyStore()
-        with ThreadPoolExecutor(alive) as pool:
+        with ThreadPoolExecutor(quarter + 1) as pool:
             waiting = [pool.submit(store.open) for _ in range(quarter)]
             try:
                 for _ in waiting:

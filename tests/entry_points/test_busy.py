@@ -83,8 +83,8 @@ def test_a_duplicate_is_refused_at_once(user: User, connect: Connect) -> None:
 @transactional
 @pytest.mark.parametrize("url", ["/wait/", "/lease-wait/"])
 def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With on_busy="wait" it gets the replay as soon as there is one."""
-    monkeypatch.setattr("threading.active_count", lambda: 8)
+    """With on_busy="wait" it gets the replay as soon as there is one, in a process of any size."""
+    monkeypatch.setattr("threading.active_count", lambda: 1)
     first_sender, second_sender = connect(url, user), connect(url, user)
     answers: list[Any] = []
     first = in_thread(first_sender, answers)
@@ -103,20 +103,6 @@ def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatc
     assert waits
     assert (second.status_code, second["Idempotent-Replayed"]) == (201, "true")
     assert effects() == 1
-
-
-@transactional
-def test_not_more_than_a_quarter_waits(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of three threads none may wait: waiters must not starve the workers."""
-    monkeypatch.setattr("threading.active_count", lambda: 3)
-    monkeypatch.setattr("django_idempotency.engine.operation.time.sleep", lambda seconds: pytest.fail("waited"))
-    first_sender, second_sender = connect("/lease-wait/", user), connect("/lease-wait/", user)
-    answers: list[Any] = []
-    first = in_thread(first_sender, answers)
-    assert entered.wait(20)
-    assert second_sender().status_code == 409
-    leave.set()
-    first.join(20)
 
 
 @pytest.fixture

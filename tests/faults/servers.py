@@ -83,17 +83,20 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def gunicorn(folder: Path, **extra: str) -> Iterator[Server]:
-    """Run 2 processes of 8 threads, or of the class that WORKER_CLASS names. `extra` is environment."""
-    kind = os.environ.get("WORKER_CLASS", "gthread")
+def gunicorn(folder: Path, *, workers: int = WORKERS, threads: int = THREADS, **extra: str) -> Iterator[Server]:
+    """Run 2 processes of 8 threads, or of the class that WORKER_CLASS names. `extra` is environment.
+
+    One thread is gunicorn's sync worker, which `-w` alone gives.
+    """
+    kind = os.environ.get("WORKER_CLASS", "gthread" if threads > 1 else "sync")
     gunicorn = [sys.executable, "-m", "gunicorn", "testproject.wsgi", f"--worker-class={kind}", "--timeout=0"]
     gunicorn += ["--config=python:tests.faults.gunicorn"]
     # A worker that replaces a killed one is a fork, and need not import anything. gevent patches what it imports.
-    gunicorn += ["--preload"] if kind == "gthread" else []
-    gunicorn += [f"--workers={WORKERS}", f"--threads={THREADS}", "--graceful-timeout=1"]
+    gunicorn += ["--preload"] if kind in ("gthread", "sync") else []
+    gunicorn += [f"--workers={workers}", f"--threads={threads}", "--graceful-timeout=1"]
     # Since version 25 it has a control socket, at one fixed place.
     gunicorn += ["--no-control-socket"] if "control_socket_disable" in Config().settings else []
-    with serving(gunicorn, "--bind=fd://{}", folder, extra, workers=WORKERS) as server:
+    with serving(gunicorn, "--bind=fd://{}", folder, extra, workers=workers) as server:
         yield server
 
 

@@ -11,6 +11,7 @@ urlpatterns = [
     path("open/mixin/", views.Mixed.as_view()),
     path("open/elsewhere/", views.charged_elsewhere),
     path("open/slow/", views.slow),
+    path("open/waiting/", views.waiting),
     path("open/orphaned/", views.orphaned),
     path("lease/decorator/", views.leased),
     path("lease/sent/", views.sent),

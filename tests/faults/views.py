@@ -20,7 +20,7 @@ from testproject.payments.models import Charge, Effect
 from testproject.payments.work import Attempt
 
 from .database import sleep
-from .plans import LEASE, LONG_LEASE, SHORT_LEASE, areach, news, reach
+from .plans import LEASE, LONG_LEASE, PATIENCE, SHORT_LEASE, areach, news, reach
 
 
 def customer(request: HttpRequest) -> str | None:
@@ -57,6 +57,12 @@ def bare(request: HttpRequest) -> JsonResponse:
 @csrf_exempt
 @idempotent()
 def decorated(request: HttpRequest) -> JsonResponse:
+    return JsonResponse(charge(request), status=201)
+
+
+@csrf_exempt
+@idempotent(on_busy="wait", wait=PATIENCE)
+def waiting(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)
 
 

@@ -63,8 +63,8 @@ DIFFERENCES = (
         suite="idemkit",
         scenario="concurrent-same-key-exactly-once",
         missed=("step 1: also 409",),
-        here='One runs. With `on_busy="wait"` a quarter of a process\'s threads may wait; the others get 409 at once, and '
-        "their retry gets the response. Waiting requests must not occupy all threads.",
+        here='One runs. With `on_busy="wait"` a quarter of a process\'s threads may wait, and always one; the others get 409 '
+        "at once, and their retry gets the response. Waiting requests must not occupy all threads.",
     ),
     Difference(
         suite="idemkit",
